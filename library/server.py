@@ -30,11 +30,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.datasets.errors import InputError
+from citerec.library import limits
 from citerec.library.mcp import McpOverHttp, make_server
 from citerec.library.messages import (
     About,
@@ -60,18 +62,16 @@ logger = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-CONNECTIONS = 512
-"""Maximum number of open connections."""
+ALL_ADDRESSES = ("0.0.0.0", "::")
 
 # Checks of every request.
 
 
 class RequestGuard:
-    """ASGI middleware: checks Host and Origin, limits the body, turns exceptions into status 500."""
+    """ASGI middleware: checks Origin, limits the body, turns exceptions into status 500."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
         self.app, self.settings = app, settings
-        self.hosts = {host.lower() for host in (*LOOPBACK, url_host(settings.host), *settings.allowed_hosts)}
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,12 +103,8 @@ class RequestGuard:
             await refuse(500, "internal error; see the server's log")
 
     def check(self, headers: Headers) -> None:
-        """Raise HTTPException for an unknown Host, or an Origin of another site."""
+        """Raise HTTPException for an Origin of another site."""
         host = headers.get("host", "").lower()
-        if re.sub(r":\d+$", "", host) not in self.hosts:
-            raise HTTPException(
-                421, "unknown host name in the Host header; add it with allowed_hosts=[...] of serve"
-            )
         if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
@@ -144,6 +140,13 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return replay
+
+
+def host_names(settings: ServeSettings) -> list[str]:
+    """Return the names by which the server may be addressed; the first one is shown to the user."""
+    if settings.host in ALL_ADDRESSES:
+        return [*settings.allowed_hosts, socket.gethostname(), *LOOPBACK]
+    return [url_host(settings.host), *settings.allowed_hosts, *LOOPBACK]
 
 
 def url_host(host: str) -> str:
@@ -208,6 +211,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
 
     def require_token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         token = given.credentials if given else ""
@@ -319,7 +323,8 @@ def serve(settings: ServeSettings) -> None:
     from citerec.library.recommender import Recommender
 
     recommender = Recommender.open(settings.library, settings.reranker)
-    url = f"http://{url_host(settings.host)}:{listening.getsockname()[1]}"
+    host = host_names(settings)[0].removeprefix("*.")
+    url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
@@ -337,8 +342,8 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         proxy_headers=False,
         http=partial(HeadTimeoutProtocol, settings.timeout),  # type: ignore[arg-type]
         ws="none",
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=5,
+        limit_concurrency=limits.CONNECTIONS,
+        timeout_graceful_shutdown=limits.SHUTDOWN,
     )
     return uvicorn.Server(config)
 
@@ -381,7 +386,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(256)
+        listening.listen(limits.BACKLOG)
         return listening
     except (OSError, OverflowError) as error:
         listening.close()

@@ -26,6 +26,7 @@ class Ask(Settings):
     """Ask."""
 
     positional: ClassVar[str] = "text"
+    renamed: ClassVar[dict[str, str]] = {"count": "k"}
     library: str
     """folder (e.g. mine)"""
     text: str = ""
@@ -105,6 +106,7 @@ def test_a_text_is_kept_verbatim(text: str) -> None:
         (["library=x", "library=y"], "library: given twice"),
         (["library=x", "one", "two"], "text: given twice"),
         (["--library"], "--library: give a value, as library=..."),
+        (["library=x", "count=3"], "count is now called k: write k=3"),
         (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
     ],
 )
