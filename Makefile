@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo box results test test-all lint format typecheck bench clean
+.PHONY: help .venv install minilm demo builtin results test test-all lint format typecheck bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,21 +49,21 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and 
 	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
 		"Adam [CITE] is the usual optimiser for deep networks."
 
-BOX := outputs/box
+BUILTIN := outputs/builtin
 NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 TRAIN := $(BIN)/python train.py
-box: $(INSTALLED) ## rebuild the built-in model: make box NEURIPS=DIR ACL=DIR (an hour)
-	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BOX)/both
-	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BOX)/static-neurips
-	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BOX)/static-acl
-	rm -rf $(BOX)/small
-	$(BIN)/citerec model compress checkpoint=$(BOX)/both output=$(BOX)/small words=40000 vectors=int8
-	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BOX)/small \
-		model.ranker.out_of_domain_checkpoint=$(BOX)/static-acl model.ranker.queries=3000 output_dir=$(BOX)/neurips
-	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BOX)/small \
-		model.ranker.out_of_domain_checkpoint=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
-	$(BIN)/python -m citerec.library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/neurips,$(BOX)/acl]'
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR (an hour)
+	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BUILTIN)/both
+	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BUILTIN)/static-neurips
+	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BUILTIN)/static-acl
+	rm -rf $(BUILTIN)/small
+	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/both output=$(BUILTIN)/small words=40000 vectors=int8
+	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BUILTIN)/small \
+		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.ranker.queries=3000 output_dir=$(BUILTIN)/neurips
+	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BUILTIN)/small \
+		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.ranker.queries=3000 output_dir=$(BUILTIN)/acl
+	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'rankers=[$(BUILTIN)/neurips,$(BUILTIN)/neurips,$(BUILTIN)/acl]'
 
 results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/citerec results docs/retrieval.yaml $(ARGS)

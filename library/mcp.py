@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.datasets.errors import InputError
-from citerec.library.messages import MAX_PAPERS, Answer, Found, Question, answer_question, find_papers
+from citerec.library import limits
+from citerec.library.messages import Answer, Found, Question, answer_question, find_papers
 from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ T = TypeVar("T")
 INSTRUCTIONS = """Cites from the user's own library of papers. When a text needs a citation, call
 recommend_citation with the passage and cite by the key of a paper that it returns, never from memory. Read
 its `why` before you cite it, and say so when no paper of the library supports the passage."""
-Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
 
 
 class Runner(Protocol):
@@ -60,11 +61,13 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
     @server.tool(annotations=reads)
     async def recommend_citation(
         text: Annotated[Text, Field(description="the passage, with [CITE] at the missing citation")],
-        title: Annotated[str, Field(max_length=2_000, description="title of the paper being written")] = "",
-        abstract: Annotated[
-            str, Field(max_length=20_000, description="abstract of the paper being written")
+        title: Annotated[
+            str, Field(max_length=limits.MAX_TITLE, description="title of the paper being written")
         ] = "",
-        k: Annotated[int, Field(ge=1, le=MAX_PAPERS, description="number of papers to recommend")] = 5,
+        abstract: Annotated[
+            str, Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written")
+        ] = "",
+        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")] = 5,
     ) -> Answer:
         """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
         question = Question(text=text, title=title, abstract=abstract, k=k, details=True)
@@ -73,7 +76,7 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
     @server.tool(annotations=reads)
     async def search_library(
         query: Annotated[Text, Field(description="words of a title, an abstract, an author or a venue")],
-        k: Annotated[int, Field(ge=1, le=MAX_PAPERS, description="maximum number of papers")] = 10,
+        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")] = 10,
     ) -> Found:
         """Search the user's library for papers by words."""
         return await call(lambda: find_papers(recommender, query, k))
@@ -111,7 +114,7 @@ class McpOverHttp:
             server = await asyncio.to_thread(self._make)
             from mcp.server.transport_security import TransportSecuritySettings
 
-            # RequestGuard checks the Host header.
+            # TrustedHostMiddleware checks the Host header.
             unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
             http_app = server.streamable_http_app(
                 stateless_http=True, json_response=True, transport_security=unchecked

@@ -1,4 +1,4 @@
-"""Requests and responses of the HTTP API and MCP tools, with their limits."""
+"""Requests and responses of the HTTP API and MCP tools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import raise_bad
+from citerec.library import limits
 from citerec.library.bibliographies import parse_bibtex
 from citerec.library.explanation import MARK, Recommendation
 from citerec.library.formats import bibtex
@@ -17,9 +18,7 @@ from citerec.library.papers import LibraryPaper, check_paper, make_paper
 if TYPE_CHECKING:
     from citerec.library.recommender import Recommender
 
-MAX_PAPERS = 100
-"""Maximum number of papers in an answer."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME)]
 """An id, key, author, collection or venue."""
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
@@ -33,16 +32,24 @@ class Question(RequestBody):
 
     text: str = Field(
         min_length=1,
-        max_length=100_000,
+        max_length=limits.MAX_TEXT,
         description="passage with [CITE], \\cite{?} or TARGETCIT at the missing citation; default: its end",
         examples=["Adam [CITE] is the usual optimiser."],
     )
-    title: str = Field(default="", max_length=2_000, description="title of the paper being written")
-    abstract: str = Field(default="", max_length=20_000, description="abstract of the paper being written")
-    k: int = Field(default=10, ge=1, le=MAX_PAPERS, description="number of papers to recommend")
-    exclude: list[Name] = Field(default=[], max_length=1_000, description="ids or keys to exclude")
+    title: str = Field(
+        default="", max_length=limits.MAX_TITLE, description="title of the paper being written"
+    )
+    abstract: str = Field(
+        default="", max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written"
+    )
+    k: int = Field(default=10, ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")
+    exclude: list[Name] = Field(
+        default=[], max_length=limits.MAX_EXCLUDED, description="ids or keys to exclude"
+    )
     only: list[Name] = Field(
-        default=[], max_length=10_000, description="ids or keys to restrict to; empty means all papers"
+        default=[],
+        max_length=limits.MAX_ONLY,
+        description="ids or keys to restrict to; empty means all papers",
     )
     years: Years | None = Field(default=None, description="publication years", examples=["2015-2020", "2019"])
     collection: Name | None = Field(default=None, description="collection within the library")
@@ -54,10 +61,10 @@ class Question(RequestBody):
 class Questions(RequestBody):
     """A batch of questions."""
 
-    queries: list[Question] = Field(min_length=1, max_length=64)
+    queries: list[Question] = Field(min_length=1, max_length=limits.MAX_QUESTIONS)
 
 
-class Shown(BaseModel):
+class HighlightedText(BaseModel):
     """A piece of evidence for a paper, with the spans to highlight, in code points."""
 
     kind: str
@@ -70,7 +77,7 @@ class Details(BaseModel):
     venue: str
     url: str
     bibtex: str
-    evidence: list[Shown]
+    evidence: list[HighlightedText]
 
 
 class Recommended(BaseModel):
@@ -99,25 +106,25 @@ class Answers(BaseModel):
 class NewPaper(RequestBody):
     """A paper to add. Without an id, one is derived from its DOI, arXiv id, key or title."""
 
-    id: str = Field(default="", max_length=500)
-    key: str = Field(default="", max_length=500)
-    title: str = Field(min_length=1, max_length=2_000)
-    abstract: str = Field(default="", max_length=20_000)
-    authors: list[Name] = Field(default=[], max_length=5_000)
+    id: str = Field(default="", max_length=limits.MAX_NAME)
+    key: str = Field(default="", max_length=limits.MAX_NAME)
+    title: str = Field(min_length=1, max_length=limits.MAX_TITLE)
+    abstract: str = Field(default="", max_length=limits.MAX_ABSTRACT)
+    authors: list[Name] = Field(default=[], max_length=limits.MAX_AUTHORS)
     year: int = Field(default=0, ge=0, le=9999, description="0 if unknown")
-    venue: str = Field(default="", max_length=1_000)
-    doi: str = Field(default="", max_length=500)
-    arxiv: str = Field(default="", max_length=500)
-    url: str = Field(default="", max_length=2_000)
-    collections: list[Name] = Field(default=[], max_length=100)
-    tags: list[Name] = Field(default=[], max_length=1_000)
+    venue: str = Field(default="", max_length=limits.MAX_VENUE)
+    doi: str = Field(default="", max_length=limits.MAX_NAME)
+    arxiv: str = Field(default="", max_length=limits.MAX_NAME)
+    url: str = Field(default="", max_length=limits.MAX_URL)
+    collections: list[Name] = Field(default=[], max_length=limits.MAX_COLLECTIONS)
+    tags: list[Name] = Field(default=[], max_length=limits.MAX_TAGS)
 
 
 class NewPapers(RequestBody):
     """Papers to add, as BibTeX entries, records or both."""
 
     bibtex: str = ""
-    papers: list[NewPaper] = Field(default=[], max_length=10_000)
+    papers: list[NewPaper] = Field(default=[], max_length=limits.MAX_NEW_PAPERS)
 
 
 class Changed(BaseModel):
@@ -143,7 +150,7 @@ class About(BaseModel):
     @classmethod
     def describe(cls, recommender: Recommender, name: str) -> About:
         library = recommender.library
-        collections = library.collections[:1000]
+        collections = library.collections[: limits.MAX_COLLECTIONS_SHOWN]
         return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
 
 
@@ -192,13 +199,13 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Detail
         ("", found.sentence, list(found.matched)),
         ("Cited elsewhere:", found.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
-    evidence = [Shown(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
+    evidence = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,
         url=paper_link(paper),
         bibtex=bibtex([paper]),
-        evidence=evidence or [Shown(kind=recommendation.why, text="", spans=[])],
+        evidence=evidence or [HighlightedText(kind=recommendation.why, text="", spans=[])],
     )
 
 

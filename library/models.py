@@ -24,7 +24,7 @@ from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
-BOX = Path(__file__).parent / "box"
+BUILT_IN = Path(__file__).parent / "builtin"
 """Folder of the built-in model."""
 HATTEN = "hatten.json"
 """Settings file of a published HAtten (hatten.checkpoint)."""
@@ -45,14 +45,14 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     folder.mkdir()
     for name, source in files.items():
         link_or_copy(source, folder / name)
-    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model or "the box"})
+    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model or "built-in model"})
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN and not ranker:
         return {}, PLAIN
-    path = Path(model).expanduser() if model else BOX
+    path = Path(model).expanduser() if model else BUILT_IN
     if not path.exists() and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)

@@ -19,6 +19,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import EvidenceFinder, Recommendation
 from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
+from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, link_or_copy, open_model
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
@@ -40,8 +41,6 @@ RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/reranking.md)."""
-MAX_CHARACTERS = 100_000
-"""Maximum length of a query text."""
 
 _MARK = re.compile(
     rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
@@ -289,10 +288,10 @@ class Recommender:
         """Mark the citation and resolve known papers to ids. Raises InputError for a text that is too long or
         has no words.
         """
-        if len(query.context) > MAX_CHARACTERS:
+        if len(query.context) > MAX_TEXT:
             raise InputError(
                 f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
-                f"most {MAX_CHARACTERS:,}"
+                f"most {MAX_TEXT:,}"
             )
         context = mark_context(query.context)
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):

@@ -30,11 +30,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.datasets.errors import InputError
+from citerec.library import limits
 from citerec.library.mcp import McpOverHttp, make_server
 from citerec.library.messages import (
     About,
@@ -60,18 +62,16 @@ logger = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-CONNECTIONS = 512
-"""Maximum number of open connections."""
+ALL_ADDRESSES = ("0.0.0.0", "::")
 
 # Checks of every request.
 
 
 class RequestGuard:
-    """ASGI middleware: checks Host and Origin, limits the body, turns exceptions into status 500."""
+    """ASGI middleware: checks Origin, limits the body, turns exceptions into status 500."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
         self.app, self.settings = app, settings
-        self.hosts = {host.lower() for host in (*LOOPBACK, url_host(settings.host), *settings.names)}
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,10 +103,8 @@ class RequestGuard:
             await refuse(500, "internal error; see the server's log")
 
     def check(self, headers: Headers) -> None:
-        """Raise HTTPException for an unknown Host, or an Origin of another site."""
+        """Raise HTTPException for an Origin of another site."""
         host = headers.get("host", "").lower()
-        if re.sub(r":\d+$", "", host) not in self.hosts:
-            raise HTTPException(421, "unknown host name in the Host header; add it with names=[...] of serve")
         if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
@@ -117,7 +115,7 @@ class RequestGuard:
         """
         body, length, more = [], 0, True
         try:
-            async with asyncio.timeout(self.settings.patience):
+            async with asyncio.timeout(self.settings.timeout):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -128,7 +126,7 @@ class RequestGuard:
                         body.clear()
         except TimeoutError:
             if length <= self.settings.max_body:
-                raise HTTPException(408, f"the request took longer than {self.settings.patience} s") from None
+                raise HTTPException(408, f"the request took longer than {self.settings.timeout} s") from None
         if length > self.settings.max_body:
             raise HTTPException(413, f"the request body is longer than {self.settings.max_body} bytes")
         return b"".join(body)
@@ -142,6 +140,13 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return replay
+
+
+def host_names(settings: ServeSettings) -> list[str]:
+    """Return the names by which the server may be addressed; the first one is shown to the user."""
+    if settings.host in ALL_ADDRESSES:
+        return [*settings.allowed_hosts, socket.gethostname(), *LOOPBACK]
+    return [url_host(settings.host), *settings.allowed_hosts, *LOOPBACK]
 
 
 def url_host(host: str) -> str:
@@ -206,6 +211,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
 
     def require_token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         token = given.credentials if given else ""
@@ -317,7 +323,8 @@ def serve(settings: ServeSettings) -> None:
     from citerec.library.recommender import Recommender
 
     recommender = Recommender.open(settings.library, settings.reranker)
-    url = f"http://{url_host(settings.host)}:{listening.getsockname()[1]}"
+    host = host_names(settings)[0].removeprefix("*.")
+    url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
@@ -333,10 +340,10 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http=partial(HeadTimeoutProtocol, settings.patience),  # type: ignore[arg-type]
+        http=partial(HeadTimeoutProtocol, settings.timeout),  # type: ignore[arg-type]
         ws="none",
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=5,
+        limit_concurrency=limits.CONNECTIONS,
+        timeout_graceful_shutdown=limits.SHUTDOWN,
     )
     return uvicorn.Server(config)
 
@@ -344,10 +351,10 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 class HeadTimeoutProtocol(H11Protocol):
     """HTTP/1.1 that disconnects clients which send the head of a request too slowly (slowloris)."""
 
-    def __init__(self, patience: float, *args: Any, **kwargs: Any) -> None:
-        """patience: in seconds."""
+    def __init__(self, timeout: float, *args: Any, **kwargs: Any) -> None:
+        """timeout: in seconds."""
         super().__init__(*args, **kwargs)
-        self._patience = patience
+        self._timeout = timeout
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -365,7 +372,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def _update_timer(self, connected: bool = True) -> None:
         """Run the timer while a head is incomplete. Between requests, uvicorn has its own timeout."""
         if connected and self.conn.their_state is h11.IDLE:
-            self._timer = self._timer or self.loop.call_later(self._patience, self.transport.close)
+            self._timer = self._timer or self.loop.call_later(self._timeout, self.transport.close)
         elif self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -379,7 +386,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(256)
+        listening.listen(limits.BACKLOG)
         return listening
     except (OSError, OverflowError) as error:
         listening.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
+from citerec.library import limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,24 +125,32 @@ class DraftSettings(RankingSettings):
 class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
 
+    renamed: ClassVar[dict[str, str]] = {"names": "allowed_hosts", "patience": "timeout"}
+
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
     port: int = setting(8000, most=65535)
     """port to listen on; 0: any free port"""
-    names: tuple[str, ...] = ()
-    """host names of the server; requests for other names are refused (e.g. [papers.lab])"""
+    allowed_hosts: tuple[str, ...] = ()
+    """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
     token: str = ""
     """token required to change the library; empty: generated and printed"""
     mcp: bool = True
     """serve MCP tools for writing assistants at /mcp"""
-    threads: int = setting(4, least=1)
+    threads: int = setting(limits.THREADS, least=1)
     """worker threads"""
-    queue: int = setting(64, least=1)
+    queue: int = setting(limits.QUEUE, least=1)
     """maximum queued requests; more are refused with a retry hint"""
-    max_body: int = setting(4_000_000, least=1000)
+    max_body: int = setting(limits.MAX_BODY, least=1000)
     """maximum bytes of a request body"""
-    patience: float = setting(10.0, above=0)
-    """timeout in seconds for receiving a request's head, and for its body"""
+    timeout: float = setting(limits.TIMEOUT, above=0)
+    """seconds in which a request's head, and then its body, must arrive"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for host in self.allowed_hosts:
+            if "*" in host[1:] or (host.startswith("*") and not host.startswith("*.")):
+                raise InputError(f"allowed_hosts={host}: give whole names, or *.DOMAIN for all of a domain")
 
 
 @dataclass(frozen=True, kw_only=True)

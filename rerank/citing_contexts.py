@@ -7,23 +7,23 @@ from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
-from citerec.rerank.evidence import Evidence
+from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.texts import B_SHORT, WeightedTexts, best_products, idf
 from citerec.retrieval.queries import Queries
 
 
 class CitingContexts:
-    """Ranks the training contexts that cite a paper, at most `MAX_CITING` per paper (rerank.evidence).
+    """Ranks the training contexts that cite a paper, at most `MAX_CITING` per paper (`CorpusStatistics`).
 
     Similarity is BM25, with the words of both contexts weighted by their nearness to the mark.
     """
 
     def __init__(self, corpus: Corpus) -> None:
-        self.evidence = Evidence(corpus)
-        queries = self.evidence.read_citations(corpus, corpus.splits.get(TRAIN))
+        self.statistics = CorpusStatistics(corpus)
+        queries = self.statistics.read_citations(corpus, corpus.splits.get(TRAIN))
         self.contexts = queries.contexts
         """rows among the corpus's contexts"""
-        counts = self.evidence.near_counts(queries.words("context"))
+        counts = self.statistics.near_counts(queries.words("context"))
         frequency = np.bincount(counts.indices, minlength=counts.shape[1])
         self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
         self._scratch = np.zeros(counts.shape[1], np.float32)
@@ -39,11 +39,11 @@ class CitingContexts:
         if not len(self.contexts):
             return np.full((len(rows), count), -1, np.int64)
         distinct, position = np.unique(rows, return_inverse=True)
-        evidence, cited, texts = self.evidence, self.evidence.citing, self.near
-        words = evidence.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
+        statistics, cited, texts = self.statistics, self.statistics.citing, self.near
+        words = statistics.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
         _, best = best_products(
             *(words.indptr, words.indices, words.data, texts.offsets, texts.terms, texts.weights),
-            *(self._scratch, papers[:, None], cited.offsets, cited.values, evidence.source),
+            *(self._scratch, papers[:, None], cited.offsets, cited.values, statistics.source),
             queries.citing[rows],
         )
         found = best[:, 0, :count]

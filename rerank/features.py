@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.errors import InputError
-from citerec.rerank.evidence import NEARNESS, Evidence, keep_fields
+from citerec.rerank.corpus_statistics import NEARNESS, CorpusStatistics, keep_fields
 from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
 from citerec.rerank.texts import WeightedTexts, best_cosines, best_products, dot_products, nearness
 from citerec.retrieval.arrays import Floats, Mask
@@ -65,14 +65,18 @@ class Candidates:
     """Q queries and their candidates [Q, K], rows of papers, -1 for none. parts: indexed retrievers."""
 
     def __init__(
-        self, evidence: Evidence, parts: Mapping[str, Retriever], queries: Queries, papers: NDArray[np.int32]
+        self,
+        statistics: CorpusStatistics,
+        parts: Mapping[str, Retriever],
+        queries: Queries,
+        papers: NDArray[np.int32],
     ) -> None:
-        self.evidence, self.parts, self.queries, self.papers = evidence, parts, queries, papers
-        self.corpus = evidence.corpus
-        self._query_evidence = evidence.with_query_words(queries)
+        self.statistics, self.parts, self.queries, self.papers = statistics, parts, queries, papers
+        self.corpus = statistics.corpus
+        self._query_statistics = statistics.with_query_words(queries)
         self._terms: dict[str, TermRows] = {}
         self._best: dict[str, Floats] = {}
-        size = max(evidence.terms.size, len(evidence.pair_keys), len(evidence.papers))
+        size = max(statistics.terms.size, len(statistics.pair_keys), len(statistics.papers))
         self._scratch = np.zeros(max(size, 1), np.float32)
 
     @property
@@ -119,11 +123,11 @@ class Candidates:
     def _read_terms(self, part: str) -> TermRows:
         if part.startswith("citing_"):
             words = self.queries.words(part.removeprefix("citing_"))
-            terms = self._query_evidence.terms.word_terms.take(words.values)
+            terms = self._query_statistics.terms.word_terms.take(words.values)
             ones = np.ones(len(terms.values), np.float32)
             return TermRows(terms.offsets[words.offsets], terms.values, ones)
         if part == "pairs":
-            text, pair, weights = self._query_evidence.locate_pairs(self.queries.words("context"))
+            text, pair, weights = self._query_statistics.locate_pairs(self.queries.words("context"))
             return TermRows(self.offsets(text), pair.astype(np.int32), weights)
         text, term, distance = self._context_terms
         if part == "context":
@@ -132,7 +136,7 @@ class Candidates:
 
     @cached_property
     def _context_terms(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        return self._query_evidence.locate_terms(self.queries.words("context"))
+        return self._query_statistics.locate_terms(self.queries.words("context"))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -171,19 +175,19 @@ class Candidates:
         return self._best[name]
 
     def _best_products(self, name: str) -> Floats:
-        evidence, texts = self.evidence, getattr(self.evidence, name)
+        statistics, texts = self.statistics, getattr(self.statistics, name)
         rows = (*self.terms("context" if name == "contexts" else name), *(texts.offsets, texts.terms))
-        citing = evidence.citing
-        sources = (self.papers, citing.offsets, citing.values, evidence.source, self.queries.citing)
+        citing = statistics.citing
+        sources = (self.papers, citing.offsets, citing.values, statistics.source, self.queries.citing)
         values: Floats = best_products(*rows, texts.weights, self._scratch, *sources)[0]
         return values
 
     def _best_cosines(self, name: str) -> Floats:
-        evidence = self.evidence
+        statistics = self.statistics
         field, table, cited, source = (
-            ("context", evidence.context_vectors, evidence.citing, evidence.source)
+            ("context", statistics.context_vectors, statistics.citing, statistics.source)
             if name == "vectors"
-            else ("citing", evidence.paper_vectors, evidence.cited_by, evidence.papers)
+            else ("citing", statistics.paper_vectors, statistics.cited_by, statistics.papers)
         )
         if self.dense is None or len(table) == 0:
             return np.full((*self.papers.shape, 1), np.nan, np.float32)
@@ -194,13 +198,13 @@ class Candidates:
     @cached_property
     def citations(self) -> NDArray[np.float64]:
         """Training papers that cite each candidate, except the citing paper; NaN without training papers."""
-        cited = self.evidence.cited_by
-        if not self.evidence.has_contexts:
+        cited = self.statistics.cited_by
+        if not self.statistics.has_contexts:
             return np.full(self.papers.shape, np.nan)
         found = cited.lengths[self.papers].astype(np.float64)
         own = self.queries.citing
-        for query in np.flatnonzero((own >= 0) & np.isin(own, self.evidence.papers)):
-            rows = np.flatnonzero(cited.values == np.searchsorted(self.evidence.papers, own[query]))
+        for query in np.flatnonzero((own >= 0) & np.isin(own, self.statistics.papers)):
+            rows = np.flatnonzero(cited.values == np.searchsorted(self.statistics.papers, own[query]))
             cited_rows = np.searchsorted(cited.offsets, rows, side="right") - 1
             found[query] -= np.isin(self.papers[query], cited_rows)
         return found
@@ -224,7 +228,7 @@ class Candidates:
     def _ngrams(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
         """N-grams of the contexts: offsets [Q + 1], ascending hashes, and distances from the mark."""
         words = self.queries.words("context")
-        distance = np.abs(self.evidence.distances(words))
+        distance = np.abs(self.statistics.distances(words))
         text = np.repeat(np.arange(len(words)), words.lengths)
         parts: list[tuple[Any, Any, Any]] = []
         for length in range(1, MAX_NAME_WORDS + 1):
@@ -318,7 +322,7 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def _part_product(x: Candidates, part: str, text: str) -> Floats:
-    return x.product(x.terms(part), getattr(x.evidence, text))
+    return x.product(x.terms(part), getattr(x.statistics, text))
 
 
 def _add_products(group: str, part: str, *texts: str) -> None:
@@ -337,22 +341,24 @@ def title_share(x: Candidates) -> NDArray[np.floating]:
     """Share of the title's idf in terms that are in the context, 0 to 1."""
     offsets, term, _ = x.terms("context")
     text = np.repeat(np.arange(len(x.queries)), np.diff(offsets))
-    size = max(x.evidence.terms.size, 1)
+    size = max(x.statistics.terms.size, 1)
     text, term = np.divmod(np.unique(text * size + term), size)
     terms = TermRows(x.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
-    return x.product(terms, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
+    return x.product(terms, x.statistics.title) / np.maximum(x.statistics.title_weights[x.papers], 1e-9)
 
 
 @feature("texts")
 def title_share_near(x: Candidates) -> NDArray[np.floating]:
     """Like `title_share`, with terms weighted by nearness to the mark."""
-    return x.product(x.terms("near"), x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
+    return x.product(x.terms("near"), x.statistics.title) / np.maximum(
+        x.statistics.title_weights[x.papers], 1e-9
+    )
 
 
 @feature("texts")
 def pairs_title(x: Candidates) -> Floats:
     """BM25 of pairs of adjacent terms in the context, by nearness to the mark, against those of the title."""
-    return x.product(x.terms("pairs"), x.evidence.title_pairs)
+    return x.product(x.terms("pairs"), x.statistics.title_pairs)
 
 
 _add_products("citing", "citing_title", "title", "abstract")
@@ -380,7 +386,7 @@ for _name in ("vectors", "papers"):
 
 
 def _add_names(column: str, names: str, reach: float) -> None:
-    FEATURES[column] = Feature("names", lambda x: x.name_scores(getattr(x.evidence, names), reach))
+    FEATURES[column] = Feature("names", lambda x: x.name_scores(getattr(x.statistics, names), reach))
 
 
 _add_names("name_near", "title_names", 3.0)
@@ -468,12 +474,12 @@ def known_mean(x: Candidates) -> Floats:
 def cited_together(x: Candidates) -> NDArray[np.floating]:
     """Co-citation: sum of log(1 + n) over the training papers that cite it, n of whose references the draft
     cites too, divided by the square root of their number."""
-    cited, known = x.evidence.cited_by, x.queries.known
+    cited, known = x.statistics.cited_by, x.queries.known
     papers = cited.take(known.values)
     rows = np.repeat(np.repeat(np.arange(len(known)), known.lengths), papers.lengths)
     own = x.queries.citing[rows]
-    others = (x.evidence.papers[papers.values] != own) | (own < 0)
-    ones, shape = np.ones(int(others.sum()), np.float32), (len(known), len(x.evidence.papers))
+    others = (x.statistics.papers[papers.values] != own) | (own < 0)
+    ones, shape = np.ones(int(others.sum()), np.float32), (len(known), len(x.statistics.papers))
     times = csr_matrix((ones, (rows[others], papers.values[others])), shape=shape)
     times.data = np.log1p(times.data)
     ones = np.ones(len(cited.values), np.float32)
@@ -485,17 +491,17 @@ def cited_together(x: Candidates) -> NDArray[np.floating]:
 @feature("length")
 def length(x: Candidates) -> NDArray[np.floating]:
     """log(1 + words of title and abstract)."""
-    return x.evidence.lengths[x.papers]
+    return x.statistics.lengths[x.papers]
 
 
 @feature("length")
 def title_length(x: Candidates) -> NDArray[np.floating]:
     """log(1 + words of the title)."""
-    return x.evidence.title_lengths[x.papers]
+    return x.statistics.title_lengths[x.papers]
 
 
 @feature("length")
 def title_only(x: Candidates) -> NDArray[np.floating]:
     """1 if it has no abstract, else 0."""
-    lengths, titles = x.evidence.lengths[x.papers], x.evidence.title_lengths[x.papers]
+    lengths, titles = x.statistics.lengths[x.papers], x.statistics.title_lengths[x.papers]
     return (lengths == titles).astype(np.float32)

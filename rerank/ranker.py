@@ -19,7 +19,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.hatten.retriever import DenseModel, WordsRetriever
 from citerec.hatten.trained import open_model
-from citerec.rerank.evidence import Evidence
+from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import Candidates, check_groups, first_dense, standardise
 from citerec.rerank.linear import DRAFT, IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, LinearModel
 from citerec.rerank.settings import RankerSettings
@@ -40,6 +40,8 @@ FORMAT, MODEL, DENSE = "ranker-1", "ranker.json", "dense"
 """Format name, settings file, and the folder of the dense retriever's model."""
 QUERIES = 32
 """Queries ranked at a time."""
+STATISTICS = "evidence"
+"""Folder of the corpus statistics in a saved index; the name is that of the first version."""
 _FORMER_NAMES = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
 """Names of the models in rankers saved before the present names, read as the present ones."""
 KNOWN_SHARE = 0.97
@@ -155,7 +157,7 @@ class Ranker(Retriever):
     """
 
     name = "ranker"
-    evidence: Evidence
+    statistics: CorpusStatistics
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class Ranker(Retriever):
 
     @property
     def index_bytes(self) -> int:
-        return self.evidence.nbytes + sum(part.index_bytes for part in self.parts.values())
+        return self.statistics.nbytes + sum(part.index_bytes for part in self.parts.values())
 
     def _index(self, corpus: Corpus) -> None:
         self._select_parts(corpus)
@@ -221,15 +223,15 @@ class Ranker(Retriever):
                 part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         dense = first_dense(self.parts)
-        build = Evidence.build if self.shared is None else self.shared.evidence.with_contexts_of
-        self.evidence = build(corpus, dense)
+        build = CorpusStatistics.build if self.shared is None else self.shared.statistics.with_contexts_of
+        self.statistics = build(corpus, dense)
         self._choose_model(corpus)
 
     def _choose_model(self, corpus: Corpus) -> None:
         """Choose the model for the corpus, by its contexts and words."""
         if self.model is None:
             return
-        dense, contexts = first_dense(self.parts), self.evidence.has_contexts
+        dense, contexts = first_dense(self.parts), self.statistics.has_contexts
         share = dense.known_share if isinstance(dense, WordsRetriever) else 1.0
         self.model_name = self.model.name_for(contexts, share)
         log.info(
@@ -286,7 +288,7 @@ class Ranker(Retriever):
 
     def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Compute the features [Q, K] of papers [Q, K], by name."""
-        return Candidates(self.evidence, self.parts, queries, papers).columns(self.features)
+        return Candidates(self.statistics, self.parts, queries, papers).columns(self.features)
 
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Score papers [Q, K] as the candidates of one list per query."""
@@ -328,19 +330,19 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.reindex(old, corpus, kept, folder / "parts" / name)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        found = Evidence.update_saved(folder / "evidence", old, corpus, kept)
-        self.evidence = found or Evidence.build(corpus, first_dense(self.parts))
+        found = CorpusStatistics.update_saved(folder / STATISTICS, old, corpus, kept)
+        self.statistics = found or CorpusStatistics.build(corpus, first_dense(self.parts))
         self._choose_model(corpus)
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():
             part.save(folder / "parts" / name)
-        (folder / "evidence").mkdir()
-        self.evidence.save(folder / "evidence")
+        (folder / STATISTICS).mkdir()
+        self.statistics.save(folder / STATISTICS)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._select_parts(corpus)
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
-        self.evidence = Evidence.load(folder / "evidence", corpus)
+        self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
         self._choose_model(corpus)

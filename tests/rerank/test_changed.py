@@ -87,7 +87,7 @@ def test_a_reindexed_ranker_keeps_its_features(
 ) -> None:
     old, new = ranker(demo_corpus), ranker(demo_corpus)
     reindex(new, old, changed, kept, tmp_path / "index")
-    assert new.evidence.drift.tolist() == [2]
+    assert new.statistics.drift.tolist() == [2]
     asked, place = contexts(demo_corpus), int(np.searchsorted(kept, ORIGINAL))
     rows = np.tile(kept.astype(np.int32), (len(asked), 1))
     before = old.columns(Queries.from_contexts(demo_corpus, asked), rows)
@@ -105,7 +105,7 @@ def test_a_reindexed_ranker_keeps_its_features(
     found = new.search(asked, 10)
     new.load(tmp_path / "again", changed)
     np.testing.assert_array_equal(new.search(asked, 10).papers, found.papers)
-    assert new.evidence.drift.tolist() == [2]
+    assert new.statistics.drift.tolist() == [2]
 
 
 def test_large_changes_rebuild_the_index(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.nnselect import AverageRetriever
-from citerec.rerank.evidence import Evidence, keep_fields
+from citerec.rerank.corpus_statistics import CorpusStatistics, keep_fields
 from citerec.rerank.features import (
     FEATURES,
     Candidates,
@@ -45,16 +45,16 @@ def average(corpus: Corpus) -> AverageRetriever:
     return AverageRetriever(lambda corpus: WordVectors(list(corpus.words), vectors, "random"))
 
 
-def open_evidence(
+def open_statistics(
     corpus: Corpus, split: str = "test", dense: bool = True
-) -> tuple[Evidence, dict[str, Any], Queries]:
+) -> tuple[CorpusStatistics, dict[str, Any], Queries]:
     parts: dict[str, Any] = {"bm25": BM25()}
     if dense:
         parts["dense"] = average(corpus)
     for part in parts.values():
         part.index(corpus)
     queries = Queries.from_contexts(corpus, corpus.split(split).contexts)
-    return Evidence.build(corpus, parts.get("dense")), parts, queries
+    return CorpusStatistics.build(corpus, parts.get("dense")), parts, queries
 
 
 @settings(max_examples=25, deadline=None)
@@ -123,13 +123,13 @@ def test_initials_and_names_of_abstracts() -> None:
 
 
 def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:
-    evidence = Evidence.build(tiny_corpus, None)
+    statistics = CorpusStatistics.build(tiny_corpus, None)
     row = tiny_corpus.paper_row("parsing")
-    names = evidence.title_names.from_texts(
+    names = statistics.title_names.from_texts(
         tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"]
     )
     far, near = (
-        Candidates(evidence, {}, Queries.from_list(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))
+        Candidates(statistics, {}, Queries.from_list(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))
         for text in ("dependency parsing of trees by hand TARGETCIT", "by hand dependency parsing TARGETCIT")
     )
     assert row == 0 and len(names.hashes) == 1
@@ -137,18 +137,18 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
     assert near.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / 4)
     assert far.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
     none = Queries.from_list(tiny_corpus, [Query("parsing dependency TARGETCIT")])
-    assert Candidates(evidence, {}, none, np.array([[0]], np.int32)).name_scores(names, 3.0)[0, 0] == 0
+    assert Candidates(statistics, {}, none, np.array([[0]], np.int32)).name_scores(names, 3.0)[0, 0] == 0
 
 
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = open_evidence(demo_corpus, dense=False)
+    statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(evidence, parts, queries, papers).columns(["texts"])["near_title"]
-    stems = [[int(t) for t in evidence.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
-    titles = evidence.title
+    found = Candidates(statistics, parts, queries, papers).columns(["texts"])["near_title"]
+    stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
+    titles = statistics.title
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
-        mark = words.index(evidence.mark)
+        mark = words.index(statistics.mark)
         weight: dict[int, float] = {}
         for place, word in enumerate(words):
             for term in stems[word]:
@@ -162,10 +162,10 @@ def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
 
 
 def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = open_evidence(demo_corpus, "train")
+    statistics, parts, queries = open_statistics(demo_corpus, "train")
     split = demo_corpus.split("train")
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
-    found = Candidates(evidence, parts, queries, papers)
+    found = Candidates(statistics, parts, queries, papers)
     citing = demo_corpus.citing[split.contexts]
     cites = {(int(a), int(b)) for a, row in zip(citing, split.positives, strict=True) for b in row}
     for q in range(0, len(queries), 17):
@@ -177,30 +177,30 @@ def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> No
 
 
 def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = open_evidence(demo_corpus)
+    statistics, parts, queries = open_statistics(demo_corpus)
     rng = np.random.default_rng(0)
     candidates = np.flatnonzero(demo_corpus.is_candidate)
     papers = np.stack([rng.permutation(candidates)[:15] for _ in range(len(queries))]).astype(np.int32)
     papers[:, -1] = -1
-    whole = Candidates(evidence, parts, queries, papers).columns()
+    whole = Candidates(statistics, parts, queries, papers).columns()
     assert set(FEATURES) - set(whole) == {"shared_names"} and {
         "bm25.score",
         "dense.rank",
         "dense.citing",
     } < set(whole)
     for q in range(0, len(queries), 5):
-        one = Candidates(evidence, parts, queries[np.array([q])], papers[[q]]).columns()
+        one = Candidates(statistics, parts, queries[np.array([q])], papers[[q]]).columns()
         for name, values in whole.items():
             assert values.shape == papers.shape
             np.testing.assert_allclose(one[name][0, :-1], values[q, :-1], rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 def test_queries_by_text_have_the_features_of_their_contexts(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = open_evidence(demo_corpus)
+    statistics, parts, queries = open_statistics(demo_corpus)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
     asked = [question(demo_corpus, row) for row in queries.contexts.tolist()]
-    wanted = Candidates(evidence, parts, queries, papers).columns()
-    found = Candidates(evidence, parts, Queries.from_list(demo_corpus, asked), papers).columns()
+    wanted = Candidates(statistics, parts, queries, papers).columns()
+    found = Candidates(statistics, parts, Queries.from_list(demo_corpus, asked), papers).columns()
     for name, values in wanted.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4, err_msg=name)
 
@@ -208,9 +208,9 @@ def test_queries_by_text_have_the_features_of_their_contexts(demo_corpus: Corpus
 def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     del tiny_corpus.splits["train"]
     tiny_corpus.years = np.zeros_like(tiny_corpus.years)
-    evidence, parts, queries = open_evidence(tiny_corpus, dense=False)
+    statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
-    found = Candidates(evidence, parts, queries, papers).columns()
+    found = Candidates(statistics, parts, queries, papers).columns()
     groups = {"contexts", "vectors", "popularity", "age", "draft"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == {name for name, one in FEATURES.items() if one.group in groups}
@@ -225,9 +225,9 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
     papers["parsing"]["authors"], papers["citing-train-1"]["authors"] = [], ["Cy", "Ada"]
     file.write_text(json.dumps(papers))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path, field="authors")
-    evidence, parts, queries = open_evidence(corpus, "train", dense=False)
+    statistics, parts, queries = open_statistics(corpus, "train", dense=False)
     rows = np.tile(np.arange(-1, len(papers), dtype=np.int32), (len(queries), 1))
-    found = Candidates(evidence, parts, queries, rows).columns()["shared_names"]
+    found = Candidates(statistics, parts, queries, rows).columns()["shared_names"]
     for (q, k), value in np.ndenumerate(found):
         own = set(papers[corpus.paper_ids[int(queries.citing[q])]]["authors"])
         paper = int(rows[q, k])
@@ -236,10 +236,10 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
         assert value == pytest.approx(wanted, nan_ok=True)
     assert len(np.unique(found[np.isfinite(found)])) == 3 and np.isnan(found).any()
 
-    person = Candidates(evidence, parts, Queries.from_list(corpus, [Query("trees TARGETCIT")]), rows[:1])
+    person = Candidates(statistics, parts, Queries.from_list(corpus, [Query("trees TARGETCIT")]), rows[:1])
     assert np.isnan(person.columns(["authors"])["shared_names"]).all()
     corpus.settings["field"] = "venue"
-    venues = Candidates(evidence, parts, queries, rows)
+    venues = Candidates(statistics, parts, queries, rows)
     assert "shared_names" not in venues.columns()
     assert np.isnan(venues.columns(["authors"])["shared_names"]).all()
 
@@ -272,23 +272,23 @@ def test_groups_are_checked() -> None:
             check_groups(wrong)
 
 
-def test_saved_evidence_gives_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
-    evidence, parts, queries = open_evidence(demo_corpus)
-    evidence.save(tmp_path)
+def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
+    statistics, parts, queries = open_statistics(demo_corpus)
+    statistics.save(tmp_path)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
-    wanted = Candidates(evidence, parts, queries, papers).columns()
-    found = Candidates(Evidence.load(tmp_path, demo_corpus), parts, queries, papers).columns()
+    wanted = Candidates(statistics, parts, queries, papers).columns()
+    found = Candidates(CorpusStatistics.load(tmp_path, demo_corpus), parts, queries, papers).columns()
     for name, values in wanted.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 def test_draft_features_match_plain_python(demo_corpus: Corpus) -> None:
-    evidence, parts, _ = open_evidence(demo_corpus)
+    statistics, parts, _ = open_statistics(demo_corpus)
     split = demo_corpus.split("train")
     known = cited_elsewhere(demo_corpus, split, split.contexts)
     queries = Queries.from_contexts(demo_corpus, split.contexts, known)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (len(queries), 1)).astype(np.int32)
-    found = Candidates(evidence, parts, queries, papers).columns(["draft"])
+    found = Candidates(statistics, parts, queries, papers).columns(["draft"])
     vectors = parts["dense"].encode_papers(np.arange(len(demo_corpus.paper_ids)))
     citing = demo_corpus.citing[split.contexts]
     cites: dict[int, set[int]] = {}

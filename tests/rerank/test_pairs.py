@@ -340,7 +340,7 @@ def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, token
     contexts, papers = grid(ragged)
     queries = Queries.from_contexts(ragged, np.arange(80))
     found = chooser.most_similar(queries, contexts, papers, 2)
-    near = chooser.evidence.near_counts(queries.words("context")).toarray()
+    near = chooser.statistics.near_counts(queries.words("context")).toarray()
     weights = np.zeros_like(near)
     for row in range(80):
         part = slice(*chooser.near.offsets[row : row + 2])

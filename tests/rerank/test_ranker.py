@@ -15,7 +15,7 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.rerank import ranker_training
-from citerec.rerank.evidence import Evidence
+from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker import (
     IN_DOMAIN,
     MODEL,
@@ -142,11 +142,13 @@ def test_indexes_of_papers_are_shared_by_corpora_of_the_same_papers(demo_corpus:
     same(shared.search(rows, 12), alone.search(rows, 12))
 
 
-def test_evidence_with_other_contexts_equals_a_new_one(demo_corpus: Corpus) -> None:
+def test_statistics_with_other_contexts_equals_a_new_one(demo_corpus: Corpus) -> None:
     without = copy.copy(demo_corpus)
     without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
-    wanted = Evidence.build(without, None)._arrays()
-    for name, array in Evidence.build(demo_corpus, None).with_contexts_of(without, None)._arrays().items():
+    wanted = CorpusStatistics.build(without, None)._arrays()
+    for name, array in (
+        CorpusStatistics.build(demo_corpus, None).with_contexts_of(without, None)._arrays().items()
+    ):
         np.testing.assert_array_equal(array, wanted[name], err_msg=name)
 
 

@@ -13,7 +13,7 @@ from citerec.hatten.checkpoint import save_model
 from citerec.hatten.retriever import HAttenRetriever
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
-from citerec.rerank.evidence import Evidence
+from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query, target_marker_id
 from citerec.retrieval.run import CachedRun
@@ -61,8 +61,8 @@ def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)
-    evidence = Evidence.build(library.corpus, None)
-    assert evidence.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
+    statistics = CorpusStatistics.build(library.corpus, None)
+    assert statistics.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
 
 
 def test_runs_cannot_answer_new_queries(tiny_corpus: Corpus, tmp_path: Path) -> None:

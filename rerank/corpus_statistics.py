@@ -53,13 +53,13 @@ def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
     """Apply a method to texts in blocks, because there may be millions."""
 
     @wraps(read)
-    def in_blocks(evidence: Evidence, words: Ragged, *args: Any, **kwargs: Any) -> csr_matrix:
-        return vstack([read(evidence, block, *args, **kwargs) for block in _blocks(words)], "csr")
+    def in_blocks(statistics: CorpusStatistics, words: Ragged, *args: Any, **kwargs: Any) -> csr_matrix:
+        return vstack([read(statistics, block, *args, **kwargs) for block in _blocks(words)], "csr")
 
     return in_blocks
 
 
-class Evidence:
+class CorpusStatistics:
     """Precomputed data of a corpus for features: P papers, n training contexts of m citing papers.
 
     title, abstract: texts of papers. title_pairs: pairs of adjacent terms in titles.
@@ -90,31 +90,31 @@ class Evidence:
         """[1]: papers changed since the rarity of terms was computed"""
 
     @classmethod
-    def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
+    def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
         """Read a corpus; dense: an indexed retriever for the vectors, which are empty without it."""
-        evidence = cls(corpus)
-        evidence._read_papers(corpus)
-        return evidence.with_contexts_of(corpus, dense)
+        statistics = cls(corpus)
+        statistics._read_papers(corpus)
+        return statistics.with_contexts_of(corpus, dense)
 
-    def with_contexts_of(self, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
-        """Return the evidence of a corpus with the same papers and other training contexts."""
-        evidence = copy.copy(self)
-        evidence.corpus = corpus
-        evidence._read_contexts(corpus, dense)
-        for array in evidence._arrays().values():
+    def with_contexts_of(self, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
+        """Return the statistics of a corpus with the same papers and other training contexts."""
+        statistics = copy.copy(self)
+        statistics.corpus = corpus
+        statistics._read_contexts(corpus, dense)
+        for array in statistics._arrays().values():
             array.setflags(write=False)  # like mapped arrays, so that loops are compiled once for both
-        return evidence
+        return statistics
 
-    def with_query_words(self, queries: Queries) -> Evidence:
+    def with_query_words(self, queries: Queries) -> CorpusStatistics:
         """Return a copy that knows the terms of new words in the queries."""
-        evidence = copy.copy(self)
+        statistics = copy.copy(self)
         if new := queries.new_words:
-            evidence.terms = self.terms.with_words(new)
-        return evidence
+            statistics.terms = self.terms.with_words(new)
+        return statistics
 
     @classmethod
-    def update_saved(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> Evidence | None:
-        """Update saved evidence for a corpus whose first papers were rows `kept` of the old one.
+    def update_saved(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> CorpusStatistics | None:
+        """Update saved statistics for a corpus whose first papers were rows `kept` of the old one.
 
         The rarity of known terms and names is kept. Returns None if too much has changed for that.
         """
@@ -301,14 +301,14 @@ class Evidence:
         self.terms.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, corpus: Corpus) -> Evidence:
+    def load(cls, folder: Path, corpus: Corpus) -> CorpusStatistics:
         """Load what `save` wrote, memory-mapped."""
-        evidence, names = cls(corpus, Terms.load(folder, *TERM_OPTIONS)), cls.ARRAYS
+        statistics, names = cls(corpus, Terms.load(folder, *TERM_OPTIONS)), cls.ARRAYS
         for name, array in zip(names, load_arrays(folder, *names), strict=True):
-            setattr(evidence, name, array)
+            setattr(statistics, name, array)
         kinds = {WeightedTexts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
         for kind, parts in kinds.items():
             for name in parts:
                 files = (f"{name}.{field.name}" for field in fields(kind))
-                setattr(evidence, name, kind(*load_arrays(folder, *files)))
-        return evidence
+                setattr(statistics, name, kind(*load_arrays(folder, *files)))
+        return statistics

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from citerec.datasets.errors import InputError
-from citerec.library.box import LARGEST, average_rankers
+from citerec.library.builtin import LARGEST, average_rankers
 from citerec.library.library import Library
-from citerec.library.models import BOX
+from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.sources import read_source
 from citerec.rerank.ranker import LinearModel, RankingModel, TreeModel
@@ -33,14 +33,14 @@ def test_weights_are_means_and_missing_columns_count_as_zero() -> None:
 
 
 def test_the_built_in_model_is_small() -> None:
-    assert sum(file.stat().st_size for file in BOX.rglob("*")) <= LARGEST
+    assert sum(file.stat().st_size for file in BUILT_IN.rglob("*")) <= LARGEST
 
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example library with the built-in model."""
     bad: list[InputError] = []
-    folder = tmp_path_factory.mktemp("box") / "example"
+    folder = tmp_path_factory.mktemp("builtin") / "example"
     Library.create(folder, read_source(EXAMPLES, bad.append), indexer=indexer(""))
     return folder
 

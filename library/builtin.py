@@ -1,7 +1,7 @@
-"""Makes the built-in model (library/box): python -m citerec.library.box static=FOLDER rankers=[FOLDER,...]
+"""Makes the built-in model (library/builtin/): python -m citerec.library.builtin static=... rankers=[...]
 
 It consists of a static model compressed by hatten.compress and a linear ranker whose weights are the means of
-several rankers over that model. `make box` trains and combines them.
+several rankers over that model. `make builtin` trains and combines them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from citerec.datasets.arguments import read_arguments
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.settings import Settings
 from citerec.hatten.static import FOLDER, load_static
-from citerec.library.arguments import read_arguments
-from citerec.library.models import BOX
+from citerec.library.models import BUILT_IN
 from citerec.rerank.ranker import SAVED, LinearModel, RankingModel
 from citerec.retrieval.base import folder_bytes
 
@@ -28,21 +28,21 @@ KEPT = ("data", "corpus", "depth", "models", "seed", "hash")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxSettings(Settings):
+class BuiltInSettings(Settings):
     """Make the built-in model."""
 
     static: str
-    """static model, written by hatten.compress (e.g. outputs/box/static)"""
+    """static model, written by hatten.compress (e.g. outputs/builtin/static)"""
     rankers: tuple[str, ...]
-    """linear rankers, written by train.py model=ranker (e.g. [outputs/box/neurips,outputs/box/acl])"""
-    output: str = str(BOX)
+    """linear rankers, written by citerec train model=ranker (e.g. [outputs/builtin/neurips])"""
+    output: str = str(BUILT_IN)
     """output folder"""
 
 
 @one_line_errors
 def main() -> None:
     """Combine the models, save the result and print its size."""
-    settings = read_arguments(BoxSettings, sys.argv[1:])
+    settings = read_arguments(BuiltInSettings, sys.argv[1:])
     folder = Path(settings.output)
     static = load_static(settings.static)
     ranker = average_rankers([RankingModel.load(place) for place in settings.rankers])

@@ -1,0 +1,48 @@
+"""The limits of a server: sizes, counts and times. `citerec serve` has options for the first four.
+
+Programs on this machine that use Python or the command line are trusted; only MAX_TEXT holds there too.
+"""
+
+from __future__ import annotations
+
+# Options of `citerec serve` (library.settings).
+THREADS = 4
+"""Requests answered at a time."""
+QUEUE = 64
+"""Requests that wait; further ones are refused (503)."""
+MAX_BODY = 4_000_000
+"""Bytes of a request's body (413)."""
+TIMEOUT = 10.0
+"""Seconds in which a request's head, and then its body, must arrive (408)."""
+
+# Connections.
+CONNECTIONS = 512
+"""Open connections."""
+BACKLOG = 256
+"""Connections that wait to be accepted."""
+SHUTDOWN = 5
+"""Seconds that running requests have left when the server ends."""
+
+# Questions and answers (422).
+MAX_TEXT = 100_000
+"""Characters of a passage."""
+MAX_TITLE, MAX_ABSTRACT = 2_000, 20_000
+"""Characters."""
+MAX_NAME = 500
+"""Characters of an id, key, author, collection or venue."""
+MAX_PAPERS = 100
+"""Papers in an answer."""
+MAX_QUESTIONS = 64
+"""Questions of a batch."""
+MAX_EXCLUDED, MAX_ONLY = 1_000, 10_000
+"""Papers that a filter names."""
+MAX_COLLECTIONS_SHOWN = 1_000
+"""Collections that the description of a library lists."""
+
+# New papers (422).
+MAX_NEW_PAPERS = 10_000
+"""Papers added by a request."""
+MAX_AUTHORS, MAX_COLLECTIONS, MAX_TAGS = 5_000, 100, 1_000
+"""Items of a paper."""
+MAX_VENUE, MAX_URL = 1_000, 2_000
+"""Characters."""
