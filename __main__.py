@@ -6,9 +6,9 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 
+from citerec.datasets.arguments import HELP
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.recommend import COMMANDS as LIBRARY
-from citerec.recommend import HELP
 
 COMMANDS = {
     "train": ("citerec.train", "train a model"),
@@ -48,7 +48,7 @@ def main() -> None:
 
 def _help_or_fail(words: list[str]) -> None:
     """Print the list of commands; InputError for an unknown command."""
-    if not words or words[0] in HELP:
+    if not words or words[0] in (*HELP, "help"):
         print(_help())
         return
     known = [*LIBRARY, *COMMANDS]

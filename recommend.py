@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from citerec.datasets.arguments import HELP, options_help, run_command
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.library import settings
-from citerec.library.arguments import options_help, read_arguments
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "build": (settings.BuildSettings, "citerec.library.commands:build"),
@@ -29,7 +29,6 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
 """Settings class and function of each command."""
 QUIET = ("ask", "draft")
 """Commands that log only warnings."""
-HELP = ("--help", "-h", "help")
 
 
 def __getattr__(name: str) -> Any:
@@ -43,7 +42,7 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """Parse the arguments, then import and call the command's function."""
     name, *arguments = sys.argv[1:] or [""]
-    if name in HELP:
+    if name in (*HELP, "help"):
         print(command_help())
         return
     if name not in COMMANDS:
@@ -52,14 +51,12 @@ def main() -> None:
         choice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise InputError(f"{problem}; {choice}")
     kind, target = COMMANDS[name]
-    if any(argument in HELP[:2] for argument in arguments):
-        print(f"citerec {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
-        return
-    options = read_arguments(kind, arguments)
-    level = logging.WARNING if name in QUIET else logging.INFO
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     module, _, function = target.partition(":")
-    getattr(import_module(module), function)(options)
+
+    def call(options: settings.LibrarySettings) -> None:
+        getattr(import_module(module), function)(options)
+
+    run_command(name, kind, call, arguments, logging.WARNING if name in QUIET else logging.INFO)
 
 
 def command_help() -> str:

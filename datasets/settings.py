@@ -66,8 +66,9 @@ def check(settings: Any, where: str) -> None:
     for part in fields(settings):
         value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
         choices = part.metadata.get("choices")
-        if choices and value not in choices:
-            raise InputError(f"{key}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+        for chosen in value if isinstance(value, tuple) else (value,):
+            if choices and chosen not in choices:
+                raise InputError(f"{key}={chosen}: choose {', '.join(choices[:-1])} or {choices[-1]}")
         if type(value) in (int, float) and (requirement := _violated_bounds(value, part.metadata)):
             raise InputError(f"{key}={value}: must {requirement}")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from citerec.datasets.arguments import read_arguments
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.settings import Settings
 from citerec.hatten.static import FOLDER, load_static
-from citerec.library.arguments import read_arguments
 from citerec.library.models import BOX
 from citerec.rerank.ranker import SAVED, LinearModel, RankingModel
 from citerec.retrieval.base import folder_bytes

@@ -1,14 +1,17 @@
-"""Parsing and help of command options `key=value`, based on the fields of a settings class.
+"""Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
-or a single plain value. One argument may omit its key if the settings name a `positional` field.
+or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
+if that is a list.
 """
 
 from __future__ import annotations
 
 import csv
+import logging
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from types import NoneType
@@ -26,6 +29,28 @@ WIDTH, COLUMN = 110, 34
 _KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
 _NULL = ("null", "none", "")
+HELP = ("--help", "-h")
+
+
+def run_command(
+    name: str,
+    kind: type[S],
+    call: Callable[[S], object],
+    arguments: Sequence[str],
+    level: int = logging.INFO,
+    more: str = "",
+) -> None:
+    """Call a function with the settings read from the arguments, or print the help of `citerec NAME`.
+
+    level: of the log, which goes to stderr. more: text below the options in the help.
+    """
+    if any(argument in HELP for argument in arguments):
+        lines = [f"citerec {name}: {kind.__doc__}", "", "Options:", options_help(kind)]
+        print("\n".join([*lines, "", more] if more else lines))
+        return
+    settings = read_arguments(kind, arguments)
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    call(settings)
 
 
 def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
@@ -50,9 +75,12 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         if key not in names:
             close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
+        converted = _convert(key, value, hints[key])
         if key in values:
-            raise InputError(f"{key}: given twice")
-        values[key] = _convert(key, value, hints[key])
+            if not (value is argument and isinstance(converted, tuple)):
+                raise InputError(f"{key}: given twice")
+            converted = values[key] + converted
+        values[key] = converted
     for part in fields(kind):
         if part.name not in values and _default(part) is MISSING:
             about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec import recommend
+from citerec.datasets.arguments import options_help, read_arguments, run_command
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, field_notes, setting
-from citerec.library.arguments import options_help, read_arguments
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +43,17 @@ class Ask(Settings):
     format: str = setting("table", choices=("table", "json"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fetch(Settings):
+    """Fetch."""
+
+    positional: ClassVar[str] = "names"
+    names: tuple[str, ...] = setting((), choices=("acl200", "refseer", "arxiv"))
+    """what to fetch"""
+    cache: str = ".cache"
+    """folder"""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -60,6 +71,19 @@ class Ask(Settings):
 )
 def test_arguments_are_parsed_into_settings(arguments: list[str], expected: dict[str, object]) -> None:
     assert read_arguments(Ask, ["library=mine", *arguments]) == Ask(library="mine", **expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["acl200"], ("acl200",)),
+        (["acl200", "cache=x", "refseer"], ("acl200", "refseer")),
+        (["[acl200,refseer]", "arxiv"], ("acl200", "refseer", "arxiv")),
+        (["names=acl200", "arxiv"], ("acl200", "arxiv")),
+    ],
+)
+def test_several_arguments_without_a_key_make_a_list(arguments: list[str], names: tuple[str, ...]) -> None:
+    assert read_arguments(Fetch, arguments).names == names
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -88,6 +112,29 @@ def test_errors_are_one_line(arguments: list[str], line: str) -> None:
     with pytest.raises(InputError) as error:
         read_arguments(Ask, arguments)
     assert str(error.value).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["acl200", "xml"], "names=xml: choose acl200, refseer or arxiv"),
+        (["names=acl200", "names=arxiv"], "names: given twice"),
+        (["cache=a", "cache=b"], "cache: given twice"),
+    ],
+)
+def test_errors_of_lists_are_one_line(arguments: list[str], line: str) -> None:
+    with pytest.raises(InputError, match=f"^{line}$"):
+        read_arguments(Fetch, arguments)
+
+
+def test_a_command_calls_its_function_or_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    called: list[Fetch] = []
+    run_command("data fetch", Fetch, called.append, ["arxiv", "--help"], more="arxiv  large")
+    assert not called
+    printed = capsys.readouterr().out
+    assert printed.startswith("citerec data fetch: Fetch.") and printed.endswith("\n\narxiv  large\n")
+    run_command("data fetch", Fetch, called.append, ["arxiv"])
+    assert called == [Fetch(names=("arxiv",))]
 
 
 @pytest.mark.parametrize("name", recommend.COMMANDS)
