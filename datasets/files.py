@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks, content hashes, plain or gzipped reading, copies of files at URLs."""
+"""Files: atomic writes, locks, hashes and checksums, plain or gzipped reading, copies of files at URLs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
+import xxhash
+
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.progress import copy_progress
 
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MEMO = "content-hashes.json"
+CHECKSUMS = "checksums.json"
 SETTLED = 5.0
 """Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -200,6 +203,40 @@ def digest_file(path: Path, algorithm: str = "") -> str:
             return hashlib.file_digest(file, kind).hexdigest()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def write_checksums(folder: Path) -> None:
+    """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
+
+    Subfolders that have CHECKSUMS of their own are left out.
+    """
+    own = {path.parent for path in folder.rglob(CHECKSUMS)} - {folder}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and own.isdisjoint(path.parents))
+    sums = {str(path.relative_to(folder)): _checksum(path) for path in files if path != folder / CHECKSUMS}
+    write_text(folder / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
+
+
+def check_checksums(folder: Path, advice: str) -> None:
+    """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
+
+    Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
+    """
+    path = folder / CHECKSUMS
+    try:
+        sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+        for name, wanted in sums.items():
+            path = folder / name
+            if _checksum(path) != wanted:
+                raise ValueError("its content has changed")
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; {advice}") from None
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: damaged ({error_text(error)}); {advice}") from None
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
 
 
 def file_stamp(path: Path) -> list[int]:

@@ -7,15 +7,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import save_arrays
-from citerec.datasets.corpus import Corpus
+from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import atomic_folder
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
@@ -36,10 +36,12 @@ class Ranking:
 
     papers: int32 [Q, k], rows of the corpus, best first, padded with -1 if there are fewer than k candidates.
     scores: float32 [Q, k], descending; -inf where `papers` is -1. Ties are broken by paper row.
+    queries: [Q], set by `Retriever.search`, so that a ranking can be evaluated or written by itself.
     """
 
     papers: NDArray[np.int32]
     scores: Floats
+    queries: Queries | None = None
 
     def __post_init__(self) -> None:
         if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
@@ -182,8 +184,8 @@ class Retriever(ABC):
 
     # Indexing and searching.
 
-    def index(self, corpus: Corpus) -> None:
-        """Index the candidates of a corpus, in place of any indexed before.
+    def index(self, corpus: Corpus) -> Self:
+        """Index the candidates of a corpus, in place of any indexed before; return the retriever.
 
         Everything that is learned from the corpus is learned here: models from the training split, tuned
         settings from the validation split.
@@ -191,6 +193,7 @@ class Retriever(ABC):
         self._corpus, self.tuned, self.reused = None, {}, False
         self._index(corpus)
         self._corpus = corpus
+        return self
 
     def reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
         """Like `index(corpus)`, but reuses the index of another corpus in `folder`.
@@ -202,10 +205,10 @@ class Retriever(ABC):
         self._reindex(old, corpus, kept, folder)
         self._corpus = corpus
 
-    def search(self, queries: Queries | Rows, k: int, filters: Filters | None = None) -> Ranking:
+    def search(self, queries: Queries | Split | Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each query, without its citing paper.
 
-        queries: [Q], or rows of the corpus's contexts. Memory grows with Q * k: search large sets in batches.
+        queries: [Q], a split, or rows of contexts. Memory grows with Q * k: search large sets in batches.
         filters: which candidates may be returned; the result is the same as for a corpus without the others
         (see retrieval.index for approximate indexes).
         Raises InputError if a score is NaN.
@@ -215,12 +218,12 @@ class Retriever(ABC):
             raise ValueError(f"k must be at least 1, not {k}")
         queries = Queries.from_contexts(corpus, queries)
         if not filters:
-            return self.search_allowed(queries, k, None)
+            return replace(self.search_allowed(queries, k, None), queries=queries)
         papers, scores = empty_rankings(len(queries), k)
         for rows, allowed in filters.groups(queries):
             found = self.search_allowed(queries[rows], k, allowed)
             papers[rows], scores[rows] = found.papers, found.scores
-        return Ranking(papers, scores)
+        return Ranking(papers, scores, queries)
 
     def search_allowed(self, queries: Queries | Rows, k: int, allowed: Mask | None) -> Ranking:
         """Like `search`, among the papers allowed [P] for all of these queries; None means all candidates."""

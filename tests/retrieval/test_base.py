@@ -15,6 +15,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
+from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries
 
@@ -87,6 +88,21 @@ def test_citing_papers_and_non_candidates_never_appear(tiny_corpus: Corpus) -> N
         assert found.tolist() == sorted(found.tolist(), key=lambda p: (-(p // 3), p))
         assert (ranking.papers[row][len(found) :] == -1).all()
     assert (retriever.search(contexts, 10).papers >= 0).all()  # 11 candidates without the citing paper
+
+
+def test_a_ranking_of_a_split_has_its_queries(tiny_corpus: Corpus) -> None:
+    split = tiny_corpus.split("test")
+    retriever = Popularity().index(tiny_corpus)
+    ranking = retriever.search(split, 5)
+    same = retriever.search(split.contexts, 5)
+    np.testing.assert_array_equal(ranking.papers, same.papers)
+    assert same.queries is not None and same.queries.positives is None
+    assert ranking.queries is not None and ranking.queries.corpus is tiny_corpus
+    np.testing.assert_array_equal(ranking.queries.contexts, split.contexts)
+    assert ranking.queries.positives is split.positives
+    filtered = retriever.search(ranking.queries[::-1], 5, Filters(unseen=True)).queries
+    assert filtered is not None and filtered.positives is not None
+    assert [row.tolist() for row in filtered.positives] == [row.tolist() for row in split.positives][::-1]
 
 
 def test_search_before_index_says_so() -> None:

@@ -1,0 +1,54 @@
+"""Checksums of folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import CHECKSUMS, check_checksums, write_checksums
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with checksums, one subfolder, and another with checksums of its own."""
+    for name in ("a", "sub/b", "own/c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("some content")
+    write_checksums(tmp_path / "own")
+    write_checksums(tmp_path)
+    return tmp_path
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_unchanged_files_pass(folder: Path) -> None:
+    (folder / "another").touch()
+    flip(folder / "own/c")
+    check_checksums(folder, "build it again")
+    write_checksums(folder)
+    check_checksums(folder, "build it again")
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda folder: flip(folder / "a"), "a: damaged (its content has changed); build it again"),
+        (lambda folder: (folder / "a").write_text("some"), "a: damaged (its content has changed); build it"),
+        (lambda folder: flip(folder / "sub/b"), "sub/b: damaged"),
+        (lambda folder: (folder / "sub/b").unlink(), "sub/b: missing; build it again"),
+        (lambda folder: (folder / CHECKSUMS).write_text("{"), f"{CHECKSUMS}: damaged"),
+        (lambda folder: (folder / CHECKSUMS).write_text("[1]"), f"{CHECKSUMS}: damaged"),
+    ],
+)
+def test_damage_is_named(folder: Path, damage: Callable[[Path], None], line: str) -> None:
+    damage(folder)
+    with pytest.raises(InputError) as caught:
+        check_checksums(folder, "build it again")
+    assert str(caught.value).startswith(f"{folder}/{line}")
