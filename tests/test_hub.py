@@ -212,11 +212,11 @@ def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True)
 
-    done = run("--output", str(tmp_path / "folder"), "--repo", "someone/model")
+    done = run(f"output={tmp_path / 'folder'}", "repo=someone/model")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
     assert same(Model.from_pretrained(tmp_path / "folder"), model)
     assert same(Model.from_pretrained("someone/model"), model)
-    failed = run("--output", str(tmp_path / "none"), "--results", str(tmp_path / "run"))
+    failed = run(f"output={tmp_path / 'none'}", f"results={tmp_path / 'run'}")
     assert failed.returncode == 2 and failed.stderr.startswith("error: ") and failed.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()

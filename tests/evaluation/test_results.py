@@ -344,11 +344,11 @@ def test_the_command(
     assert "[2 of 2] tiny/broken: evaluating (missing), failed: " in out and "k1" in out
     page = tiny_source.parent / "docs" / "page.md"
     assert "| bm25 | 1.000 |" in page.read_text()
-    code, out, _ = command("tiny/bm25")
+    code, out, _ = command("jobs=tiny/bm25")
     assert code == 0 and "[1 of 1] tiny/bm25: up to date" in out
     page.unlink()
     ran.clear()
-    assert command("--page-only")[0] == 0 and page.exists() and ran == []
+    assert command("page_only=true")[0] == 0 and page.exists() and ran == []
 
 
 # Pages
