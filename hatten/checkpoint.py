@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from citerec.datasets.download import ensure_release
+from citerec.datasets.downloads import ensure_release
 from citerec.datasets.errors import InputError
 from citerec.datasets.releases import RELEASES
 from citerec.hatten.documents import Vocabulary

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.downloads import ensure_release, find_file
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import atomic_write, file_lock
 from citerec.datasets.records import MARKER_WORDS, quoted

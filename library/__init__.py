@@ -8,5 +8,5 @@ explanation  why a paper is recommended                  formats         tables,
 draft        suggestions for a draft, and a filled copy  draft_reader    missing citations of a draft
 commands     build, add, remove, update, ask, info       settings        options of recommend.py's commands
 server       HTTP API and web page                       mcp             tools for writing assistants
-messages     requests and responses of both              arguments       parsing and help of options
+messages     requests and responses of both
 """
