@@ -31,12 +31,13 @@ from citerec.benchmarks._common import (
 )
 from citerec.benchmarks.training import PlainEncoder, pad
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.checkpoint import load_model
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import build_encoder
+from citerec.hatten.model import HAtten
 from citerec.hatten.recipe import StaticEncoder
 from citerec.hatten.settings import EncoderConfig
-from citerec.hatten.static import StaticModel, load_static
+from citerec.hatten.static import StaticModel
+from citerec.hatten.trained import open_static
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder, find_folder
 from citerec.retrieval.nets import as_numpy
@@ -89,13 +90,13 @@ def our_ways(args: argparse.Namespace, sample: Sample) -> dict[str, Way]:
     vocabulary, table = random_vectors(sample.corpus)
     torch.manual_seed(0)
     ways: dict[str, Way] = {}
-    model = load_static(args.static) if args.static else untrained_static(vocabulary, table)
+    model = open_static(args.static) if args.static else untrained_static(vocabulary, table)
     encoder, words = model.with_unknown_words()
     reader = DocumentReader(sample.corpus, words, model.max_tokens, model.near)
     ways["static model"] = sample.way(encoder, reader, len(sample.rows))
     config, hatten = EncoderConfig(), build_encoder(EncoderConfig(), table, vocabulary).eval()
     if args.checkpoint:
-        loaded = load_model(args.checkpoint)
+        loaded = HAtten.open(args.checkpoint)
         hatten, vocabulary, config = loaded.encoder, loaded.vocabulary, loaded.encoder.config
     reader = DocumentReader(sample.corpus, vocabulary, config.max_tokens)
     for precision in (torch.bfloat16, torch.float32):

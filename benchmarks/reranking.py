@@ -70,7 +70,7 @@ def load_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
     """
     if folder is None:
         return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(tokens or 128), "linear").eval()
-    model = CrossEncoder.from_pretrained(folder)
+    model = CrossEncoder.open(folder)
     model.config = model.config if tokens is None else PairSettings(tokens)
     return model
 

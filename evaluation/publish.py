@@ -59,21 +59,22 @@ def open_trained(path: str | Path) -> Pretrained:
 
     Raises InputError if there is no model that can be published.
     """
-    from citerec.hatten.checkpoint import Model, load_model
-    from citerec.hatten.static import FILE, FOLDER, StaticModel
-    from citerec.rerank.cross_encoder import SAVED, CrossEncoder
-    from citerec.rerank.ranker import SAVED as RANKER
+    from citerec.hatten.biencoder import BiEncoder
+    from citerec.hatten.model import HAtten
+    from citerec.hatten.nnselect import NNSelect
+    from citerec.hatten.static import StaticModel
+    from citerec.rerank.cross_encoder import CrossEncoder
     from citerec.rerank.ranker import RankingModel
-    from citerec.training.checkpoint import find_saved
 
     path = Path(path)
-    kinds: tuple[tuple[str, type[Pretrained]], ...]
-    kinds = (SAVED, CrossEncoder), (RANKER, RankingModel), (FOLDER, StaticModel), (FILE, Model)
-    for name, kind in kinds:  # the order matters: rerankers also have a config.json, like static models
-        for folder in (path, path / name):
+    # The order matters: transformers also have a config.json, like static models.
+    kinds: tuple[type[Pretrained], ...]
+    kinds = CrossEncoder, RankingModel, BiEncoder, NNSelect, StaticModel
+    for kind in kinds:
+        for folder in (path, path / kind.folder):
             if (folder / kind.settings_file).is_file():
-                return kind.from_pretrained(folder)
-    return load_model(find_saved(path, FILE))
+                return kind.open(folder)
+    return HAtten.open(path)
 
 
 def results_section(folders: Sequence[str | Path]) -> str:
@@ -103,9 +104,9 @@ def publish(given: PublishSettings) -> None:
     results = results_section(given.results)
     model = open_trained(given.model)
     if given.output:
-        print(model.save_pretrained(given.output, results, given.licence))
+        print(model.save(given.output, results, given.licence))
     if given.repo:
-        print(model.push_to_hub(given.repo, results, given.licence, given.private))
+        print(model.push(given.repo, results, given.licence, given.private))
 
 
 @one_line_errors

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from citerec.datasets.download import ensure_release
+from citerec.datasets.downloads import ensure_release
 from citerec.datasets.errors import InputError
 from citerec.datasets.releases import RELEASES
 from citerec.hatten.documents import Vocabulary

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.downloads import ensure_release, find_file
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import atomic_write, cache_folder, file_lock
 from citerec.datasets.records import MARKER_WORDS, quoted

@@ -81,7 +81,8 @@ class Reranker:
 
         retriever: finds the candidates. index_dir, candidates_dir: folders of its index and of its
         candidates, for several runs. teacher: a larger reranker to distil from; its scores are kept in
-        scores_dir. scoring: how teacher and trained model score. changes: fields of the settings, such as epochs=2.
+        scores_dir. scoring: how teacher and trained model score. changes: fields of the settings, such as
+        epochs=2.
         """
         from citerec.rerank.data import CANDIDATES, Prefetcher  # Lightning
         from citerec.rerank.train import train_reranker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import re
 import threading
@@ -170,7 +171,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server for one test; downloads retry without a pause."""
-    monkeypatch.setattr("citerec.datasets.transfer.PAUSE", 0.0)
+    monkeypatch.setattr(importlib.import_module("gdown.download"), "_wait_or_cancel", lambda **_: None)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     server = Server()
     yield server
