@@ -62,10 +62,8 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         if (path / RANKING).is_file():
             hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
         else:
-            hint = (
-                f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the hub "
-            )
-            hint += "id of a static model or HAtten"
+            hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
+            hint += "hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
     ranked = path / RankingModel.folder
     if ranker:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
 from citerec.rerank.corpus_statistics import CorpusStatistics
-from citerec.rerank.texts import B_SHORT, WeightedTexts, best_products, idf
+from citerec.rerank.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
 from citerec.retrieval.queries import Queries
 
 
@@ -41,10 +41,9 @@ class CitingContexts:
         distinct, position = np.unique(rows, return_inverse=True)
         statistics, cited, texts = self.statistics, self.statistics.citing, self.near
         words = statistics.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
-        _, best = best_products(
-            *(words.indptr, words.indices, words.data, texts.offsets, texts.terms, texts.weights),
-            *(self._scratch, papers[:, None], cited.offsets, cited.values, statistics.source),
-            queries.citing[rows],
-        )
+        terms = TermRows(words.indptr, words.indices, words.data)
+        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
+        own = queries.citing[rows]
+        _, best = best_products(terms, texts.rows, self._scratch, papers[:, None], citing, own)
         found = best[:, 0, :count]
         return np.where(found < 0, -1, self.contexts[found])

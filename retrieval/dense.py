@@ -21,15 +21,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import ENCODINGS, Ranking, Retriever
+from citerec.retrieval.cpu_index import PaperIndex
 from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
-from citerec.retrieval.index import (
-    PaperIndex,
-    build_index,
-    build_l2_index,
-    check_index,
-    load_index,
-    search_l2,
-)
+from citerec.retrieval.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
