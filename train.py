@@ -15,14 +15,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.configuration import refuse_missing, register_resolvers
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
-from citerec.training.settings import run_folder
+from citerec.training.settings import RESOLVERS
 
-OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
+register_resolvers(RESOLVERS)
 
 MODELS = {
     hatten.HAttenSettings: "citerec.hatten.model:HAtten",

@@ -16,13 +16,13 @@ from pathlib import Path
 from citerec.datasets.errors import InputError
 from citerec.hatten.static import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
-from citerec.rerank.ranker import DENSE as IN_RANKER
 from citerec.rerank.ranker import MODEL as RANKING
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
+from citerec.training.hub import DENSE as IN_RANKER
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parent / "builtin"

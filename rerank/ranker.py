@@ -29,15 +29,14 @@ from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig, check_counts
-from citerec.training.hub import Pretrained, check_consistent, read_json, write_json
+from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
     from citerec.training.loop import TrainingRun
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL, DENSE = "ranker-1", "ranker.json", "dense"
-"""Format name, settings file, and the folder of the dense retriever's model."""
+FORMAT, MODEL = "ranker-1", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 STATISTICS = "evidence"

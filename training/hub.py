@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 PATTERNS = ("*.json", "*.safetensors", "*.txt")
 """Files to download."""
+DENSE = "dense"
+"""Subfolder of a ranker with the model of its dense retriever."""
 CARD, ABOUT, WEIGHTS = "README.md", "about.json", "model.safetensors"
 LOAD_ERRORS = (InputError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 """Errors raised by damaged or inconsistent models."""
@@ -86,7 +88,7 @@ class Pretrained:
         with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
-            for path in part.iterdir():  # safetensors writes files that only the owner may read
+            for path in _files(part):  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
             text = model_card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
@@ -198,6 +200,7 @@ def download_model(repo_id: str, settings_file: str, title: str) -> Path:
     from huggingface_hub import constants, snapshot_download
 
     try:
+        snapshot_download(repo_id, allow_patterns=[f"{DENSE}/{pattern}" for pattern in PATTERNS])
         return Path(snapshot_download(repo_id, allow_patterns=list(PATTERNS), ignore_patterns=["*/*"]))
     except Exception as error:  # the network raises nearly anything
         raise InputError(
@@ -233,14 +236,19 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
             f"The settings of `train.py` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
-        f"| {path.name} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
-        for path in sorted(folder.iterdir())
+        f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
+        for path in _files(folder)
     )
     parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]
     stated = f"The weights are published under `{licence}`.\n\n" if licence else ""
     parts += ["## Licence", stated + LICENCE]
     head = yaml.safe_dump(front, sort_keys=False)
     return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _data(about: dict[str, Any]) -> str:

@@ -26,6 +26,18 @@ def run_folder(base: str, resume: bool, now: str) -> str:
     return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
 
 
+def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
+    """The model of a ranker's dense retriever: `checkpoint`, or else the one saved with the ranker."""
+    if checkpoint is not None or ranker is None:
+        return checkpoint
+    places = (Path(ranker) / "ranker" / "dense", Path(ranker) / "dense")
+    return next((str(place) for place in places if place.is_dir()), None)
+
+
+RESOLVERS = {"run_folder": run_folder, "dense_checkpoint": dense_checkpoint}
+"""Functions that the files in conf/ use as ${NAME:...}."""
+
+
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
     """InputError unless `monitor` is a measure of `depth` ranked papers or one of `others`."""
     measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]
