@@ -162,8 +162,8 @@ class GloVe(Embeddings):
 
     source: str = GLOVE
     dim: int = 200
-    markers: bool = True
     cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    markers: bool = True
 
     def load(self, corpus: Corpus) -> WordVectors:
         path = self._find_file()
