@@ -323,7 +323,7 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(demo: Option
     base = tmp_path / "outputs" / "train" / "hatten-demo"
     one = trained()
     assert time.strptime(one.name, DATE_FORMAT)
-    assert (one / "hatten").is_file() and (one / ".hydra").is_dir()
+    assert (one / "hatten").is_dir() and (one / ".hydra").is_dir()
     assert trained("resume=true") == one
     two = trained()
     assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
