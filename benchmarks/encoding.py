@@ -32,9 +32,8 @@ from citerec.benchmarks._common import (
 from citerec.benchmarks.training import PlainEncoder, pad
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import build_encoder
+from citerec.hatten.encoder import StaticEncoder, build_encoder
 from citerec.hatten.model import HAtten
-from citerec.hatten.recipe import StaticEncoder
 from citerec.hatten.settings import EncoderConfig
 from citerec.hatten.static import StaticModel
 from citerec.hatten.trained import open_static

@@ -131,6 +131,8 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         if content.get("format") != FORMAT:
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
+            if any(one["kind"] != "linear" for one in content["models"].values()):
+                raise InputError("boosted trees are no longer read; train it again")
             models = {
                 _current_name(name): LinearModel(
                     {str(key): float(value) for key, value in one["weights"].items()}

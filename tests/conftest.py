@@ -299,5 +299,5 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save_pretrained(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
     return folder
