@@ -17,7 +17,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import EvidenceFinder, Recommendation
+from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, link_or_copy, open_model
@@ -76,11 +76,11 @@ class Request:
 
 @dataclass(frozen=True)
 class _Generation:
-    """The library, retriever and evidence finder of one generation."""
+    """The library, retriever and explanations of one generation."""
 
     library: Library
     retriever: Retriever
-    evidence_finder: EvidenceFinder
+    explainer: Explainer
 
     @classmethod
     def load(cls, library: Library) -> _Generation:
@@ -90,7 +90,8 @@ class _Generation:
         except InputError as error:
             command = f"citerec build library={library.path} overwrite=true"
             raise InputError(f"{error}; rebuild the library with {command}") from None
-        return cls(library, retriever, EvidenceFinder(library.corpus))
+        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        return cls(library, retriever, Explainer(library.corpus, statistics))
 
     @cached_property
     def text_search(self) -> BM25:
@@ -315,11 +316,7 @@ class Recommender:
     ) -> list[Recommendation]:
         papers = ranking.papers[0][:k][ranking.papers[0][:k] >= 0]
         features = generation.retriever.explain(query, papers[None]) if explain else {}
-        context, title = query.texts("context")[0], query.texts("title")[0]
-        citing = int(query.citing[0])
-        evidence = generation.evidence_finder.evidence(
-            context, papers.tolist(), title, None if citing < 0 else citing
-        )
+        evidence = generation.explainer.explain(query, papers.tolist())
         recommendations = []
         for index, row in enumerate(papers.tolist()):
             paper = generation.library.paper(row)
