@@ -19,8 +19,10 @@ from citerec.datasets.files import digest_file
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from citerec.library.duplicates import Deduplicator, Identities
+from citerec.library.duplicates import Deduplicator
+from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, table
+from citerec.library.identities import Identities
 from citerec.library.library import ContextFinder, Library, ReadFile, check_target
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
@@ -197,9 +199,11 @@ def info(settings: InfoSettings) -> None:
 def ask(settings: AskSettings) -> None:
     """Print papers to cite. Nothing else goes to stdout."""
     recommender = Recommender.open(settings.library, settings.reranker)
-    options = ("title", "abstract", "k", "exclude", "only", "years", "collection", "venue", "explain")
     text = sys.stdin.read() if settings.text == "-" else settings.text
-    found = recommender.recommend(text, **{name: getattr(settings, name) for name in options})
+    filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
+    found = recommender.recommend(
+        text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
+    )
     if settings.format == "json":
         print(as_json(found))
     elif settings.format == "bibtex":

@@ -16,6 +16,7 @@ from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
 from citerec.library.draft_reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.explanation import MARK
+from citerec.library.filters import Filters
 from citerec.library.formats import count_noun, table, terminal_text
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, Request
@@ -48,7 +49,7 @@ def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     for place in draft.places:
         beside = [known[key] for key in place.beside if key in known]
         query = Query(place.context, draft.title, draft.abstract, draft.year, tuple(known.values()), own)
-        requests.append(Request(query, exclude=beside))
+        requests.append(Request(query, Filters(exclude=beside)))
     keys = {paper: key for key, paper in known.items()}
     found = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]

@@ -4,7 +4,7 @@
     library.lock        locked by the process that changes the library
     generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  the other fields of each paper, in the order of the store
-                        identities.npy  hashed identifiers for deduplication (library.papers.identity)
+                        identities.npy  hashed identifiers for deduplication (library.identities)
                         model/  index/  the ranking model and its index
 
 A change writes a new generation, then replaces library.json, then removes the old generation. A killed
@@ -36,7 +36,7 @@ from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import disk_errors, file_lock, write_text
 from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
-from citerec.library.duplicates import Identities
+from citerec.library.identities import Identities
 from citerec.library.papers import LibraryPaper as LibraryPaper
 
 VERSION = 1
@@ -99,7 +99,7 @@ class Library:
         self.identities: NDArray[np.uint64] = np.load(
             self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
         )
-        """Fields of library.papers.Identity for each paper [P, 7]."""
+        """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
