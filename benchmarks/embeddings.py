@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from citerec.benchmarks._common import make_parser, memory_gb, setup, time_call
 from citerec.datasets.citations.graph import read_paper_lines
+from citerec.retrieval.cpu_index import PaperIndex, faiss
 from citerec.retrieval.embeddings import SHARD, EmbeddingFolder, Layout
 from citerec.retrieval.encoder import load_pretrained
-from citerec.retrieval.index import PaperIndex, build_index, faiss
+from citerec.retrieval.index import build_index
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.retrieval.vectors import BLOCK, VectorTable, as_dtype, chunks, padded_length
 

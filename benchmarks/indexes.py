@@ -28,7 +28,8 @@ from citerec.benchmarks._common import (
 )
 from citerec.hatten.retriever import HAttenRetriever
 from citerec.retrieval.base import folder_bytes
-from citerec.retrieval.index import FEW_QUERIES, PaperIndex, build_index, faiss, load_index, search_exact
+from citerec.retrieval.cpu_index import FEW_QUERIES, PaperIndex, faiss
+from citerec.retrieval.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 
 INDEXES = "half ivf ivf:probes=20 ivf:probes=256 hnsw hnsw:ef_search=512 pq pq:subvectors=50 ivfpq"

@@ -42,8 +42,8 @@ def main() -> None:
 
     parts = {
         "dense": AverageRetriever(vectors),
-        "bm25": BM25(backend="numba"),
-        "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5, backend="numba"),
+        "bm25": BM25(),
+        "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5),
     }
     ranker = Ranker(RankingModel({IN_DOMAIN: LinearModel({"bm25.score": 1.0})}), parts)
     indexing = time_call(args, lambda: ranker.index(corpus))

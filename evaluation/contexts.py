@@ -175,7 +175,7 @@ class CorpusBenchmark(Benchmark):
         filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []
         training = (
             "**These are training queries.** Anything learnt from that split has seen their answers: "
-            "trained weights, citation counts, and context profiles, which contain each query itself."
+            "trained weights and citation counts, which contain each query itself."
         )
         return [
             f"{which}; the papers cited at the target marker are relevant.",

@@ -22,7 +22,7 @@ from citerec.hatten.settings import BiEncoderSettings
 from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.article_text import ArticleReader, Texts
 from citerec.retrieval.encoder import ArticleEncoder
-from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
@@ -79,7 +79,6 @@ class BiEncoderRetriever(ArticleRetriever):
         checkpoint: str | Path | None,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
     ) -> None:
         """checkpoint: a folder saved by train.py model=biencoder; InputError for anything else."""
         if checkpoint is None:
@@ -87,6 +86,4 @@ class BiEncoderRetriever(ArticleRetriever):
                 "retriever=biencoder needs checkpoint=FOLDER, the `biencoder` folder of "
                 "train.py model=biencoder"
             )
-        super().__init__(
-            ArticleEncoder.load(find_saved(checkpoint, FineTuning.file)), arithmetic, index, profile
-        )
+        super().__init__(ArticleEncoder.load(find_saved(checkpoint, FineTuning.file)), arithmetic, index)

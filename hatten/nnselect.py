@@ -28,7 +28,7 @@ from citerec.hatten.words import (
     load_initial_vectors,
     words_and_vectors,
 )
-from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved, read_torch, save_torch
 from citerec.training.hub import check_consistent
 
@@ -77,10 +77,9 @@ class AverageRetriever(NetRetriever):
         embeddings: Callable[..., WordVectors],
         weighting: str = "idf",
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
     ) -> None:
         """embeddings: returns word vectors for a `corpus` (conf/embeddings). weighting: mean or idf."""
-        super().__init__(index, profile)
+        super().__init__(index)
         if weighting not in ("mean", "idf"):
             raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
         self._embeddings, self._weighting = embeddings, weighting
@@ -134,10 +133,9 @@ class NNSelectRetriever(NetRetriever):
         self,
         checkpoint: str | Path | None,
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
     ) -> None:
         """checkpoint: a file saved by train.py model=nnselect; InputError if missing or of another kind."""
-        super().__init__(index, profile)
+        super().__init__(index)
         if checkpoint is None:
             raise InputError(
                 "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt of citerec train model=nnselect"

@@ -13,7 +13,7 @@ from citerec.hatten.static import FILE
 from citerec.hatten.words_retriever import WordsRetriever
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.nets import as_numpy, precision, weights_hash
-from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.settings import IndexConfig
 
 
 class NetRetriever(WordsRetriever):
@@ -43,7 +43,6 @@ class HAttenRetriever(NetRetriever):
         vocabulary: str | Path | None = None,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
         cache_dir: str | Path = ".cache",
     ) -> None:
         """checkpoint: saved by train.py model=hatten, or published together with the word list `vocabulary`;
@@ -51,7 +50,7 @@ class HAttenRetriever(NetRetriever):
 
         arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
         """
-        super().__init__(index, profile)
+        super().__init__(index)
         if checkpoint is None:
             raise InputError(
                 "retriever=hatten needs checkpoint=FILE, the hatten.ckpt of citerec train model=hatten, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import citerec.retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
+import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, check_count, register, setting
 from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor

@@ -20,7 +20,7 @@ from citerec.hatten.static import CONFIG, FOLDER, load_static, save_static
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import encode, encode_queries
 from citerec.training.checkpoint import find_saved
 
@@ -88,7 +88,6 @@ class StaticRetriever(WordsRetriever):
         self,
         checkpoint: str | Path | None,
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
         unknown_weight: float | None = None,
     ) -> None:
         """checkpoint: saved by train.py model=static, or a HAtten checkpoint, whose mean path is used.
@@ -96,7 +95,7 @@ class StaticRetriever(WordsRetriever):
         unknown_weight: weight of out-of-vocabulary words; None: as saved. Raises InputError if a file is
         missing or of another kind.
         """
-        super().__init__(index, profile)
+        super().__init__(index)
         if checkpoint is None:
             raise InputError(
                 "retriever=static needs checkpoint=FOLDER, the output of citerec train model=static, or a "
@@ -128,12 +127,11 @@ class StaticRetriever(WordsRetriever):
 def trained_retriever(
     checkpoint: str | Path | None,
     index: IndexConfig | None = None,
-    profile: ProfileConfig | None = None,
     cache_dir: str | Path = ".cache",
 ) -> WordsRetriever:
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is not None and (find_saved(checkpoint, FOLDER) / CONFIG).is_file():
-        return StaticRetriever(checkpoint, index, profile)
+        return StaticRetriever(checkpoint, index)
     from citerec.hatten.retriever import HAttenRetriever  # torch
 
-    return HAttenRetriever(checkpoint, index=index, profile=profile, cache_dir=cache_dir)
+    return HAttenRetriever(checkpoint, index=index, cache_dir=cache_dir)

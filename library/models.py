@@ -107,6 +107,6 @@ def open_model(folder: Path) -> Retriever:
     dense = trained_retriever(folder, INDEX)
     if kind == DENSE:
         return dense
-    words, contexts = BM25(backend="numba"), BM25(contexts=100, k1=2.0, b=0.5, backend="numba")
+    words, contexts = BM25(), BM25(contexts=100, k1=2.0, b=0.5)
     parts = {"dense": dense, "bm25": words, "bm25_contexts": contexts}  # as in conf/retriever/ranker.yaml
     return Ranker(folder / SAVED, parts)

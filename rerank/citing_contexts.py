@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
 from citerec.rerank.corpus_statistics import CorpusStatistics
-from citerec.rerank.texts import B_SHORT, WeightedTexts, best_products, idf
+from citerec.rerank.texts import B_SHORT, CitingTexts, TermRows, WeightedTexts, best_products, idf
 from citerec.retrieval.queries import Queries
 
 
@@ -44,12 +44,10 @@ class CitingContexts:
             return np.full((len(rows), count), -1, np.int64)
         distinct, position = np.unique(rows, return_inverse=True)
         statistics, cited, texts = self.statistics, self.statistics.citing, self.near
-        scratch = np.zeros(statistics.terms.size, np.float32)
         words = statistics.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
-        _, best = best_products(
-            *(words.indptr, words.indices, words.data, texts.offsets, texts.terms, texts.weights),
-            *(scratch, papers[:, None], cited.offsets, cited.values, statistics.source),
-            queries.citing[rows],
-        )
+        terms = TermRows(words.indptr, words.indices, words.data)
+        citing = CitingTexts(cited.offsets, cited.values, statistics.source)
+        own, scratch = queries.citing[rows], np.zeros(statistics.terms.size, np.float32)
+        _, best = best_products(terms, texts.rows, scratch, papers[:, None], citing, own)
         found = best[:, 0, :count]
         return np.where(found < 0, -1, self.contexts[found])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,15 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.errors import InputError
 from citerec.rerank.corpus_statistics import NEARNESS, CorpusStatistics, keep_fields
 from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
-from citerec.rerank.texts import WeightedTexts, best_cosines, best_products, dot_products, nearness
+from citerec.rerank.texts import (
+    CitingTexts,
+    TermRows,
+    WeightedTexts,
+    best_cosines,
+    best_products,
+    dot_products,
+    nearness,
+)
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.dense import DenseRetriever
@@ -51,14 +59,6 @@ def feature(group: str) -> Callable[[Function], Function]:
         return function
 
     return register
-
-
-class TermRows(NamedTuple):
-    """Weighted terms of n texts: offsets [n + 1], terms and their weights; terms may repeat."""
-
-    offsets: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    weights: Floats
 
 
 class Candidates:
@@ -163,7 +163,7 @@ class Candidates:
 
     def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
         """Score a text of each candidate for the queries by BM25, [Q, K]."""
-        return dot_products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
+        return dot_products(queries, texts.rows, self._scratch, self.papers)
 
     def best(self, name: str) -> Floats:
         """Return the highest similarities [Q, K, TOP] of the query to what cites a candidate in training,
@@ -176,10 +176,10 @@ class Candidates:
 
     def _best_products(self, name: str) -> Floats:
         statistics, texts = self.statistics, getattr(self.statistics, name)
-        rows = (*self.terms("context" if name == "contexts" else name), *(texts.offsets, texts.terms))
-        citing = statistics.citing
-        sources = (self.papers, citing.offsets, citing.values, statistics.source, self.queries.citing)
-        values: Floats = best_products(*rows, texts.weights, self._scratch, *sources)[0]
+        terms = self.terms("context" if name == "contexts" else name)
+        citing = CitingTexts(statistics.citing.offsets, statistics.citing.values, statistics.source)
+        own = self.queries.citing
+        values: Floats = best_products(terms, texts.rows, self._scratch, self.papers, citing, own)[0]
         return values
 
     def _best_cosines(self, name: str) -> Floats:
@@ -191,8 +191,9 @@ class Candidates:
         )
         if self.dense is None or len(table) == 0:
             return np.full((*self.papers.shape, 1), np.nan, np.float32)
-        sources = (self.papers, cited.offsets, cited.values, source, self.queries.citing)
-        values: Floats = best_cosines(self.field_vectors[field], table, *sources)
+        citing = CitingTexts(cited.offsets, cited.values, source)
+        vectors, own = self.field_vectors[field], self.queries.citing
+        values: Floats = best_cosines(vectors, table, self.papers, citing, own)
         return values
 
     @cached_property

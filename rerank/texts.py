@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numba import njit
@@ -19,6 +19,22 @@ NEAR = 6.0
 """Distance in words at which a word of a context has half the weight of one next to the mark."""
 TOP = 3
 """Number of best citing contexts or papers that means are taken over."""
+
+
+class TermRows(NamedTuple):
+    """Rows of weighted terms, for the kernels below: row i is offsets[i]:offsets[i + 1] of both columns."""
+
+    offsets: NDArray[np.integer]
+    terms: NDArray[np.int32]
+    weights: Floats
+
+
+class CitingTexts(NamedTuple):
+    """The texts that cite each paper, rows[offsets[p]:offsets[p + 1]], and the citing paper of each text."""
+
+    offsets: NDArray[np.integer]
+    rows: NDArray[np.int32]
+    source: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,10 @@ class WeightedTexts(ParallelRows):
         offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
         return cls(offsets, counts.indices, weights, mean)
 
+    @property
+    def rows(self) -> TermRows:
+        return TermRows(self.offsets, self.terms, self.weights)
+
 
 def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
     """Inverse document frequency [T] of terms in `frequency` [T] of the texts; never negative."""
@@ -83,39 +103,30 @@ def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) 
 
 
 @njit(nogil=True, cache=True)
-def _dot_product(row: Any, offsets: Any, terms: Any, weights: Any, query: Any) -> Any:
+def _dot_product(texts: Any, row: Any, query: Any) -> Any:
     """Dot product of a text and the weights of a query's terms [T]."""
     total = np.float32(0)
-    for i in range(offsets[row], offsets[row + 1]):
-        total += query[terms[i]] * weights[i]
+    for i in range(texts.offsets[row], texts.offsets[row + 1]):
+        total += query[texts.terms[i]] * texts.weights[i]
     return total
 
 
 @njit(nogil=True, cache=True)
-def dot_products(
-    queries: Any,
-    terms: Any,
-    weights: Any,
-    offsets: Any,
-    text_terms: Any,
-    text_weights: Any,
-    scratch: Any,
-    rows: Any,
-) -> Any:
-    """Dot products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for negative rows.
+def dot_products(queries: Any, texts: Any, scratch: Any, rows: Any) -> Any:
+    """Dot products [Q, K] of queries and the texts `rows` [Q, K], both TermRows; 0 for negative rows.
 
     scratch: zeros [T], and zeros again afterwards.
     """
     out = np.zeros(rows.shape, np.float32)
     for q in range(rows.shape[0]):
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] += weights[i]
+        for i in range(queries.offsets[q], queries.offsets[q + 1]):
+            scratch[queries.terms[i]] += queries.weights[i]
         for k in range(rows.shape[1]):
             row = rows[q, k]
             if row >= 0:
-                out[q, k] = _dot_product(row, offsets, text_terms, text_weights, scratch)
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] = 0
+                out[q, k] = _dot_product(texts, row, scratch)
+        for i in range(queries.offsets[q], queries.offsets[q + 1]):
+            scratch[queries.terms[i]] = 0
     return out
 
 
@@ -132,49 +143,34 @@ def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def best_products(
-    queries: Any,
-    terms: Any,
-    weights: Any,
-    offsets: Any,
-    text_terms: Any,
-    text_weights: Any,
-    scratch: Any,
-    papers: Any,
-    ends: Any,
-    rows: Any,
-    source: Any,
-    excluded: Any,
-) -> Any:
-    """Highest dot products [Q, K, TOP] of each query with the texts of papers [Q, K], -inf for none; and the
-    rows of these texts, -1 for none.
+def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: Any, excluded: Any) -> Any:
+    """Highest dot products [Q, K, TOP] of queries with the texts that cite papers [Q, K], -inf for none; and
+    the rows of these texts, -1 for none.
 
-    ends, rows: the texts of each paper; source: their citing papers, of which `excluded` [Q] is skipped.
+    queries, texts: TermRows. citing: CitingTexts of each paper. excluded: citing paper to skip, [Q].
     """
     out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
     found = np.full(out.shape, -1, np.int32)
     for q in range(papers.shape[0]):
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] += weights[i]
+        for i in range(queries.offsets[q], queries.offsets[q + 1]):
+            scratch[queries.terms[i]] += queries.weights[i]
         for k in range(papers.shape[1]):
             paper = papers[q, k]
             if paper < 0:
                 continue
-            for j in range(ends[paper], ends[paper + 1]):
-                row = rows[j]
-                if excluded[q] >= 0 and source[row] == excluded[q]:
+            for j in range(citing.offsets[paper], citing.offsets[paper + 1]):
+                row = citing.rows[j]
+                if excluded[q] >= 0 and citing.source[row] == excluded[q]:
                     continue
-                product = _dot_product(row, offsets, text_terms, text_weights, scratch)
+                product = _dot_product(texts, row, scratch)
                 _insert(out[q, k], found[q, k], product, row)
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] = 0
+        for i in range(queries.offsets[q], queries.offsets[q + 1]):
+            scratch[queries.terms[i]] = 0
     return out, found
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def best_cosines(
-    vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, excluded: Any
-) -> Any:
+def best_cosines(vectors: Any, table: Any, papers: Any, citing: Any, excluded: Any) -> Any:
     """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
     out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
     found = np.empty(TOP, np.int32)
@@ -184,9 +180,9 @@ def best_cosines(
             paper = papers[q, k]
             if paper < 0:
                 continue
-            for j in range(ends[paper], ends[paper + 1]):
-                row = rows[j]
-                if excluded[q] >= 0 and source[row] == excluded[q]:
+            for j in range(citing.offsets[paper], citing.offsets[paper + 1]):
+                row = citing.rows[j]
+                if excluded[q] >= 0 and citing.source[row] == excluded[q]:
                     continue
                 total = np.float32(0)
                 for d in range(vector.shape[0]):

@@ -26,7 +26,7 @@ from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.index import build_l2_index, load_index, search_l2
 from citerec.retrieval.nets import as_numpy, precision
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.retrieval.vectors import QueryCache, VectorTable, encode_queries, to_unit_length
 
 PAIRS = 1 << 22
@@ -54,19 +54,18 @@ class ArticleRetriever(DenseRetriever):
         encoder: ArticleConfig | ArticleEncoder,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
-        profile: ProfileConfig | None = None,
         embeddings_dir: str | Path | None = None,
         shard: int = SHARD,
     ) -> None:
         """arithmetic: auto, float32 or bfloat16. embeddings_dir: folder to store or reuse paper vectors, with
         `shard` papers per file (retrieval.embeddings). Raises InputError if the encoder cannot be loaded.
         """
-        super().__init__(index, profile)
+        super().__init__(index)
         self.embeddings_dir, self.shard = embeddings_dir, shard
         self.encoder = load_frozen(encoder, arithmetic)
         self.similarity = self.encoder.config.similarity
-        if self.similarity == "l2" and (self.index_config.kind != "exact" or self.profile.weight != 0):
-            raise InputError("encoder.similarity=l2 needs exact search: set index=exact profile=none")
+        if self.similarity == "l2" and self.index_config.kind != "exact":
+            raise InputError("encoder.similarity=l2 needs exact search: set index=exact")
 
     def fingerprint(self) -> dict[str, Any]:
         return self.encoder.fingerprint()
@@ -241,18 +240,15 @@ class SentenceRetriever(Retriever):
 
 
 def article_retriever(
-    encoder: ArticleConfig, arithmetic: str = "auto", profile: ProfileConfig | None = None, **options: Any
+    encoder: ArticleConfig, arithmetic: str = "auto", **options: Any
 ) -> ArticleRetriever | SentenceRetriever:
     """The retriever for an encoder's pooling, as described in conf/retriever/article.yaml.
 
     options: arguments of either class. Raises InputError if the encoder cannot be loaded, and for aspire
-    pooling with an inexact index or with context profiles, which need one vector per paper.
+    pooling with an inexact index.
     """
-    if encoder.pooling != "aspire":
-        return ArticleRetriever(encoder, arithmetic, profile=profile, **options)
-    if profile is not None and profile.weight != 0:
-        raise InputError("profile: not supported with encoder.pooling=aspire; set profile=none")
-    return SentenceRetriever(encoder, arithmetic, **options)
+    kind = SentenceRetriever if encoder.pooling == "aspire" else ArticleRetriever
+    return kind(encoder, arithmetic, **options)
 
 
 def _sentences_by_text(texts: Texts) -> Ragged:

@@ -7,17 +7,17 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import save_arrays
-from citerec.datasets.corpus import Corpus
+from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder
+from citerec.datasets.files import atomic_folder, check_checksums, write_checksums
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
@@ -36,10 +36,12 @@ class Ranking:
 
     papers: int32 [Q, k], rows of the corpus, best first, padded with -1 if there are fewer than k candidates.
     scores: float32 [Q, k], descending; -inf where `papers` is -1. Ties are broken by paper row.
+    queries: [Q], set by `Retriever.search`, so that a ranking can be evaluated or written by itself.
     """
 
     papers: NDArray[np.int32]
     scores: Floats
+    queries: Queries | None = None
 
     def __post_init__(self) -> None:
         if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
@@ -182,8 +184,8 @@ class Retriever(ABC):
 
     # Indexing and searching.
 
-    def index(self, corpus: Corpus) -> None:
-        """Index the candidates of a corpus, in place of any indexed before.
+    def index(self, corpus: Corpus) -> Self:
+        """Index the candidates of a corpus, in place of any indexed before; return the retriever.
 
         Everything that is learned from the corpus is learned here: models from the training split, tuned
         settings from the validation split.
@@ -191,6 +193,7 @@ class Retriever(ABC):
         self._corpus, self.tuned, self.reused = None, {}, False
         self._index(corpus)
         self._corpus = corpus
+        return self
 
     def reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
         """Like `index(corpus)`, but reuses the index of another corpus in `folder`.
@@ -202,10 +205,10 @@ class Retriever(ABC):
         self._reindex(old, corpus, kept, folder)
         self._corpus = corpus
 
-    def search(self, queries: Queries | Rows, k: int, filters: Filters | None = None) -> Ranking:
+    def search(self, queries: Queries | Split | Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each query, without its citing paper.
 
-        queries: [Q], or rows of the corpus's contexts. Memory grows with Q * k: search large sets in batches.
+        queries: [Q], a split, or rows of contexts. Memory grows with Q * k: search large sets in batches.
         filters: which candidates may be returned; the result is the same as for a corpus without the others
         (see retrieval.index for approximate indexes).
         Raises InputError if a score is NaN.
@@ -215,12 +218,12 @@ class Retriever(ABC):
             raise ValueError(f"k must be at least 1, not {k}")
         queries = Queries.from_contexts(corpus, queries)
         if not filters:
-            return self.search_allowed(queries, k, None)
+            return replace(self.search_allowed(queries, k, None), queries=queries)
         papers, scores = empty_rankings(len(queries), k)
         for rows, allowed in filters.groups(queries):
             found = self.search_allowed(queries[rows], k, allowed)
             papers[rows], scores[rows] = found.papers, found.scores
-        return Ranking(papers, scores)
+        return Ranking(papers, scores, queries)
 
     def search_allowed(self, queries: Queries | Rows, k: int, allowed: Mask | None) -> Ranking:
         """Like `search`, among the papers allowed [P] for all of these queries; None means all candidates."""
@@ -368,25 +371,23 @@ def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) 
         raise InputError(f"{folder}: contains something other than an index; name another folder")
     with atomic_folder(folder) as part:
         yield part
-        paths = sorted(path for path in part.rglob("*") if path.is_file())
-        files = {str(path.relative_to(part)): path.stat().st_size for path in paths}
-        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
+        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        write_checksums(part)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The tuned parameters of a saved index; InputError unless it is complete and belongs to `about`."""
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-        found, files = dict(manifest["about"]), dict(manifest["files"])
-        known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
-    except FileNotFoundError:
-        raise InputError(f"{folder}: not an index (no {MANIFEST})") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error}); rebuild the index in another folder") from None
-    if not known:
-        raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
+    """The tuned parameters of a saved index; InputError unless it is undamaged and belongs to `about`."""
+    if not has_index(folder):
+        raise InputError(f"{folder}: not an index (no {MANIFEST})")
+    check_checksums(folder, "rebuild the index in another folder")
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if manifest["format"] != FORMAT:
+        raise InputError(
+            f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
+            "index in another folder"
+        )
+    found = _without_profiles(manifest["about"])
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
     for key in [*wanted, *found]:
         if wanted.get(key) != found.get(key):
@@ -396,12 +397,13 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
                 f"{folder}: the index was built with {key}={there}, not {here}; "
                 "rebuild the index in another folder"
             )
-    for name, size in files.items():
-        try:
-            actual = (folder / name).stat().st_size
-        except OSError:
-            raise InputError(f"{folder / name}: missing; rebuild the index") from None
-        if actual != size:
-            problem = f"{actual:,} bytes instead of {size:,}, truncated or changed"
-            raise InputError(f"{folder / name}: {problem}; rebuild the index")
-    return tuned
+    return dict(manifest["tuned"])
+
+
+def _without_profiles(about: dict[str, Any]) -> dict[str, Any]:
+    """Drop the setting `profile` of earlier versions, at any depth, unless it changed the vectors."""
+    return {
+        key: _without_profiles(value) if isinstance(value, dict) else value
+        for key, value in about.items()
+        if key != "profile" or value["weight"] != 0
+    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,13 @@ from numpy.typing import NDArray
 
 from citerec.datasets import over_ray
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import ENCODINGS, Ranking, Retriever
+from citerec.retrieval.cpu_index import PaperIndex
 from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
-from citerec.retrieval.index import (
-    PaperIndex,
-    build_index,
-    build_l2_index,
-    check_index,
-    load_index,
-    search_l2,
-)
-from citerec.retrieval.profiles import add_profiles
+from citerec.retrieval.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
@@ -47,11 +38,10 @@ class DenseRetriever(Retriever):
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
 
-    def __init__(self, index: IndexConfig | None = None, profile: ProfileConfig | None = None) -> None:
-        """index: the vector index. profile: enriches paper vectors with citing contexts."""
+    def __init__(self, index: IndexConfig | None = None) -> None:
+        """index: the vector index."""
         super().__init__()
         self.index_config = index or IndexConfig()
-        self.profile = profile or ProfileConfig()
         self._cache: QueryCache | None = None
 
     @abstractmethod
@@ -79,7 +69,6 @@ class DenseRetriever(Retriever):
             "normalisation": NORMALISATION if self.similarity == "cosine" else "none",
             **self.fingerprint(),
             "index": self.index_config.asdict(),
-            "profile": asdict(self.profile),
         }
 
     def cache_queries(self) -> None:
@@ -87,7 +76,7 @@ class DenseRetriever(Retriever):
 
     @property
     def reads_contexts(self) -> bool:
-        return self.profile.weight != 0
+        return False
 
     @property
     def index_bytes(self) -> int:
@@ -101,15 +90,10 @@ class DenseRetriever(Retriever):
             assert isinstance(vectors, VectorTable)
             self._vectors: PaperIndex = build_l2_index(self.index_config, vectors)
             return
-        if self.profile.weight != 0:
-            vectors, weight = add_profiles(
-                np.asarray(vectors), corpus, self._candidates, self.encode_queries, self.profile
-            )
-            self.tuned = {"profile.weight": weight}
         self._vectors = build_index(self.index_config, vectors)
 
     def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        if self.index_config.kind != "exact" or self.similarity == "l2" or self.profile.weight != 0:
+        if self.index_config.kind != "exact" or self.similarity == "l2":
             super()._reindex(old, corpus, kept, folder)  # the indexed vectors depend on all papers
             return
         known = load_index(self.index_config, folder)
@@ -177,11 +161,6 @@ class DenseRetriever(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
         self._vectors = load_index(self.index_config, folder)
-        if len(self._vectors) != len(self._candidates):
-            raise InputError(
-                f"{folder}: {len(self._vectors):,} vectors for {len(self._candidates):,} candidates; "
-                "rebuild the index"
-            )
 
 
 def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
+from citerec.retrieval.cpu_index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""

@@ -58,6 +58,7 @@ class Queries:
     contexts: int64 [Q], rows of the corpus's contexts, -1 for `Query` values. citing: int32 [Q], rows of the
     citing papers, negative if not in the corpus. years: int32 [Q] of the citing papers, 0 if unknown.
     known: [Q], rows of papers that the citing paper is known to cite elsewhere.
+    positives: [Q], rows of the papers to retrieve; None unless these are the queries of a split.
     """
 
     corpus: Corpus
@@ -67,15 +68,17 @@ class Queries:
     years: NDArray[np.int32]
     known: Ragged
     new_words: Sequence[str] = ()
+    positives: Ragged | None = None
 
     @classmethod
     def from_contexts(
-        cls, corpus: Corpus, contexts: NDArray[np.integer] | Queries, known: Ragged | None = None
+        cls, corpus: Corpus, contexts: NDArray[np.integer] | Split | Queries, known: Ragged | None = None
     ) -> Queries:
-        """Queries from rows [Q] of the corpus's contexts; `Queries` are returned unchanged."""
+        """Queries from rows [Q] of the corpus's contexts or a split; `Queries` are returned unchanged."""
         if isinstance(contexts, Queries):
             return contexts
-        rows = np.asarray(contexts, np.int64)
+        split = contexts if isinstance(contexts, Split) else None
+        rows = np.asarray(contexts if split is None else split.contexts, np.int64)
         citing = corpus.citing[rows]
         papers = citing.astype(np.int64)
         fields = {
@@ -86,7 +89,8 @@ class Queries:
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         if known is None:
             known = Ragged(np.empty(0, np.int32), np.zeros(len(rows) + 1, np.int64))
-        return cls(corpus, fields, rows, citing, years, known)
+        positives = None if split is None else split.positives
+        return cls(corpus, fields, rows, citing, years, known, positives=positives)
 
     @classmethod
     def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
@@ -123,7 +127,8 @@ class Queries:
         rows = np.arange(len(self))[indices]
         fields = {name: field.take(rows) for name, field in self.fields.items()}
         columns = (self.contexts[rows], self.citing[rows], self.years[rows], self.known.take(rows))
-        return Queries(self.corpus, fields, *columns, self.new_words)
+        positives = None if self.positives is None else self.positives.take(rows)
+        return Queries(self.corpus, fields, *columns, self.new_words, positives)
 
     def words(self, name: str) -> Ragged:
         """Word ids of a field [Q]."""

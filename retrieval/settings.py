@@ -1,7 +1,8 @@
-"""Settings of retrievers: the index of vectors, context profiles, article encoders."""
+"""Settings of retrievers: the index of vectors, article encoders."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
@@ -72,55 +73,21 @@ class IndexConfig(Settings):
         return {name: asdict(self)[name] for name in ("kind", *BUILD_SETTINGS[self.kind])}
 
 
-def recall_cutoff(measure: str, option: str) -> int:
-    """The k of `recall@k`; InputError naming the option for any other measure."""
-    kind, _, k = measure.partition("@")
-    if kind != "recall" or not k.isdecimal() or int(k) < 1:
-        raise InputError(f"{option}={measure}: choose recall@K, e.g. recall@10")
-    return int(k)
-
-
 def recall_measures(
     measure: str | Sequence[str], option: str = "retriever.measure"
 ) -> tuple[list[str], list[int]]:
     """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
     measures = [measure] if isinstance(measure, str) else list(measure)
-    return measures, [recall_cutoff(one, option) for one in measures or [""]]
+    for one in measures or [""]:
+        if not re.fullmatch(r"recall@[1-9]\d*", one):
+            raise InputError(f"{option}={one}: choose recall@K, e.g. recall@10")
+    return measures, [int(one.removeprefix("recall@")) for one in measures]
 
 
 def check_counts(**options: object) -> None:
     """InputError unless each of these retriever options is a positive integer."""
     for name, value in options.items():
         check_count(f"retriever.{name}", value)
-
-
-@dataclass(frozen=True)
-class ProfileConfig(Settings):
-    """Weight of the training contexts that cite a paper in its vector (retrieval.profiles)."""
-
-    where: ClassVar[str] = "profile"
-
-    weight: float | str = 0.0
-    """0 (no profiles) to 1 (contexts only), or auto (tuned on the validation split)"""
-    split: str = "val"
-    """auto: split to tune on"""
-    queries: int = setting(2000, least=1)
-    """auto: maximum queries to tune on, sampled if there are more"""
-    measure: str = "recall@10"
-    """auto: measure to maximise, recall@k"""
-    seed: int = 0
-    """random seed of the sample"""
-
-    def __post_init__(self) -> None:
-        number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
-        if not (self.weight == "auto" or (number and 0 <= float(self.weight) <= 1)):
-            raise InputError(f"profile.weight={self.weight}: choose auto, or a number from 0 to 1")
-        super().__post_init__()
-        self.cutoff()
-
-    def cutoff(self) -> int:
-        """The k of recall@k."""
-        return recall_cutoff(self.measure, "profile.measure")
 
 
 QUERY_FIELDS = ("context", "title", "abstract")
@@ -184,5 +151,4 @@ class ArticleConfig(Settings):
 
 
 register("index", IndexConfig, "citerec.retrieval.settings.IndexConfig")
-register("profile", ProfileConfig, "citerec.retrieval.settings.ProfileConfig")
 register("encoder", ArticleConfig, "citerec.retrieval.settings.ArticleConfig")

@@ -20,7 +20,7 @@ ORDER = ["datasets", "retrieval", "training", "hatten", "rerank", "library", "ev
 ENTRY = "train, evaluate, recommend"
 ROOMS = {
     "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
-    "retrieval": ["encoder", "index", "profile", "embed"],
+    "retrieval": ["encoder", "index", "embed"],
     "training": ["trainer", "logger", "callbacks"],
     "hatten": ["embeddings", "for_data", "compress"],
     "rerank": ["retriever", "model", "tuned", "recipe"],

@@ -28,7 +28,15 @@ from citerec.rerank.features import (
     standardise,
 )
 from citerec.rerank.names import abstract_names, initials, title_names
-from citerec.rerank.texts import TOP, WeightedTexts, best_cosines, best_products, dot_products
+from citerec.rerank.texts import (
+    TOP,
+    CitingTexts,
+    TermRows,
+    WeightedTexts,
+    best_cosines,
+    best_products,
+    dot_products,
+)
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query, cited_elsewhere
 from citerec.tests.retrieval.test_every import question
@@ -64,9 +72,9 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     queries, texts = (random_matrix(n, TERMS, 0.4, "csr", np.float32, rng) for n in (3, TEXTS))
     rows = rng.integers(-1, TEXTS, (3, 4)).astype(np.int32)
     whole = (queries @ texts.T).toarray()
-    flat = (queries.indptr, queries.indices, queries.data, texts.indptr, texts.indices, texts.data)
+    asked, held = (TermRows(matrix.indptr, matrix.indices, matrix.data) for matrix in (queries, texts))
     scratch = np.zeros(TERMS, np.float32)
-    found = dot_products(*flat, scratch, rows)
+    found = dot_products(asked, held, scratch, rows)
     expected = np.where(rows >= 0, np.take_along_axis(whole, np.maximum(rows, 0), 1), 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert not scratch.any(), "the scratch is left clean"
@@ -74,9 +82,10 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     cited = Ragged.from_rows([rng.integers(0, TEXTS, rng.integers(0, 6)) for _ in range(PAPERS)])
     papers = rng.integers(-1, PAPERS, (3, 4)).astype(np.int32)
     source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
-    best, rows = best_products(*flat, scratch, papers, cited.offsets, cited.values, source, own)
+    citing = CitingTexts(cited.offsets, cited.values, source)
+    best, rows = best_products(asked, held, scratch, papers, citing, own)
     vectors, table = (rng.normal(size=(n, 6)).astype(np.float32) for n in (3, TEXTS))
-    nearest = best_cosines(vectors, table, papers, cited.offsets, cited.values, source, own)
+    nearest = best_cosines(vectors, table, papers, citing, own)
     for values, every in ((best, whole), (nearest, vectors @ table.T)):
         for q, k in np.ndindex(papers.shape):
             texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)

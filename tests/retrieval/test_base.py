@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_checksums
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
+from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries
 
@@ -89,6 +92,21 @@ def test_citing_papers_and_non_candidates_never_appear(tiny_corpus: Corpus) -> N
     assert (retriever.search(contexts, 10).papers >= 0).all()  # 11 candidates without the citing paper
 
 
+def test_a_ranking_of_a_split_has_its_queries(tiny_corpus: Corpus) -> None:
+    split = tiny_corpus.split("test")
+    retriever = Popularity().index(tiny_corpus)
+    ranking = retriever.search(split, 5)
+    same = retriever.search(split.contexts, 5)
+    np.testing.assert_array_equal(ranking.papers, same.papers)
+    assert same.queries is not None and same.queries.positives is None
+    assert ranking.queries is not None and ranking.queries.corpus is tiny_corpus
+    np.testing.assert_array_equal(ranking.queries.contexts, split.contexts)
+    assert ranking.queries.positives is split.positives
+    filtered = retriever.search(ranking.queries[::-1], 5, Filters(unseen=True)).queries
+    assert filtered is not None and filtered.positives is not None
+    assert [row.tolist() for row in filtered.positives] == [row.tolist() for row in split.positives][::-1]
+
+
 def test_search_before_index_says_so() -> None:
     with pytest.raises(RuntimeError, match="call index"):
         Everything().search(np.array([0]), 1)
@@ -134,26 +152,38 @@ def test_an_index_of_another_corpus_or_of_other_settings_is_refused(
         Popularity().load(saved, tiny_corpus)
 
 
+def of_another_format(folder: Path) -> None:
+    (folder / MANIFEST).write_text('{"format": 99}')
+    write_checksums(folder)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / MANIFEST).unlink(), "not an index"),
-        (lambda folder: (folder / MANIFEST).write_text("{"), "damaged"),
-        (lambda folder: (folder / MANIFEST).write_text("[]"), "damaged"),
-        (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing"),
-        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "truncated or changed"),
-        (
-            lambda folder: (folder / MANIFEST).write_text(
-                '{"format": 99, "about": {}, "tuned": {}, "files": {}}'
-            ),
-            "an index of format 99",
-        ),
+        (lambda folder: (folder / MANIFEST).unlink(), "index: not an index"),
+        (lambda folder: (folder / MANIFEST).write_text("{"), f"{MANIFEST}: damaged .*; rebuild the index"),
+        (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing; rebuild the index"),
+        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "papers.npy: damaged .*; rebuild"),
+        (of_another_format, "an index of format 99, this version reads 2; rebuild the index"),
     ],
 )
-def test_damage_raises_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: object, message: str) -> None:
-    damage(saved)  # type: ignore[operator]
+def test_damage_raises_one_clear_line(
+    tiny_corpus: Corpus, saved: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(saved)
     with pytest.raises(InputError, match=message):
         Popularity().load(saved, tiny_corpus)
+
+
+def test_an_index_of_a_version_with_profiles_opens_unless_they_changed_it(tmp_path: Path) -> None:
+    about = {"parts": {"dense": {"index": "exact"}}}
+    for weight in (0.0, 0.3):
+        dense = {"index": "exact", "profile": {"weight": weight, "split": "val"}}
+        with new_index(tmp_path / str(weight), {"parts": {"dense": dense}}, {}):
+            pass
+    assert read_index(tmp_path / "0.0", about) == {}
+    with pytest.raises(InputError, match=r"the index was built with parts=.*profile.*; rebuild the index"):
+        read_index(tmp_path / "0.3", about)
 
 
 def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:

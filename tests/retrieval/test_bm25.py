@@ -24,17 +24,9 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS
-from citerec.retrieval import bm25
-from citerec.retrieval.bm25 import (
-    BM25,
-    METHODS,
-    RANK_BM25_METHODS,
-    Formula,
-    Postings,
-    RankBM25,
-    citing_contexts,
-    top_scores,
-)
+from citerec.retrieval import postings
+from citerec.retrieval.bm25 import BM25, citing_contexts, top_scores
+from citerec.retrieval.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire", "robertson": "robertson", "atire": "atire", "bm25l": "bm25l"}
@@ -94,16 +86,15 @@ def test_scores_are_those_of_bm25s(
         expected = expected - (index.nonoccurrence_array * query).sum()
     terms = np.flatnonzero(query).astype(np.int32)
     weights = query[terms].astype(np.float32)
-    for compiled in (False, True):
-        postings = Postings.from_counts(in_parts(counts), Formula(method, k1, b), compiled)
-        scores = postings.scores(terms, weights)
-        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
-        papers = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
-        for adds in (bm25.ADDS_PER_LOOKUP, 0):  # 0: always look up
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(bm25, "ADDS_PER_LOOKUP", adds)
-                np.testing.assert_array_equal(postings.scores(terms, weights, papers), scores[papers])
-        assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
+    ours = Postings.from_counts(in_parts(counts), Formula(method, k1, b))
+    scores = ours.scores(terms, weights)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
+    texts = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
+    for adds in (postings.ADDS_PER_LOOKUP, 0):  # 0: always look up
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postings, "ADDS_PER_LOOKUP", adds)
+            np.testing.assert_array_equal(ours.scores(terms, weights, texts), scores[texts])
+    assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
     if method in RANK_BM25_METHODS and k1 > 0:
         scores = RankBM25.from_counts(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
@@ -111,13 +102,14 @@ def test_scores_are_those_of_bm25s(
 
 def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).integers(0, 3, (20, 9)).astype(np.float32)
-    saved = Postings.from_counts([csc_matrix(counts)], Formula("lucene", 1.2, 0.75), compiled=False)
+    saved = Postings.from_counts([csc_matrix(counts)], Formula("lucene", 1.2, 0.75))
     saved.save(tmp_path)
-    loaded = Postings.load(tmp_path, 20, compiled=False)
+    loaded = Postings.load(tmp_path, 20)
     terms, weights = np.array([1, 4, 8], np.int32), np.array([1, 2, 1], np.float32)
     np.testing.assert_array_equal(saved.scores(terms, weights), loaded.scores(terms, weights))
     assert loaded.nbytes == saved.nbytes
-    for part in (loaded._matrix.data, loaded._matrix.indices):  # no copies of the large arrays
+    parts: list[np.ndarray | None] = [loaded.data, loaded.indices]  # no copies of the large arrays
+    for part in parts:
         while part is not None and not isinstance(part, np.memmap):
             part = part.base
         assert isinstance(part, np.memmap)
@@ -185,9 +177,7 @@ def test_scores_are_those_of_the_formula(
 @pytest.mark.parametrize("method", RANK_BM25_METHODS)
 def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
     options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
-    retrievers = [
-        indexed(tiny_corpus, backend=backend, **options) for backend in ("numpy", "numba", "rank_bm25")
-    ]
+    retrievers = [indexed(tiny_corpus, backend=backend, **options) for backend in ("numba", "rank_bm25")]
     assert all(retriever.index_bytes > 0 for retriever in retrievers)
     first, *others = (retriever.search(CONTEXTS, 11) for retriever in retrievers)
     for other in others:

@@ -35,7 +35,7 @@ from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, max_positions
 from citerec.retrieval.nets import weights_hash
-from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.tests.conftest import Hub
 
 
@@ -497,9 +497,8 @@ def test_l2_vectors_are_not_reused_for_cosine(
     ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
     with pytest.raises(InputError, match="the embeddings were made with similarity=l2"):
         ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
-    for other in ({"index": IndexConfig("half")}, {"profile": ProfileConfig(0.5)}):
-        with pytest.raises(InputError, match="set index=exact profile=none"):
-            ArticleRetriever(given, **other)
+    with pytest.raises(InputError, match="needs exact search: set index=exact"):
+        ArticleRetriever(given, index=IndexConfig("half"))
 
 
 def test_minilm_retrieves_similar_sentences(tiny_corpus: Corpus) -> None:

@@ -34,7 +34,7 @@ from citerec.retrieval.fusion import (
     tune_weight,
 )
 from citerec.retrieval.popularity import Popularity
-from citerec.retrieval.settings import recall_cutoff
+from citerec.retrieval.settings import recall_measures
 from citerec.tests.retrieval.made import assert_same, indexed
 
 PAPERS = 9
@@ -194,9 +194,9 @@ def test_samples_depend_on_the_seed(tiny_corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("measure", ["mrr", "recall", "recall@", "recall@0", "recall@-1", "recall@ten", ""])
 def test_only_recall_is_tuned_for(measure: str) -> None:
-    assert recall_cutoff("recall@20", "x") == 20
+    assert recall_measures("recall@20", "x") == (["recall@20"], [20])
     with pytest.raises(InputError, match=r"x=.*: choose recall@K"):
-        recall_cutoff(measure, "x")
+        recall_measures(measure, "x")
 
 
 # A reranker and its prefetcher.

@@ -18,7 +18,7 @@ from citerec.retrieval.article import ArticleRetriever, SentenceRetriever, artic
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.filters import Filters
-from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +106,5 @@ def test_a_query_without_a_word_finds_nothing(
 def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
     assert isinstance(article_retriever(config), SentenceRetriever)
     assert isinstance(article_retriever(replace(config, pooling="cls")), ArticleRetriever)
-    with pytest.raises(InputError, match="set profile=none"):
-        article_retriever(config, profile=ProfileConfig(weight=0.5))
     with pytest.raises(InputError, match="set index=exact"):
         article_retriever(config, index=IndexConfig(kind="hnsw"))
