@@ -221,13 +221,14 @@ def write_checksums(folder: Path, keep: bool = False) -> None:
     write_text(path, json.dumps(sums, indent=1) + "\n")
 
 
-def check_checksums(folder: Path, advice: str) -> None:
+def check_checksums(folder: Path, advice: str = "") -> None:
     """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
 
     Files that nothing has touched since they were last compared (CHECKED) are not read again.
     Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
     """
     path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
+    advice = advice and f"; {advice}"
     try:
         sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
         checked = _read_stamps(folder / CHECKED)
@@ -237,9 +238,9 @@ def check_checksums(folder: Path, advice: str) -> None:
             if stamps[name] != checked.get(name) and _checksum(path) != wanted:
                 raise ValueError("its content has changed")
     except FileNotFoundError:
-        raise InputError(f"{path}: missing; {advice}") from None
+        raise InputError(f"{path}: missing{advice}") from None
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)}); {advice}") from None
+        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
     if stamps != checked and folder.exists():
         with suppress(OSError):  # a folder that cannot be written is compared each time
             write_text(folder / CHECKED, json.dumps(stamps))

@@ -18,7 +18,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
-from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
+from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows, damaged
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, link_or_copy, open_model
 from citerec.rerank.ranker import Ranker
@@ -78,12 +78,11 @@ class _Generation:
 
     @classmethod
     def load(cls, library: Library) -> _Generation:
-        retriever = open_model(library.folder / MODEL)
         try:
+            retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
-        except InputError as error:
-            command = f"citerec build library={library.path} overwrite=true"
-            raise InputError(f"{error}; rebuild the library with {command}") from None
+        except (InputError, OSError) as error:
+            raise damaged(library.path, error) from None
         statistics = retriever.statistics if isinstance(retriever, Ranker) else None
         return cls(library, retriever, Explainer(library.corpus, statistics))
 

@@ -51,7 +51,7 @@ class LibraryRetriever(Retriever):
 
     def settings(self) -> dict[str, Any]:
         library = self._recommender.library
-        return {"library": library.corpus.fingerprint, "model": library.manifest.model}
+        return {"library": library.corpus.fingerprint, "model": library.manifest.ranking_model}
 
     def _index(self, corpus: Corpus) -> None:
         """Map the library's papers to the corpus's candidates; InputError if they share none."""
