@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MEMO = "content-hashes.json"
-CHECKSUMS = "checksums.json"
+CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
 SETTLED = 5.0
 """Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -205,33 +205,53 @@ def digest_file(path: Path, algorithm: str = "") -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def write_checksums(folder: Path) -> None:
+def write_checksums(folder: Path, keep: bool = False) -> None:
     """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
 
-    Subfolders that have CHECKSUMS of their own are left out.
+    Hidden files and subfolders that have CHECKSUMS of their own are left out. keep: files that are listed
+    already keep their checksums, so that damage since then is still noticed.
     """
-    own = {path.parent for path in folder.rglob(CHECKSUMS)} - {folder}
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and own.isdisjoint(path.parents))
-    sums = {str(path.relative_to(folder)): _checksum(path) for path in files if path != folder / CHECKSUMS}
-    write_text(folder / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
+    path, sums = folder / CHECKSUMS, {}
+    known = json.loads(path.read_text("utf-8")) if keep and path.exists() else {}
+    own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
+    for file in sorted(folder.rglob("[!.]*")):
+        if file.is_file() and file != path and own.isdisjoint(file.parents):
+            name = str(file.relative_to(folder))
+            sums[name] = known.get(name) or _checksum(file)
+    write_text(path, json.dumps(sums, indent=1) + "\n")
 
 
-def check_checksums(folder: Path, advice: str) -> None:
+def check_checksums(folder: Path, advice: str = "") -> None:
     """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
 
+    Files that nothing has touched since they were last compared (CHECKED) are not read again.
     Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
     """
-    path = folder / CHECKSUMS
+    path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
+    advice = advice and f"; {advice}"
     try:
         sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+        checked = _read_stamps(folder / CHECKED)
         for name, wanted in sums.items():
             path = folder / name
-            if _checksum(path) != wanted:
+            stamps[name] = [wanted, *file_stamp(path)]
+            if stamps[name] != checked.get(name) and _checksum(path) != wanted:
                 raise ValueError("its content has changed")
     except FileNotFoundError:
-        raise InputError(f"{path}: missing; {advice}") from None
+        raise InputError(f"{path}: missing{advice}") from None
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)}); {advice}") from None
+        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
+    if stamps != checked and folder.exists():
+        with suppress(OSError):  # a folder that cannot be written is compared each time
+            write_text(folder / CHECKED, json.dumps(stamps))
+
+
+def _read_stamps(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _checksum(path: Path) -> str:

@@ -19,9 +19,18 @@ from citerec.datasets.files import digest_file
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from citerec.library.duplicates import Deduplicator, Identities
+from citerec.library.duplicates import Deduplicator
+from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, table
-from citerec.library.library import ContextFinder, Library, ReadFile, check_target
+from citerec.library.identities import Identities
+from citerec.library.library import (
+    ContextFinder,
+    Library,
+    Manifest,
+    ReadFile,
+    check_target,
+    read_manifest,
+)
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender, add_papers, indexer, remove_papers
@@ -40,29 +49,38 @@ log = logging.getLogger(__name__)
 
 SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
-BUILT_IN = "built-in model"
 
 
 def build(settings: BuildSettings) -> Library:
     """Build a library."""
     path, started = Path(settings.library).expanduser(), time.perf_counter()
     check_target(path, settings.overwrite)
-    files = find_sources(settings.source)
-    cited = context_files(settings.contexts) if settings.contexts else []
-    model_files(settings.model, settings.ranker)  # to report errors before the papers are read
-    ranked = f"{settings.model or BUILT_IN}, ranked by {settings.ranker}"
+    old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
+    if settings.source:
+        files = find_sources(settings.source)
+        cited = context_files(settings.contexts) if settings.contexts else []
+    else:
+        old = read_manifest(path)
+        files, cited = ([Path(file.path) for file in known] for known in (old.sources, old.contexts))
+        model, ranker = model or old.model, ranker or old.ranker
+        if not files:
+            raise InputError(f"{path}: was not built from files; give source=...")
+    model_files(model, ranker)  # to report errors before the papers are read
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with Deduplicator(path.absolute().parent) as records:
         sources = _read_sources(files, records)
+        if old is not None:
+            _keep_papers_without_source(path, old, records)
         records.finish()
         library = Library.create(
             path,
             _with_progress(records),
-            indexer=indexer(settings.model, settings.ranker),
+            indexer=indexer(model, ranker),
             find_contexts=context_finder(cited) if cited else None,
             overwrite=settings.overwrite,
             wait=settings.wait,
-            model=ranked if settings.ranker else settings.model,
+            model=model,
+            ranker=ranker,
             sources=sources,
             contexts=[_describe_file(file) for file in cited],
         )
@@ -71,6 +89,24 @@ def build(settings: BuildSettings) -> Library:
         f"{path}: {count_noun(len(library))}, {records.duplicates:,} duplicates merged, in {duration:.1f} s"
     )
     return library
+
+
+def absolute(model: str) -> str:
+    """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
+    path = Path(model).expanduser()
+    return str(path.resolve()) if model and path.exists() else model
+
+
+def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> None:
+    """Add the papers that came over HTTP or from Python; a damaged library has lost them."""
+    try:
+        library = Library.open(path)
+    except InputError:
+        if lost := old.counts.get("without_source", 0):
+            log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
+        return
+    for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
+        records.add(library.paper(row))
 
 
 def add(settings: AddSettings) -> Library:
@@ -186,7 +222,7 @@ def info(settings: InfoSettings) -> None:
         "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
         "sources": ", ".join(source.path for source in about.sources),
         "removed": f"{len(about.removed):,} manually" if about.removed else "",
-        "model": about.model or BUILT_IN,
+        "model": about.ranking_model,
         "size": f"{folder_bytes(library.folder) / 1e6:,.1f} MB",
         "generation": f"{about.generation}, written {about.changed}",
         "created": about.created,
@@ -197,9 +233,11 @@ def info(settings: InfoSettings) -> None:
 def ask(settings: AskSettings) -> None:
     """Print papers to cite. Nothing else goes to stdout."""
     recommender = Recommender.open(settings.library, settings.reranker)
-    options = ("title", "abstract", "k", "exclude", "only", "years", "collection", "venue", "explain")
     text = sys.stdin.read() if settings.text == "-" else settings.text
-    found = recommender.recommend(text, **{name: getattr(settings, name) for name in options})
+    filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
+    found = recommender.recommend(
+        text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
+    )
     if settings.format == "json":
         print(as_json(found))
     elif settings.format == "bibtex":

@@ -1,12 +1,7 @@
-"""Finds and merges records that describe the same paper.
+"""Merges records that describe the same paper (library.identities).
 
-A record matches an earlier one by id, else DOI, else arXiv id, else title (letters and digits only). Titles
-do not match if DOIs, arXiv ids or the first authors' surnames differ, or years are more than two apart. If
-neither years nor authors can be compared, the title must have at least 20 letters. The first record leads and
-later ones fill its gaps; the longest abstract and author list win; collections and tags are united.
-
-Records are stored in a temporary file. Memory holds a few numbers per record, and only records that share one
-of them are compared.
+The first record leads and later ones fill its gaps; the longest abstract and author list win; collections and
+tags are united. Records are stored in a temporary file.
 """
 
 from __future__ import annotations
@@ -15,73 +10,15 @@ from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from citerec.library.papers import Identity, LibraryPaper, identity, merge_records
-
-if TYPE_CHECKING:
-    from citerec.library.library import Library
+from citerec.library.identities import Identities
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper, merge_records
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
-MAX_SAME_KEY = 100
-"""Maximum number of different papers per key, such as a title, to compare a record with."""
-
-
-class Identities:
-    """Identities of many records, in order. existing [B, 7]: identities of papers known to be distinct."""
-
-    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
-        self._numbers = array("Q")
-        self._distinct = 0 if existing is None else len(existing)
-        if existing is not None:
-            self._numbers.frombytes(existing.tobytes())
-
-    def add(self, paper: LibraryPaper) -> None:
-        numbers = identity(paper)
-        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
-
-    def numbers(self) -> NDArray[np.uint64]:
-        """Return all identities [N, 7]."""
-        return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
-
-    def leaders(self) -> NDArray[np.int64]:
-        """Return, for each record, the first record of the same paper [N]."""
-        numbers = self.numbers()
-        leaders = np.arange(len(numbers))
-        shared = np.zeros(len(numbers), np.bool_)
-        for column in numbers.T[:4]:
-            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
-            shared |= (counts[inverse] > 1) & (column != 0)
-        known: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # leaders by id, DOI, arXiv id, title
-        papers: dict[int, Identity] = {}  # merged identity of each leader's records
-        for row in np.flatnonzero(shared).tolist():
-            own = Identity(*numbers[row].tolist())
-            leader = _find_leader(own, known, papers) if row >= self._distinct else None
-            if leader is None:
-                leader, papers[row] = row, own
-            else:
-                leaders[row] = leader
-                papers[leader] = Identity(*(a or b for a, b in zip(papers[leader], own, strict=True)))
-            for index, key in zip(known, own[:4], strict=True):
-                if key:
-                    listed = index.setdefault(key, [])
-                    if leader not in listed and len(listed) < MAX_SAME_KEY:
-                        listed.append(leader)
-        return leaders
-
-
-def _find_leader(
-    own: Identity, known: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
-) -> int | None:
-    for index, key in zip(known[:3], own[:3], strict=True):
-        if key in index:
-            return min(index[key])
-    candidates = known[3].get(own.title, ()) if own.title else ()
-    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
 
 
 class Deduplicator:

@@ -1,34 +1,44 @@
-"""Recommendations and their explanations: matching sentences, names and citing sentences.
+"""Recommendations and their explanations: a name, the evidence sentence, a sentence that cites the paper.
 
-Explanations are computed only for the papers shown, and from texts rather than the ranker, so that users can
-check them.
+They are computed for the papers shown, from what the ranker compares: names (rerank.names), words weighted by
+idf and nearness to the mark (rerank.texts), and training contexts (rerank.citing_contexts).
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import Stemmer
-from bm25s.stopwords import STOPWORDS_EN_PLUS
-from numpy.typing import NDArray
+from bm25s.stopwords import STOPWORDS_EN
 
-from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TARGET_WORD, TRAIN
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
+from citerec.datasets.tokenize import default_tokenize
+from citerec.rerank.citing_contexts import CitingContexts
+from citerec.rerank.corpus_statistics import CorpusStatistics
+from citerec.rerank.names import initials, title_names
+from citerec.rerank.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.article_text import sentence_starts
-from citerec.retrieval.terms import strip_markers
+from citerec.retrieval.queries import Queries
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
 MARK = "[CITE]"
 """A missing citation, in queries and in the output."""
+MAX_EXCERPT = 150
+"""Approximate maximum length of a sentence in `why`, in characters."""
+NO_EVIDENCE = "shares no distinctive words with the text"
+LEAST_NAME, LEAST_IDF = 0.3, 0.1
+"""Least weight of a name, as a feature of the ranker; and of a sentence's words, as a share of the idf of an
+unknown word: a distant name, or "training" alone, explains nothing."""
+SENTENCE = 20
+"""Usual words of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -84,24 +94,79 @@ class Recommendation:
         return {name: getattr(self, name) for name in ("rank", "score", "id", "key", "title", "year", "why")}
 
 
-# Words of a query and their weights.
+class Explainer:
+    """Explains papers of a corpus. statistics: of the ranker over it, if it is ranked by one."""
 
-MAX_EXCERPT = 150
-"""Approximate maximum length of a sentence in `why`, in characters."""
-NO_EVIDENCE = "shares no distinctive words with the text"
-_WORD = re.compile(r"[^\W_]{2,}")
-_STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
-_HALF_DISTANCE = 12
-"""Distance from the mark, in words, that halves the weight of a word."""
-_OTHER_SENTENCE_WEIGHT = 0.5
-"""Weight of words in other sentences, relative to words in the mark's sentence."""
-_TITLE_WEIGHT = 0.3
-"""Weight of words in the citing title, relative to words at the mark."""
-_K1, _B, _USUAL_LENGTH = 1.2, 0.75, 20
-"""BM25 parameters over sentences, and the average length of a sentence in words."""
+    def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
+        self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
+        self._tokens = max(float(np.sum(corpus.word_counts)), 2.0)
 
-Rarity = Callable[[str], float]
-"""idf of a lower-case word."""
+    @cached_property
+    def _citing_contexts(self) -> CitingContexts | None:
+        """None without training contexts; read at the first explanation."""
+        return CitingContexts(self._corpus, self._statistics) if TRAIN in self._corpus.splits else None
+
+    def explain(self, query: Queries, papers: Sequence[int]) -> list[Explanation]:
+        """Explain papers (rows) as answers to one query [1]."""
+        context = query.texts("context")[0]
+        words = default_tokenize(context)
+        weights, least = self.stem_weights(words), LEAST_IDF * self.idf("")
+        rows = np.asarray(papers, np.int64)
+        citing = np.full(len(rows), -1)
+        if self._citing_contexts is not None and len(rows):
+            citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
+        explanations = []
+        for paper, cited_in in zip(papers, citing.tolist(), strict=True):
+            title = self._corpus.titles[paper]
+            sentence, matched = evidence_sentence(self._corpus.abstracts[paper], weights, least)
+            spans = () if sentence else evidence_sentence(title, weights, least)[1]
+            in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
+            cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
+            name = self._name(context, words, title)
+            explanations.append(Explanation(sentence, matched, in_title, name, cited_as))
+        return explanations
+
+    def idf(self, word: str) -> float:
+        """Return the idf of a word, by its number of occurrences in the corpus."""
+        papers = len(self._corpus.paper_ids)
+        return float(idf(np.array(min(self._count(word), papers)), papers))
+
+    def _count(self, word: str) -> int:
+        row = self._rows.get(word)
+        return 0 if row is None else int(self._corpus.word_counts[row])
+
+    def stem_weights(self, words: Sequence[str]) -> dict[str, float]:
+        """Weight the stems of a context's words by idf and nearness to the mark."""
+        near = nearness(_distances(words))
+        weights: dict[str, float] = {}
+        for word, factor in zip(words, near.tolist(), strict=True):
+            if _is_term(word):
+                stem = _stemmer().stemWord(word)
+                weights[stem] = max(weights.get(stem, 0.0), self.idf(word) * factor)
+        return weights
+
+    def _name(self, context: str, words: Sequence[str], title: str) -> str:
+        """Return the name of a paper that weighs most in a context; "" if none counts.
+
+        The weight of a name is the rarity of its rarest word times its nearness to the mark (rerank.names).
+        """
+        distances, best, found = np.abs(_distances(words)), LEAST_NAME, ""
+        acronyms = [acronym for letters in initials(title) if (acronym := letters.upper()) in context]
+        for name in [*title_names(title), *acronyms]:
+            parts = default_tokenize(name)
+            rarity = max((self._rarity(part) for part in parts if _is_term(part)), default=0.0)
+            for start in range(len(words) - len(parts) + 1) if rarity > best else ():
+                if words[start : start + len(parts)] == parts:
+                    distance = min(distances[start], distances[start + len(parts) - 1])
+                    weight = rarity * NEAR / (NEAR + distance)
+                    if weight > best:
+                        best, found = weight, name
+        return found
+
+    def _rarity(self, word: str) -> float:
+        """Return how rare a word is in the corpus, from 0 to 1; 0 for an unknown one, as for the ranker."""
+        count = self._count(word)
+        return 1 - float(np.log(count) / np.log(self._tokens)) if count else 0.0
 
 
 @cache
@@ -109,33 +174,44 @@ def _stemmer() -> Stemmer.Stemmer:
     return Stemmer.Stemmer("english")
 
 
-def _words(text: str) -> Iterable[tuple[str, int, int]]:
-    """Yield the words of a text except stop words and numbers, in lower case, as (word, start, end)."""
-    for match in _WORD.finditer(text):
-        word = match[0].lower()
-        if word not in _STOPWORDS and not word.isdecimal():
-            yield word, match.start(), match.end()
+def _is_term(word: str) -> bool:
+    """True if a word counts: not a stop word, number, sign, letter or marker."""
+    ignored = word in STOPWORDS_EN or word in (TARGET_MARKER.lower(), OTHER_MARKER.lower())
+    return len(word) > 1 and word[0].isalpha() and not ignored
 
 
-def stem_weights(context: str, title: str, rarity: Rarity) -> dict[str, float]:
-    """Weight the stems of a query by rarity and distance from the mark.
+def _distances(words: Sequence[str]) -> np.ndarray:
+    """Return the distance of each word after the first mark; before it, negative."""
+    mark = words.index(TARGET_MARKER.lower()) if TARGET_MARKER.lower() in words else len(words)
+    return np.arange(len(words)) - mark
 
-    context: with TARGETCIT. title: of the citing paper.
+
+def evidence_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> tuple[str, Spans]:
+    """Return the sentence with the highest BM25 for weighted stems, and the spans of its matching words.
+
+    Ties go to the first; ("", ()) if no sentence has matching words with a total weight above `least`.
+
+    >>> evidence_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})
+    ('We parse graphs.', ((3, 8), (9, 15)))
     """
-    context = context.replace(OTHER_MARKER, " " * len(OTHER_MARKER))
-    mark, (first, last) = max(context.find(TARGET_MARKER), 0), sentence_around(context)
-    words = [found for found in _words(context) if found[0] != TARGET_WORD]
-    before = sum(start < mark for _, start, _ in words)
-    weights: dict[str, float] = {}
-    stem = _stemmer().stemWord
-    for index, (word, start, _) in enumerate(words):
-        distance = before - 1 - index if index < before else index - before
-        weight = rarity(word) / (1 + distance / _HALF_DISTANCE)
-        weight *= 1 if first <= start < last else _OTHER_SENTENCE_WEIGHT
-        weights[stem(word)] = max(weight, weights.get(stem(word), 0))
-    for word, *_ in _words(title):
-        weights.setdefault(stem(word), _TITLE_WEIGHT * rarity(word))
-    return weights
+    best = 0.0
+    found: tuple[str, Spans] = ("", ())
+    for start, end in pairwise([0, *sentence_starts(text), len(text)]):
+        sentence = text[start:end].strip()
+        words = list(_stems(sentence))
+        stems = {stem for stem, *_ in words if stem in weights}
+        total = sum(weights[stem] for stem in stems)
+        score = total / (1 + K1 * (1 - B + B * len(words) / SENTENCE))
+        if score > best and total > least and "://" not in sentence:  # "Project page: https://..."
+            best, found = score, (sentence, tuple((a, b) for stem, a, b in words if stem in stems))
+    return found
+
+
+def _stems(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the stem, start and end of each word that counts."""
+    for match in re.finditer(r"[^\W_]+", text):
+        if _is_term(word := match[0].lower()):
+            yield _stemmer().stemWord(word), match.start(), match.end()
 
 
 def sentence_around(context: str) -> tuple[int, int]:
@@ -145,26 +221,24 @@ def sentence_around(context: str) -> tuple[int, int]:
     return next((a, b) for a, b in pairwise(bounds) if a <= mark < b)
 
 
-def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> tuple[str, Spans]:
-    """Return the sentence with the highest BM25 for weighted stems, and the spans of its matching words.
+_MARKERS = rf"(?:{TARGET_MARKER}|{OTHER_MARKER})"
+_BRACKETED = re.compile(rf"[\[(]({_MARKERS}(?:[,;\s]+{_MARKERS})*)[\])]")
 
-    Ties go to the first; ("", ()) if no sentence has matching words with a total weight above `least`.
 
-    >>> best_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})
-    ('We parse graphs.', ((3, 8), (9, 15)))
+def citing_sentence(context: str) -> str:
+    """Return the sentence with the mark, shown as [CITE]; with an ellipsis where the context cuts it.
+
+    >>> citing_sentence("of trees. Graphs are parsed well by TARGETCIT, OTHERCIT. We")
+    'Graphs are parsed well by [CITE], […].'
     """
-    stem = _stemmer().stemWord
-    best = 0.0
-    found: tuple[str, Spans] = ("", ())
-    for start, end in pairwise([0, *sentence_starts(text), len(text)]):
-        sentence = text[start:end].strip()
-        words = [(stem(word), a, b) for word, a, b in _words(sentence)]
-        stems = {word for word, *_ in words if word in weights}
-        total = sum(weights[word] for word in stems)
-        score = total / (1 + _K1 * (1 - _B + _B * len(words) / _USUAL_LENGTH))
-        if score > best and total > least and "://" not in sentence:  # "Project page: https://..."
-            best, found = score, (sentence, tuple((a, b) for word, a, b in words if word in stems))
-    return found
+    start, end = sentence_around(context)
+    sentence = context[start:end].strip()
+    if start == 0 and not sentence[:1].isupper() and not sentence.startswith(TARGET_MARKER):
+        sentence = f"… {sentence}"
+    if end >= len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):
+        sentence = f"{sentence} …"
+    sentence = _BRACKETED.sub(r"\1", sentence)
+    return sentence.replace(TARGET_MARKER, MARK).replace(OTHER_MARKER, "[…]")
 
 
 def excerpt(text: str, spans: Spans, longest: int) -> str:
@@ -183,171 +257,3 @@ def excerpt(text: str, spans: Spans, longest: int) -> str:
     while end < len(text) and not text[end].isspace() and start + longest // 2 < end:
         end -= 1
     return ("… " if start else "") + text[start:end].strip() + (" …" if end < len(text) else "")
-
-
-# Names of papers and methods.
-
-_PART = re.compile(r"[^\W_]+(?:[-+.][^\W_]+)*\+*")
-_FUNCTION_WORDS = re.compile("a|an|and|as|at|by|for|from|in|into|of|on|or|the|to|via|with", re.IGNORECASE)
-_MAX_NAME_WORDS = 3
-"""Maximum number of words in a name before the colon of a title."""
-_DIMENSIONS = re.compile(r"\d[dD]|\d+(?:st|nd|rd|th)|\d[\d.,]*")
-
-
-def paper_names(title: str) -> list[str]:
-    """Return possible names: the title up to a colon, words with inner capitals or digits, initials.
-
-    >>> paper_names("BERT: Pre-training of Deep Bidirectional Transformers")
-    ['BERT']
-    >>> paper_names("ImageNet Classification with VGG-16"), paper_names("Latent Dirichlet Allocation")
-    (['ImageNet', 'VGG-16'], ['LDA'])
-    """
-    names: dict[str, None] = {}
-    head, colon, _ = title.partition(":")
-    words = head.split()
-    if colon and 0 < len(words) <= _MAX_NAME_WORDS and all(w[:1].isupper() or w[:1].isdigit() for w in words):
-        names[head.strip()] = None
-    if title.upper() != title:  # capitals mean nothing in an all-caps title
-        for match in _PART.finditer(title):
-            parts = re.split(r"(?<=[^\W_])[-+.]", match[0])
-            is_name = [_is_name(part) for part in parts]
-            if any(is_name):
-                whole = all(name or part.isdigit() for name, part in zip(is_name, parts, strict=True))
-                names[match[0] if whole else parts[is_name.index(True)]] = None
-        words = [part for part in re.split(r"[\s-]+", head) if part and not _FUNCTION_WORDS.fullmatch(part)]
-        if 3 <= len(words) <= 6 and all(word[0].isupper() for word in words):
-            names["".join(word[0] for word in words)] = None
-    return list(names)
-
-
-def _is_name(word: str) -> bool:
-    """True if a word has a capital or digit after its first letter."""
-    inner = any(char.isupper() or char.isdigit() for char in word[1:])
-    return len(word) > 1 and inner and not _DIMENSIONS.fullmatch(word)
-
-
-def mentioned_name(context: str, names: Sequence[str]) -> str:
-    """Return the name nearest to the mark in its sentence; "" if none. Only mixed-case names ignore case.
-
-    >>> mentioned_name("as in word2vec and BERTs (TARGETCIT)", ["Word2Vec", "BERT"])
-    'BERT'
-    """
-    start, end = sentence_around(context)
-    context = context[start:end]
-    mark = max(context.find(TARGET_MARKER), 0)
-    letters = context.lower().replace("-", "")
-    found: tuple[int, str] | None = None
-    for name in names:
-        if name.lower().replace("-", "") not in letters:  # nearly always: saves compiling a pattern
-            continue
-        mixed = any(char.islower() for char in name[1:]) and _is_name(name)
-        written = re.escape(name).replace(r"\-", "-?")
-        pattern = rf"(?<![^\W_]){written}(?:s|es)?(?![^\W_])"
-        for match in re.finditer(pattern, context, re.IGNORECASE if mixed else 0):
-            nearness = min(abs(match.start() - mark), abs(match.end() - mark))
-            if name not in (TARGET_MARKER, OTHER_MARKER) and (found is None or nearness < found[0]):
-                found = nearness, name
-    return found[1] if found else ""
-
-
-# Evidence in a corpus.
-
-_MARKERS = rf"(?:{TARGET_MARKER}|{OTHER_MARKER})"
-_BRACKETED = re.compile(rf"[\[(]({_MARKERS}(?:[,;\s]+{_MARKERS})*)[\])]")
-MAX_CONTEXTS = 50
-"""Maximum number of citing contexts per paper to compare with the query."""
-_MIN_EVIDENCE = 0.2
-"""Minimum weight of a sentence, as a share of an unknown word's idf: "training" alone is no evidence."""
-_MAX_FREQUENCY = 0.01
-"""Occurrences per paper above which a name, such as LLM, identifies no paper."""
-
-
-class EvidenceFinder:
-    """Finds evidence for the papers of a corpus. Citing sentences come from its training split."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self._corpus = corpus
-        self._papers = len(corpus.paper_ids)
-        self._rows = corpus.word_ids
-        self._cited: Ragged | None = None
-        if TRAIN in corpus.splits:
-            from citerec.retrieval.bm25 import citing_contexts
-
-            self._cited = citing_contexts(corpus.splits[TRAIN], self._papers, MAX_CONTEXTS)
-
-    def rarity(self, word: str) -> float:
-        """Return the idf of a word (Lucene's formula), from its number of occurrences in the corpus."""
-        n = min(self._count(word), self._papers)
-        return math.log(1 + (self._papers - n + 0.5) / (n + 0.5))
-
-    def _count(self, word: str) -> int:
-        row = self._rows.get(word)
-        return 0 if row is None else int(self._corpus.word_counts[row])
-
-    def evidence(
-        self, context: str, papers: Sequence[int], title: str = "", citing: int | None = None
-    ) -> list[Explanation]:
-        """Explain papers (rows) for a context with TARGETCIT. title, citing: of the citing paper, its row."""
-        weights, least = stem_weights(context, title, self.rarity), _MIN_EVIDENCE * self.rarity("")
-        found = []
-        for paper, cited_as in zip(papers, self._citing_sentences(context, papers, citing), strict=True):
-            title = self._corpus.titles[paper]
-            sentence, matched = best_sentence(self._corpus.abstracts[paper], weights, least)
-            spans = () if sentence else best_sentence(title, weights, least)[1]
-            in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
-            name = mentioned_name(context, list(filter(self._is_distinctive, paper_names(title))))
-            found.append(Explanation(sentence, matched, in_title, name, cited_as))
-        return found
-
-    def _is_distinctive(self, name: str) -> bool:
-        """True if a name has several words or is rare in the corpus."""
-        return " " in name or self._count(name.lower()) <= max(10, _MAX_FREQUENCY * self._papers)
-
-    def _citing_sentences(self, context: str, papers: Sequence[int], citing: int | None) -> list[str]:
-        """Return, for each paper, the citing sentence of the training context most similar to the query."""
-        if self._cited is None or not len(papers):
-            return [""] * len(papers)
-        contexts = self._cited.take(np.asarray(papers, np.int64))
-        similarity = self._similarity(context, contexts.values)
-        if citing is not None:
-            similarity[self._corpus.citing[contexts.values] == citing] = -1
-        sentences = []
-        for start, end in pairwise(contexts.offsets.tolist()):
-            best = start + int(np.argmax(similarity[start:end])) if end > start else -1
-            if best >= 0 and similarity[best] > 0:
-                sentences.append(citing_sentence(self._corpus.context_texts[contexts.values[best]]))
-            else:
-                sentences.append("")
-        return sentences
-
-    def _similarity(self, context: str, others: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return BM25 of contexts [n] for the words of one context, each counted once."""
-        known = {self._rows.get(word, -1) for word, *_ in _words(strip_markers(context))} - {-1}
-        words = np.array(sorted(known), np.int64)
-        if not len(words):
-            return np.zeros(len(others))
-        rarity = np.array([self.rarity(self._corpus.words[row]) for row in words])
-        tokens = self._corpus.context_tokens.take(others)
-        index = np.minimum(np.searchsorted(words, tokens.values), len(words) - 1)
-        found = words[index] == tokens.values
-        owner = np.repeat(np.arange(len(others)), tokens.lengths)
-        pairs = np.unique(owner[found] * len(words) + index[found])
-        total = np.bincount(pairs // len(words), rarity[pairs % len(words)], minlength=len(others))
-        lengths = tokens.lengths / max(tokens.lengths.mean(), 1) if len(others) else tokens.lengths
-        return np.asarray(total / (1 + _K1 * (1 - _B + _B * lengths)))
-
-
-def citing_sentence(context: str) -> str:
-    """Return the sentence with the mark, shown as [CITE]; with an ellipsis where the context cuts it.
-
-    >>> citing_sentence("of trees. Graphs are parsed well by TARGETCIT, OTHERCIT. We")
-    'Graphs are parsed well by [CITE], […].'
-    """
-    start, end = sentence_around(context)
-    sentence = context[start:end].strip()
-    if start == 0 and not sentence[:1].isupper() and not sentence.startswith(TARGET_MARKER):
-        sentence = f"… {sentence}"
-    if end >= len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):
-        sentence = f"{sentence} …"
-    sentence = _BRACKETED.sub(r"\1", sentence)
-    return sentence.replace(TARGET_MARKER, MARK).replace(OTHER_MARKER, "[…]")

@@ -2,9 +2,10 @@
 
     library.json        version, current generation, model, sources, counts, dates
     library.lock        locked by the process that changes the library
-    generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
+    generations/N/      checksums.json  of all files below; those of an index are in its own folder
+                        corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  the other fields of each paper, in the order of the store
-                        identities.npy  hashed identifiers for deduplication (library.papers.identity)
+                        identities.npy  hashed identifiers for deduplication (library.identities)
                         model/  index/  the ranking model and its index
 
 A change writes a new generation, then replaces library.json, then removes the old generation. A killed
@@ -33,16 +34,25 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import TableWriter, table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import disk_errors, file_lock, write_text
+from citerec.datasets.files import (
+    CHECKSUMS,
+    check_checksums,
+    disk_errors,
+    file_lock,
+    write_checksums,
+    write_text,
+)
 from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
-from citerec.library.duplicates import Identities
+from citerec.library.identities import Identities
 from citerec.library.papers import LibraryPaper as LibraryPaper
 
 VERSION = 1
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities.npy"
+
+BUILT_IN, RANKED_BY = "built-in model", ", ranked by "
 
 Rows = NDArray[np.int64]
 _IN_CORPUS = ("id", "title", "abstract", "year")
@@ -68,6 +78,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Number of the current generation."""
     model: str = ""
+    """`model` of its building, absolute if it is a path"""
+    ranker: str = ""
+    """likewise"""
     sources: list[ReadFile] = []
     contexts: list[ReadFile] = []
     """Files that citing contexts were read from."""
@@ -76,6 +89,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created: str
     changed: str
     counts: dict[str, int] = {}
+
+    @property
+    def ranking_model(self) -> str:
+        """The model and the ranker, for people."""
+        return (self.model or BUILT_IN) + (RANKED_BY + self.ranker if self.ranker else "")
 
 
 Indexer = Callable[["Library | None", Corpus, Rows, Path], None]
@@ -99,7 +117,7 @@ class Library:
         self.identities: NDArray[np.uint64] = np.load(
             self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
         )
-        """Fields of library.papers.Identity for each paper [P, 7]."""
+        """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
@@ -112,12 +130,13 @@ class Library:
         """Open the current generation. Raises InputError if the folder is not a library of this version."""
         path = Path(path).expanduser()
         while True:
-            manifest = _read_manifest(path)
+            manifest = read_manifest(path)
             try:
+                check_generation(path, manifest)
                 return cls(path, manifest)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
-                if _read_manifest(path) == manifest:  # otherwise it changed during the read: try again
-                    raise InputError(f"{path}: {_damage_message(path)} ({error_text(error)})") from None
+                if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
+                    raise damaged(path, error) from None
 
     @classmethod
     def create(
@@ -156,7 +175,7 @@ class Library:
     def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
         """Open the current generation and lock the library against changes by other processes."""
         path = Path(path).expanduser()
-        _read_manifest(path)
+        read_manifest(path)
         with _lock_folder(path, wait):
             yield cls.open(path)
 
@@ -225,12 +244,15 @@ class Library:
         return np.unique(np.array(rows, np.int64))
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> Manifest:
     """Read library.json. Raises InputError if it is missing, damaged or of another version."""
     try:
         content = msgspec.json.decode((path / MANIFEST).read_bytes())
         version = content.get("version") if isinstance(content, dict) else None
         if version == VERSION:
+            if "ranker" not in content:  # a former library, with both in one text
+                model, _, content["ranker"] = str(content.get("model", "")).partition(RANKED_BY)
+                content["model"] = "" if model == BUILT_IN else model
             return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
         what = "no such folder" if not path.exists() else "is not a library (it has no library.json)"
@@ -239,15 +261,30 @@ def _read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {_damage_message(path)} (library.json: {error_text(error)})") from None
+        reason = f"damaged library ({MANIFEST}: {error_text(error)})"
+        raise InputError(f"{path}: {reason}; build it again: {_rebuild(path, 'source=... ')}") from None
     found = f"of version {quoted(version)}" if version is not None else "without a version"
+    command = _rebuild(path, "source=... ")
     raise InputError(
-        f"{path}: a library {found}, but this program reads version {VERSION}; rebuild it with overwrite=true"
+        f"{path}: a library {found}, but this program reads version {VERSION}; build it again: {command}"
     )
 
 
-def _damage_message(path: Path) -> str:
-    return f"damaged library; rebuild it with citerec build library={path} overwrite=true"
+def _rebuild(path: Path, source: str = "") -> str:
+    """Return the command that builds a library again, from its known sources or others."""
+    return f"citerec build library={path} {source}overwrite=true"
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """Return the one error for every damage to a library."""
+    reason = error_text(error).replace(f"{path}/", "")
+    return InputError(f"{path}: damaged library ({reason}); build it again: {_rebuild(path)}")
+
+
+def check_generation(path: Path, manifest: Manifest) -> None:
+    """Raise InputError if a file of the current generation differs from its checksum."""
+    for sums in sorted((path / GENERATIONS / str(manifest.generation)).rglob(CHECKSUMS)):
+        check_checksums(sums.parent)
 
 
 def check_target(path: Path, overwrite: bool) -> None:
@@ -280,7 +317,7 @@ def _remove_old_generations(path: Path) -> None:
     current = ""
     if (path / MANIFEST).exists():
         try:
-            current = str(_read_manifest(path).generation)
+            current = str(read_manifest(path).generation)
         except InputError:
             return  # damaged: keep everything until a new library replaces it
     for folder in (path / GENERATIONS).iterdir():
@@ -311,7 +348,13 @@ def _write_generation(
         corpus = Corpus(folder / CORPUS, path.resolve().name)
         if indexer is not None:
             indexer(old, corpus, kept, folder)
-        counts = {"papers": len(corpus.paper_ids), "contexts": len(corpus.context_ids)}
+        write_checksums(folder)
+        source = pa.Table.from_batches(table_batches(folder / METADATA)[1], _SCHEMA)["source"]
+        counts = {
+            "papers": len(corpus.paper_ids),
+            "contexts": len(corpus.context_ids),
+            "without_source": int(np.count_nonzero(source.to_numpy() < 0)),
+        }
         new = msgspec.structs.replace(manifest, generation=number, changed=_now(), counts=counts)
         _write_manifest(path, new)
     except BaseException:

@@ -12,6 +12,7 @@ from citerec.datasets.records import raise_bad
 from citerec.library import limits
 from citerec.library.bibliographies import parse_bibtex
 from citerec.library.explanation import MARK, Recommendation
+from citerec.library.filters import Filters
 from citerec.library.formats import bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
 
@@ -177,7 +178,15 @@ class Found(BaseModel):
 def answer_question(recommender: Recommender, question: Question) -> Answer:
     """Recommend papers for a question. Raises InputError for an invalid one."""
     recommendations = []
-    found = recommender.recommend(**question.model_dump(exclude={"details"}))
+    filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
+    found = recommender.recommend(
+        question.text,
+        question.title,
+        question.abstract,
+        question.k,
+        filters=filters,
+        rerank=question.rerank,
+    )
     library = recommender.library
     for paper in found:
         recommended = Recommended(**paper.as_json())

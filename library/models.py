@@ -47,7 +47,7 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     for name, source in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         link_or_copy(source, folder / name)
-    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model or "built-in model"})
+    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model})
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
@@ -101,14 +101,11 @@ def link_or_copy(source: str | Path, to: str | Path) -> None:
 
 
 def open_model(folder: Path) -> Retriever:
-    """Return the retriever of an installed model, not yet indexed. Raises InputError for a damaged model."""
-    try:
-        about = json.loads((folder / ABOUT).read_text("utf-8"))
-        kind, known = about["kind"], about["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); rebuild the library") from None
-    if not known or kind not in (PLAIN, DENSE, RANKED):
-        raise InputError(f"{folder}: the model has another version; rebuild the library")
+    """Return the retriever of an installed model, not yet indexed. Raises InputError for another version."""
+    about = json.loads((folder / ABOUT).read_text("utf-8"))
+    kind = about["kind"]
+    if about["format"] != FORMAT:
+        raise InputError(f"{folder}: the model has another version")
     if kind == PLAIN:
         return BM25(query=("title", "context"))
     dense = trained_retriever(folder, INDEX)

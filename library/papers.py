@@ -5,23 +5,17 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.catalogue import (
-    LONG_TITLE,
-    MAX_YEARS_APART,
     find_arxiv_id,
     normalise_title,
-    surname,
     title_key,
 )
 from citerec.datasets.json_lines import OnBadRecord
 from citerec.datasets.records import is_valid_id, quoted
 
-_GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
-"""Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _TAG = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
@@ -124,47 +118,6 @@ def clean_doi(text: str) -> str:
 def split_names(value: str) -> list[str]:
     """Split keywords or groups at semicolons, or at commas if there are no semicolons."""
     return value.split(";" if ";" in value else ",")
-
-
-class Identity(NamedTuple):
-    """Hashed identifiers of a paper; 0 if unknown."""
-
-    id: int
-    doi: int
-    arxiv: int
-    title: int
-    author: int
-    """Hash of the first author's surname."""
-    short: int
-    """1 if the title is too short to identify the paper, else 0."""
-    year: int
-
-    def agrees(self, other: Identity) -> bool:
-        """True if two papers with the same title may be the same paper."""
-        for one, two in zip(self[1:5], other[1:5], strict=True):
-            if one and two and one != two:
-                return False
-        if self.year and other.year:
-            return abs(self.year - other.year) <= MAX_YEARS_APART
-        return bool(self.author and other.author) or not self.short
-
-
-def identity(paper: LibraryPaper) -> Identity:
-    letters = normalise_title(paper.title)
-    title = title_key(letters) if letters else 0
-    return Identity(
-        _hash(paper.id if paper.id.startswith(_GLOBAL_IDS) else f"{title} {paper.key or paper.id}"),
-        _hash(paper.doi),
-        _hash(paper.arxiv),
-        title,
-        _hash(surname(paper.authors[0]).casefold()) if paper.authors else 0,
-        int(len(letters) < LONG_TITLE),
-        paper.year,
-    )
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
 def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:

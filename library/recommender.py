@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import EvidenceFinder, Recommendation
-from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
+from citerec.library.explanation import Explainer, Recommendation
+from citerec.library.filters import Filters
+from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows, damaged
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, link_or_copy, open_model
 from citerec.rerank.ranker import Ranker
-from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
@@ -45,7 +44,6 @@ RERANKER_WEIGHT = 0.3
 _MARK = re.compile(
     rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
 )
-_YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
 
 
 def mark_context(text: str) -> str:
@@ -64,33 +62,29 @@ def mark_context(text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A query with filters: ids or keys of papers, years such as 2015-2020, a collection, a venue."""
+    """A query, and which papers may answer it."""
 
     query: Query
-    exclude: Sequence[str] = ()
-    only: Sequence[str] = ()
-    years: str | None = None
-    collection: str | None = None
-    venue: str | None = None
+    filters: Filters = field(default_factory=Filters)
 
 
 @dataclass(frozen=True)
 class _Generation:
-    """The library, retriever and evidence finder of one generation."""
+    """The library, retriever and explanations of one generation."""
 
     library: Library
     retriever: Retriever
-    evidence_finder: EvidenceFinder
+    explainer: Explainer
 
     @classmethod
     def load(cls, library: Library) -> _Generation:
-        retriever = open_model(library.folder / MODEL)
         try:
+            retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
-        except InputError as error:
-            command = f"citerec build library={library.path} overwrite=true"
-            raise InputError(f"{error}; rebuild the library with {command}") from None
-        return cls(library, retriever, EvidenceFinder(library.corpus))
+        except (InputError, OSError) as error:
+            raise damaged(library.path, error) from None
+        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        return cls(library, retriever, Explainer(library.corpus, statistics))
 
     @cached_property
     def text_search(self) -> BM25:
@@ -102,31 +96,6 @@ class _Generation:
         bm25 = BM25(query=("context",))
         bm25.index(self.library.corpus)
         return bm25
-
-    def allowed(self, request: Request) -> Mask | None:
-        """Return a mask [P] of the papers that pass the filters; None means all."""
-        library = self.library
-        if not any((request.exclude, request.only, request.years, request.collection, request.venue)):
-            return None
-        allowed = np.ones(len(library), np.bool_)
-        if request.only:
-            allowed[:] = False
-            allowed[library.rows(request.only, "only")] = True
-        allowed[[row for name in request.exclude if (row := library.row(name)) is not None]] = False
-        if request.years:
-            first, last = year_range(request.years)
-            allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
-        if request.collection:
-            lists = library.metadata["collections"].combine_chunks()
-            matches = pc.equal(pc.list_flatten(lists), request.collection)
-            members = pc.list_parent_indices(lists).filter(matches)
-            if not len(members):
-                raise InputError(f"collection={request.collection}: no paper of the library is in it")
-            allowed &= np.isin(np.arange(len(library)), members.to_numpy())
-        if request.venue:
-            venues = library.metadata["venue"]
-            allowed &= pc.match_substring(venues, request.venue, ignore_case=True).to_numpy()
-        return allowed
 
 
 class Recommender:
@@ -192,25 +161,17 @@ class Recommender:
         abstract: str = "",
         k: int = 10,
         *,
-        exclude: Sequence[str] = (),
-        only: Sequence[str] = (),
-        years: str | None = None,
-        collection: str | None = None,
-        venue: str | None = None,
-        year: int = 0,
-        known: Sequence[str] = (),
+        filters: Filters | None = None,
         rerank: bool | None = None,
         explain: bool = False,
     ) -> list[Recommendation]:
         """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
 
-        title, abstract, year: of the paper being written. known: ids or keys of papers that it already cites.
-        exclude, only, years, collection, venue: filters (`Request`). rerank: use the cross-encoder; None
-        means if there is one. explain: add the ranker's features.
+        title, abstract: of the paper being written. filters: which papers may be recommended. rerank: use the
+        cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
-        query = Query(text, title, abstract, year, tuple(known))
-        request = Request(query, exclude, only, years, collection, venue)
+        request = Request(Query(text, title, abstract), filters or Filters())
         return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
@@ -239,7 +200,7 @@ class Recommender:
         with self._search_lock:
             rankings = [
                 generation.retriever.search_allowed(
-                    queries[row : row + 1], depth, generation.allowed(request)
+                    queries[row : row + 1], depth, request.filters.mask(generation.library)
                 )
                 for row, request in enumerate(requests)
             ]
@@ -315,11 +276,7 @@ class Recommender:
     ) -> list[Recommendation]:
         papers = ranking.papers[0][:k][ranking.papers[0][:k] >= 0]
         features = generation.retriever.explain(query, papers[None]) if explain else {}
-        context, title = query.texts("context")[0], query.texts("title")[0]
-        citing = int(query.citing[0])
-        evidence = generation.evidence_finder.evidence(
-            context, papers.tolist(), title, None if citing < 0 else citing
-        )
+        evidence = generation.explainer.explain(query, papers.tolist())
         recommendations = []
         for index, row in enumerate(papers.tolist()):
             paper = generation.library.paper(row)
@@ -328,18 +285,6 @@ class Recommender:
             score = float(ranking.scores[0, index])
             recommendations.append(Recommendation(index + 1, score, *fields, evidence[index], values))
         return recommendations
-
-
-def year_range(years: str) -> tuple[int, int]:
-    """Parse 2015-2020, 2015-, -2020 or 2019 into first and last year. Raises InputError for anything else."""
-    parts = _YEARS.fullmatch(years)
-    if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
-        raise InputError(f"years={years}: must look like 2015-2020, 2015-, -2020 or 2019")
-    first = int(parts[1] or 1)
-    last = int(parts[3]) if parts[3] else 9999 if parts[2] else first
-    if first > last:
-        raise InputError(f"years={years}: the first year comes after the last")
-    return first, last
 
 
 def add_papers(

@@ -41,8 +41,11 @@ class AddSettings(ChangeSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings(AddSettings):
-    """Build a library from files of papers."""
+    """Build a library from files of papers, or again from the files that it was built from."""
 
+    source: tuple[str, ...] = ()
+    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib);
+    empty, with overwrite: those of the library, with its contexts and model"""
     contexts: str = ""
     """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""
@@ -52,6 +55,11 @@ class BuildSettings(AddSettings):
     """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False
     """replace an existing library"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source and not self.overwrite:
+            raise InputError("source is required, as in source=papers.bib: files of papers")
 
 
 @dataclass(frozen=True, kw_only=True)

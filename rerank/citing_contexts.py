@@ -18,15 +18,19 @@ class CitingContexts:
     Similarity is BM25, with the words of both contexts weighted by their nearness to the mark.
     """
 
-    def __init__(self, corpus: Corpus) -> None:
-        self.statistics = CorpusStatistics(corpus)
-        queries = self.statistics.read_citations(corpus, corpus.splits.get(TRAIN))
-        self.contexts = queries.contexts
+    def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
+        """statistics: of a ranker over the corpus, whose weights of words are then used."""
+        self.statistics = statistics or CorpusStatistics(corpus)
+        if statistics is None:
+            queries = self.statistics.read_citations(corpus, corpus.splits.get(TRAIN))
+            counts = self.statistics.near_counts(queries.words("context"))
+            frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+            self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
+        else:
+            self.near = statistics.near
+        split = corpus.splits.get(TRAIN)
+        self.contexts = np.empty(0, np.int64) if split is None else split.contexts
         """rows among the corpus's contexts"""
-        counts = self.statistics.near_counts(queries.words("context"))
-        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-        self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
-        self._scratch = np.zeros(counts.shape[1], np.float32)
 
     def most_similar(
         self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int
@@ -43,7 +47,7 @@ class CitingContexts:
         words = statistics.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
         terms = TermRows(words.indptr, words.indices, words.data)
         citing = CitingTexts(cited.offsets, cited.values, statistics.source)
-        own = queries.citing[rows]
-        _, best = best_products(terms, texts.rows, self._scratch, papers[:, None], citing, own)
+        own, scratch = queries.citing[rows], np.zeros(statistics.terms.size, np.float32)
+        _, best = best_products(terms, texts.rows, scratch, papers[:, None], citing, own)
         found = best[:, 0, :count]
         return np.where(found < 0, -1, self.contexts[found])

@@ -77,6 +77,7 @@ class CorpusStatistics:
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
     title: WeightedTexts
+    near: WeightedTexts
     title_names: Names
     initials: Names
     abstract_names: Names

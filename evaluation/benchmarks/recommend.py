@@ -13,6 +13,7 @@ from citerec.evaluation.benchmark import Data, RetrieverFactory
 from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.report import Metrics, Provenance
 from citerec.evaluation.settings import RecommendSettings
+from citerec.library.filters import Filters
 from citerec.library.recommender import Recommender, Request
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.arrays import Mask
@@ -50,7 +51,7 @@ class LibraryRetriever(Retriever):
 
     def settings(self) -> dict[str, Any]:
         library = self._recommender.library
-        return {"library": library.corpus.fingerprint, "model": library.manifest.model}
+        return {"library": library.corpus.fingerprint, "model": library.manifest.ranking_model}
 
     def _index(self, corpus: Corpus) -> None:
         """Map the library's papers to the corpus's candidates; InputError if they share none."""
@@ -69,7 +70,7 @@ class LibraryRetriever(Retriever):
             raise InputError("benchmark=recommend supports only the transductive protocol, without filters")
         ids, texts = queries.corpus.paper_ids, map(queries.texts, ("context", "title", "abstract"))
         requests = [
-            Request(Query(context, title, abstract, int(year)), exclude=(ids[own],))
+            Request(Query(context, title, abstract, int(year)), Filters(exclude=(ids[own],)))
             for context, title, abstract, year, own in zip(*texts, queries.years, queries.citing, strict=True)
         ]
         papers, scores = empty_rankings(len(requests), k)

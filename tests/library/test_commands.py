@@ -10,6 +10,7 @@ import pytest
 
 from citerec import recommend
 from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
 from citerec.tests.conftest import CONTEXTS, PAPERS
 from citerec.tests.library.conftest import papers_of
@@ -145,6 +146,25 @@ def test_broken_entries_are_skipped_and_reported(
     assert f"{tmp_path}/a.bib: skipped 2 records\n" in caplog.text
     assert "a.bib, line 1 (open): cannot be parsed" in caplog.text
     assert "(bare): has neither title nor" in caplog.text
+
+
+def test_a_library_is_built_again_from_what_it_knows(
+    bib: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    Recommender.open("mine").add([LibraryPaper("key:web", title="From the web")])
+    manifest = Path("mine/library.json")
+    former = json.loads(manifest.read_text())
+    del former["ranker"]
+    manifest.write_text(json.dumps(former))
+    everything = papers()
+    assert len(everything) == 4 and run("build", "overwrite=true")[0] == 0
+    library = Library.open("mine")
+    assert papers() == everything and library.manifest.model == "bm25"
+    (library.folder / "metadata.arrow").write_bytes(b"")
+    code, _, err = run("info")
+    assert code == 2 and err.endswith("build it again: citerec build library=mine overwrite=true\n")
+    assert run("build", "overwrite=true")[0] == 0
+    assert len(papers()) == 3 and "1 paper added without a file cannot be restored" in caplog.text
 
 
 @pytest.mark.parametrize(

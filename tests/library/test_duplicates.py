@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.library.duplicates import Deduplicator, Identities
+from citerec.library.duplicates import Deduplicator
+from citerec.library.identities import Identities, Identity, identity
 from citerec.library.library import Library
-from citerec.library.papers import Identity, LibraryPaper, identity, merge_records
+from citerec.library.papers import LibraryPaper, merge_records
 
 TITLE = "A long title of more than twenty letters"
 

@@ -19,7 +19,11 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.library.library import Library, LibraryPaper, Rows
+from citerec.datasets.files import CHECKED
+from citerec.library.commands import build
+from citerec.library.library import MANIFEST, Library, LibraryPaper, Rows
+from citerec.library.recommender import Recommender
+from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
 
 SHELF = [
@@ -198,16 +202,13 @@ WITHOUT = "a library without a version"
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),
-        ("library.json", {"generation": 7}, "damaged library; rebuild it with citerec build"),
-        ("library.json", {"sources": [{"name": "x"}]}, "damaged library"),
+        ("library.json", {"generation": 7}, "damaged library ("),
         ("library.json", b"{", "damaged library"),
         (
             "library.json",
             None,
             "is not a library (it has no library.json); create one with citerec",
         ),
-        ("generations/1/metadata.arrow", b"ARROW1", "damaged library"),
-        ("generations/1/corpus/years.npy", None, "damaged library"),
     ],
 )
 def test_damaged_libraries_and_other_versions(path: Path, name: str, content: Any, line: str) -> None:
@@ -221,3 +222,34 @@ def test_damaged_libraries_and_other_versions(path: Path, name: str, content: An
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine: no such folder; create one with citerec build"):
         Library.open(tmp_path / "mine")
+
+
+def test_damage_ends_in_one_line_or_changes_nothing(tmp_path: Path) -> None:
+    """Three bits are flipped in every file."""
+    path = tmp_path / "mine"
+    source = Path(__file__).parents[2] / "examples/library.bib"
+    build(BuildSettings(library=str(path), source=(str(source),)))
+    before, refused = Recommender.open(path).recommend("Adam [CITE] is an optimiser"), set()
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.stat().st_size]
+    for number, file in enumerate(files):
+        content, flipped = file.read_bytes(), bytearray(file.read_bytes())
+        for bit in np.random.default_rng(number).integers(0, 8 * len(content), 3).tolist():
+            flipped[bit // 8] ^= 1 << bit % 8
+        replace_file(file, bytes(flipped))
+        try:
+            assert Recommender.open(path).recommend("Adam [CITE] is an optimiser") == before, file
+        except InputError as error:
+            assert "\n" not in str(error) and f"citerec build library={path}" in str(error)
+            refused.add(file)
+        replace_file(file, content)
+    unread = {file for file in files if file.name in (MANIFEST, CHECKED)}
+    assert len(files) > 60 and refused >= {*files} - unread
+    replace_file(next(file for file in files if file.name == "years.npy"), b"")
+    build(BuildSettings(library=str(path), overwrite=True))
+    assert Recommender.open(path).recommend("Adam [CITE] is an optimiser") == before
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Replace a file that other libraries may share by a hard link."""
+    file.unlink()
+    file.write_bytes(content)

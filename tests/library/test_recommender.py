@@ -23,6 +23,7 @@ from citerec.evaluation.report import Provenance
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static import StaticModel
+from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
@@ -138,7 +139,7 @@ def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], pas
     everything = mine.recommend(text, k=50)
     shelf = {paper.id: paper for paper in SHELF}
     expected = [paper.id for paper in everything if passes(shelf[paper.id])]
-    found = ids(mine.recommend(text, k=50, **filters))
+    found = ids(mine.recommend(text, k=50, filters=Filters(**filters)))
     assert expected and sorted(found) == sorted(expected)
     if mine._current.retriever.name != "ranker":  # its features depend on the other candidates
         assert found == expected
@@ -149,10 +150,10 @@ def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], pas
     [
         ({"text": "[CITE] .,"}, "text: has no words"),
         ({"text": "a" * 100_001}, "at most 100,000"),
-        ({"only": ["nobody"]}, "only=nobody: no paper"),
-        ({"years": "2020-2010"}, "the first year comes after the last"),
-        ({"years": "soon"}, "must look like 2015-2020"),
-        ({"collection": "none"}, "collection=none: no paper"),
+        ({"filters": Filters(only=["nobody"])}, "only=nobody: no paper"),
+        ({"filters": Filters(years="2020-2010")}, "the first year comes after the last"),
+        ({"filters": Filters(years="soon")}, "must look like 2015-2020"),
+        ({"filters": Filters(collection="none")}, "collection=none: no paper"),
         ({"rerank": True}, "there is no cross-encoder"),
     ],
 )
@@ -163,7 +164,10 @@ def test_bad_queries_raise_one_line(library: Path, options: dict[str, Any], mess
 
 def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> None:
     shutil.rmtree(Library.open(library).folder / RANKING)
-    with pytest.raises(InputError, match=rf"no index.*rebuild .*build library={library} overwrite=true"):
+    with pytest.raises(
+        InputError,
+        match=rf"damaged library \(.*no index.*build it again: citerec build library={library} overwrite=true",
+    ):
         Recommender.open(library)
 
 

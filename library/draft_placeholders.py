@@ -1,0 +1,82 @@
+"""Placeholder keys for the missing citations of a draft.
+
+A citation is missing if its key is empty, ?, TODO, FIXME or XXX. Missing citations get placeholder keys
+before parsing, so that the parsers of full texts (datasets.fulltext) cut their contexts like those of
+training. A placeholder that is gone after parsing was in a comment or in code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import read_limited
+from citerec.datasets.fulltext.documents import Metadata, Paragraph
+from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, clean_latex
+
+PLACEHOLDER = "\uf000"
+"""First character of placeholder keys. `clean_latex` removes their characters from texts; none is a word."""
+MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
+"""A key that stands for a missing one."""
+
+
+class Syntax(NamedTuple):
+    """commands: matches citations. fill: inserts missing keys; returns the text and their count, or None."""
+
+    commands: re.Pattern[str]
+    fill: Callable[[str, Sequence[str]], tuple[str, int] | None]
+
+
+class Contents(NamedTuple):
+    """keys: cited outside of comments and code, and placeholders. source: LaTeX that names the .bib files."""
+
+    metadata: Metadata
+    paragraphs: list[Paragraph]
+    keys: Collection[str]
+    source: str
+    notes: list[str]
+
+
+class PlaceholderReader:
+    """Reads files, inserting a placeholder key for each missing citation. Keeps original texts and spans."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self.syntax = syntax
+        self.texts: dict[Path, str] = {}
+        self.spans: dict[str, tuple[Path, int, int]] = {}
+        """File, start and end of the command of each placeholder."""
+        self._marked: dict[Path, str] = {}
+
+    def __call__(self, path: Path) -> str:
+        if path not in self._marked:
+            text = self.texts[path] = read_text(path)
+            pieces, done = [], 0
+            for match in self.syntax.commands.finditer(text):
+                thousands, ones = divmod(len(self.spans), 1000)
+                key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+                if filled := self.syntax.fill(match[0], [key]):
+                    self.spans[key] = (path, *match.span())
+                    before, after = filled[0].split(key, 1)
+                    pieces += [clean_latex(text[done : match.start()] + before), key, clean_latex(after)]
+                    done = match.end()
+            self._marked[path] = "".join([*pieces, clean_latex(text[done:])]).removeprefix("\ufeff")
+        return self._marked[path]
+
+
+def read_text(path: Path) -> str:
+    """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
+    content = read_limited(path, MAX_FILE_BYTES)
+    if content.startswith(b"%PDF"):
+        raise InputError(f"{path}: is a PDF; give its LaTeX or Markdown source")
+    if b"\0" in content:
+        raise InputError(f"{path}: is not text; give a draft in LaTeX or Markdown, in UTF-8")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f LATIN1 -t UTF-8"
+        ) from None

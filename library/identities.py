@@ -1,0 +1,124 @@
+"""Which records describe the same paper, by hashed identifiers.
+
+A record matches an earlier one by id, else DOI, else arXiv id, else title (letters and digits only). Titles
+do not match if DOIs, arXiv ids or the first authors' surnames differ, or years are more than two apart. If
+neither years nor authors can be compared, the title must have at least 20 letters. Memory holds a few numbers
+per record, and only records that share one of them are compared.
+"""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.fulltext.catalogue import (
+    LONG_TITLE,
+    MAX_YEARS_APART,
+    normalise_title,
+    surname,
+    title_key,
+)
+from citerec.library.papers import LibraryPaper
+
+MAX_SAME_KEY = 100
+"""Maximum number of different papers per key, such as a title, to compare a record with."""
+_GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
+"""Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""
+
+
+class Identity(NamedTuple):
+    """Hashed identifiers of a paper; 0 if unknown."""
+
+    id: int
+    doi: int
+    arxiv: int
+    title: int
+    author: int
+    """Hash of the first author's surname."""
+    short: int
+    """1 if the title is too short to identify the paper, else 0."""
+    year: int
+
+    def agrees(self, other: Identity) -> bool:
+        """True if two papers with the same title may be the same paper."""
+        for one, two in zip(self[1:5], other[1:5], strict=True):
+            if one and two and one != two:
+                return False
+        if self.year and other.year:
+            return abs(self.year - other.year) <= MAX_YEARS_APART
+        return bool(self.author and other.author) or not self.short
+
+
+def identity(paper: LibraryPaper) -> Identity:
+    letters = normalise_title(paper.title)
+    title = title_key(letters) if letters else 0
+    return Identity(
+        _hash(paper.id if paper.id.startswith(_GLOBAL_IDS) else f"{title} {paper.key or paper.id}"),
+        _hash(paper.doi),
+        _hash(paper.arxiv),
+        title,
+        _hash(surname(paper.authors[0]).casefold()) if paper.authors else 0,
+        int(len(letters) < LONG_TITLE),
+        paper.year,
+    )
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+
+
+class Identities:
+    """Identities of many records, in order. existing [B, 7]: identities of papers known to be distinct."""
+
+    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
+        self._numbers = array("Q")
+        self._distinct = 0 if existing is None else len(existing)
+        if existing is not None:
+            self._numbers.frombytes(existing.tobytes())
+
+    def add(self, paper: LibraryPaper) -> None:
+        numbers = identity(paper)
+        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
+
+    def numbers(self) -> NDArray[np.uint64]:
+        """Return all identities [N, 7]."""
+        return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
+
+    def leaders(self) -> NDArray[np.int64]:
+        """Return, for each record, the first record of the same paper [N]."""
+        numbers = self.numbers()
+        leaders = np.arange(len(numbers))
+        shared = np.zeros(len(numbers), np.bool_)
+        for column in numbers.T[:4]:
+            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+            shared |= (counts[inverse] > 1) & (column != 0)
+        known: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # leaders by id, DOI, arXiv id, title
+        papers: dict[int, Identity] = {}  # merged identity of each leader's records
+        for row in np.flatnonzero(shared).tolist():
+            own = Identity(*numbers[row].tolist())
+            leader = _find_leader(own, known, papers) if row >= self._distinct else None
+            if leader is None:
+                leader, papers[row] = row, own
+            else:
+                leaders[row] = leader
+                papers[leader] = Identity(*(a or b for a, b in zip(papers[leader], own, strict=True)))
+            for index, key in zip(known, own[:4], strict=True):
+                if key:
+                    listed = index.setdefault(key, [])
+                    if leader not in listed and len(listed) < MAX_SAME_KEY:
+                        listed.append(leader)
+        return leaders
+
+
+def _find_leader(
+    own: Identity, known: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
+) -> int | None:
+    for index, key in zip(known[:3], own[:3], strict=True):
+        if key in index:
+            return min(index[key])
+    candidates = known[3].get(own.title, ()) if own.title else ()
+    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
