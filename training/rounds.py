@@ -102,7 +102,11 @@ class History:
             draw(axis, curves, colours := highlight_colours(curves))
             axis.set(xlabel="rounds trained", xlim=(-0.3, max(1, self.rows[-1]["round"]) + 0.3))
             low, high = axis.get_ylim()
-            axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))
+            losses = [value for curve in curves.values() for value in curve.values()]
+            if prefix == "train/" and losses and max(losses) > 10 * min(losses) > 0:
+                axis.set_yscale("log")  # else the first round flattens the others
+            else:
+                axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))
             axis.set_title(title, loc="left", fontsize=9.5)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if curves:
