@@ -219,7 +219,7 @@ def check_content(path: Path, json_lines: bool = False) -> None:
                 raise UnusableFile(f"{path.name} is empty")
         elif name.endswith(".json"):
             top = list if name in ("train.json", "val.json", "test.json") else dict
-            next(read_records(path, frozenset(), top), None)
+            next(read_records(path, top), None)
         elif name.endswith(".pt"):
             with path.open("rb") as file:
                 is_zip = file.read(2) == b"PK"
