@@ -205,15 +205,20 @@ def digest_file(path: Path, algorithm: str = "") -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def write_checksums(folder: Path) -> None:
+def write_checksums(folder: Path, keep: bool = False) -> None:
     """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
 
-    Subfolders that have CHECKSUMS of their own are left out.
+    Hidden files and subfolders that have CHECKSUMS of their own are left out. keep: files that are listed
+    already keep their checksums, so that damage since then is still noticed.
     """
-    own = {path.parent for path in folder.rglob(CHECKSUMS)} - {folder}
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and own.isdisjoint(path.parents))
-    sums = {str(path.relative_to(folder)): _checksum(path) for path in files if path != folder / CHECKSUMS}
-    write_text(folder / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
+    path, sums = folder / CHECKSUMS, {}
+    known = json.loads(path.read_text("utf-8")) if keep and path.exists() else {}
+    own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
+    for file in sorted(folder.rglob("[!.]*")):
+        if file.is_file() and file != path and own.isdisjoint(file.parents):
+            name = str(file.relative_to(folder))
+            sums[name] = known.get(name) or _checksum(file)
+    write_text(path, json.dumps(sums, indent=1) + "\n")
 
 
 def check_checksums(folder: Path, advice: str) -> None:

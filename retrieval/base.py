@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder
+from citerec.datasets.files import atomic_folder, check_checksums, write_checksums
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
@@ -371,25 +371,23 @@ def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) 
         raise InputError(f"{folder}: contains something other than an index; name another folder")
     with atomic_folder(folder) as part:
         yield part
-        paths = sorted(path for path in part.rglob("*") if path.is_file())
-        files = {str(path.relative_to(part)): path.stat().st_size for path in paths}
-        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
+        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        write_checksums(part)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The tuned parameters of a saved index; InputError unless it is complete and belongs to `about`."""
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-        found, files = _without_profiles(dict(manifest["about"])), dict(manifest["files"])
-        known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
-    except FileNotFoundError:
-        raise InputError(f"{folder}: not an index (no {MANIFEST})") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error}); rebuild the index in another folder") from None
-    if not known:
-        raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
+    """The tuned parameters of a saved index; InputError unless it is undamaged and belongs to `about`."""
+    if not has_index(folder):
+        raise InputError(f"{folder}: not an index (no {MANIFEST})")
+    check_checksums(folder, "rebuild the index in another folder")
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if manifest["format"] != FORMAT:
+        raise InputError(
+            f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
+            "index in another folder"
+        )
+    found = _without_profiles(manifest["about"])
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
     for key in [*wanted, *found]:
         if wanted.get(key) != found.get(key):
@@ -399,15 +397,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
                 f"{folder}: the index was built with {key}={there}, not {here}; "
                 "rebuild the index in another folder"
             )
-    for name, size in files.items():
-        try:
-            actual = (folder / name).stat().st_size
-        except OSError:
-            raise InputError(f"{folder / name}: missing; rebuild the index") from None
-        if actual != size:
-            problem = f"{actual:,} bytes instead of {size:,}, truncated or changed"
-            raise InputError(f"{folder / name}: {problem}; rebuild the index")
-    return tuned
+    return dict(manifest["tuned"])
 
 
 def _without_profiles(about: dict[str, Any]) -> dict[str, Any]:

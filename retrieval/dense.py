@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from citerec.datasets import over_ray
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import ENCODINGS, Ranking, Retriever
 from citerec.retrieval.cpu_index import PaperIndex
@@ -162,11 +161,6 @@ class DenseRetriever(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
         self._vectors = load_index(self.index_config, folder)
-        if len(self._vectors) != len(self._candidates):
-            raise InputError(
-                f"{folder}: {len(self._vectors):,} vectors for {len(self._candidates):,} candidates; "
-                "rebuild the index"
-            )
 
 
 def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_write, cache_folder, write_text
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write, cache_folder, check_checksums, write_checksums, write_text
 from citerec.datasets.progress import count_progress
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
@@ -33,7 +33,6 @@ MANIFEST, TEXTS = "embeddings.json", "texts.npy"
 SHARD = 4096
 """Papers per shard, which are encoded in order of length. With arXiv abstracts of at most 512 subwords, 2.9 %
 of the tokens are padding (4.7 % with 1,024 papers, 2.1 % with 8,192), but an interruption loses a shard."""
-_REBUILD = "and rerun to rebuild it"
 
 Advance = Callable[[float], None]
 """Progress callback for shares of the work, which sum to 1."""
@@ -123,20 +122,14 @@ class EmbeddingFolder:
 
     @classmethod
     def find(cls, folder: Path) -> EmbeddingFolder | None:
-        """Open a folder of embeddings; None if there are none, InputError if the manifest is damaged."""
+        """Open a folder of embeddings; None if there are none, InputError if they are of another version."""
         path = folder / MANIFEST
-        try:
-            content = json.loads(path.read_text("utf-8"))
-            if (version := content.pop("format")) != FORMAT:
-                raise InputError(f"{path}: embeddings of format {version!r}; this version reads {FORMAT}")
-            layout = Layout(**content)
-            if layout.dtype not in ("float16", "float32") or layout.dim < 1 or layout.papers < 0:
-                raise ValueError("invalid sizes")
-        except (FileNotFoundError, NotADirectoryError):
+        if not path.is_file():
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}: damaged ({error}); write the embeddings to another folder") from None
-        return cls(folder, layout)
+        content = json.loads(path.read_text("utf-8"))
+        if (version := content.pop("format")) != FORMAT:
+            raise InputError(f"{path}: embeddings of format {version!r}; this version reads {FORMAT}")
+        return cls(folder, Layout(**content))
 
     def shards(self) -> list[slice]:
         """The papers of each shard."""
@@ -145,7 +138,12 @@ class EmbeddingFolder:
 
     def missing(self) -> list[int]:
         """Numbers of the missing shards."""
-        return [number for number in range(len(self.shards())) if not self._file(number).is_file()]
+        kinds = ("", ".counts") if self.layout.sentences else ("",)
+        return [
+            number
+            for number in range(len(self.shards()))
+            if not all(self._file(number, kind).is_file() for kind in kinds)
+        ]
 
     def write(self, number: int, vectors: NDArray[Any], counts: NDArray[np.int32] | None = None) -> None:
         """Write a shard: vectors [n, D] and, for sentence vectors, the number per paper.
@@ -161,31 +159,15 @@ class EmbeddingFolder:
     def read(self) -> tuple[VectorTable, Rows]:
         """The vectors, memory-mapped, and the offsets of the papers [N + 1].
 
-        Raises InputError naming the first shard that is missing, truncated, or not finite.
+        Raises InputError naming the first file that is missing or damaged.
         """
-        layout, arrays, counts = self.layout, [], []
-        for number, shard in enumerate(self.shards()):
-            path, papers = self._file(number), shard.stop - shard.start
-            per_paper = np.ones(papers, np.int32)
-            if layout.sentences:
-                per_paper = _read(counts_path := self._file(number, ".counts"))
-                if (
-                    per_paper.shape != (papers,)
-                    or per_paper.dtype != np.int32
-                    or per_paper.min(initial=0) < 0
-                ):
-                    raise InputError(f"{counts_path}: damaged; remove {path} {_REBUILD}")
-            array = _read(path)
-            shape = (int(per_paper.sum()), layout.dim)
-            if array.shape != shape or array.dtype != layout.dtype:
-                raise InputError(
-                    f"{path}: has {array.dtype} {array.shape} instead of {layout.dtype} {shape}; "
-                    f"remove this file {_REBUILD}"
-                )
-            if (bad := first_not_finite(array)) is not None:
-                raise InputError(f"{path}: vector {bad} is not finite; remove this file {_REBUILD}")
-            arrays.append(array)
-            counts.append(per_paper)
+        check_checksums(self.folder, "remove this file and rerun to rebuild it")
+        layout, numbers = self.layout, range(len(self.shards()))
+        arrays = [_read(self._file(number)) for number in numbers]
+        if layout.sentences:
+            counts = [_read(self._file(number, ".counts")) for number in numbers]
+        else:
+            counts = [np.ones(len(array), np.int32) for array in arrays]
         empty = np.empty((0, layout.dim), layout.dtype)
         return VectorTable(arrays or [empty]), offsets_of(np.concatenate([np.empty(0, np.int32), *counts]))
 
@@ -196,10 +178,12 @@ class EmbeddingFolder:
         left = sum(shard.stop - shard.start for shard in missing.values())
         seconds = 0.0
         if missing:
+            write_checksums(self.folder, keep=True)
             with count_progress("encoding papers", len(job.rows)) as bar:
                 progress = EncodingProgress("papers", len(job.rows), len(job.rows) - left, bar)
                 for number, vectors, counts in _encode_shards(job, missing, progress):
                     self.write(number, vectors, counts)
+            write_checksums(self.folder, keep=True)
             seconds = progress.seconds
             log.info(f"encoded {left:,} papers in {seconds:,.1f} s, {progress.rate:,.1f} papers/s")
         return Embeddings(*self.read(), left, seconds)
@@ -249,8 +233,6 @@ def _load_or_encode_in(job: EmbeddingJob, layout: Layout, folder: Path) -> Embed
     if stored.layout.corpus == layout.corpus:
         return stored.complete(job)
     keys, known = text_keys(job.corpus, job.rows), _read(folder / TEXTS)
-    if known.shape != (stored.layout.papers,) or known.dtype != np.uint64:
-        raise InputError(f"{folder / TEXTS}: damaged; write the embeddings to another folder")
     if np.array_equal(keys, known):
         return stored.complete(job)
     order = np.argsort(known, kind="stable")
@@ -327,11 +309,4 @@ def _write(path: Path, array: NDArray[Any]) -> None:
 
 def _read(path: Path) -> NDArray[Any]:
     """Memory-map an array, copy-on-write because torch warns about read-only arrays."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing; the embeddings are not complete") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{path}: truncated or damaged ({error_text(error)}); remove this file {_REBUILD}"
-        ) from None
+    return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))

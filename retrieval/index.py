@@ -95,7 +95,7 @@ def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) 
 
 
 def load_index(config: IndexConfig, folder: Path) -> PaperIndex:
-    """Memory-map an index written by `PaperIndex.save`; InputError if it is damaged."""
+    """Memory-map an index written by `PaperIndex.save`."""
     check_index(config)
     exact = config.kind == "exact"
     return to_device(config, FlatIndex.load(folder) if exact else FaissIndex.load(config, folder))

@@ -36,6 +36,17 @@ def test_unchanged_files_pass(folder: Path) -> None:
     check_checksums(folder, "build it again")
 
 
+def test_listed_files_keep_their_checksums(folder: Path) -> None:
+    (folder / "sub/b").unlink()
+    (folder / "new").write_text("more")
+    write_checksums(folder, keep=True)
+    check_checksums(folder, "build it again")
+    flip(folder / "a")
+    write_checksums(folder, keep=True)
+    with pytest.raises(InputError, match="a: damaged"):
+        check_checksums(folder, "build it again")
+
+
 @pytest.mark.parametrize(
     ("damage", "line"),
     [

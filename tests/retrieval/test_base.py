@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_checksums
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
@@ -150,24 +152,25 @@ def test_an_index_of_another_corpus_or_of_other_settings_is_refused(
         Popularity().load(saved, tiny_corpus)
 
 
+def of_another_format(folder: Path) -> None:
+    (folder / MANIFEST).write_text('{"format": 99}')
+    write_checksums(folder)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / MANIFEST).unlink(), "not an index"),
-        (lambda folder: (folder / MANIFEST).write_text("{"), "damaged"),
-        (lambda folder: (folder / MANIFEST).write_text("[]"), "damaged"),
-        (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing"),
-        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "truncated or changed"),
-        (
-            lambda folder: (folder / MANIFEST).write_text(
-                '{"format": 99, "about": {}, "tuned": {}, "files": {}}'
-            ),
-            "an index of format 99",
-        ),
+        (lambda folder: (folder / MANIFEST).unlink(), "index: not an index"),
+        (lambda folder: (folder / MANIFEST).write_text("{"), f"{MANIFEST}: damaged .*; rebuild the index"),
+        (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing; rebuild the index"),
+        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "papers.npy: damaged .*; rebuild"),
+        (of_another_format, "an index of format 99, this version reads 2; rebuild the index"),
     ],
 )
-def test_damage_raises_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: object, message: str) -> None:
-    damage(saved)  # type: ignore[operator]
+def test_damage_raises_one_clear_line(
+    tiny_corpus: Corpus, saved: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(saved)
     with pytest.raises(InputError, match=message):
         Popularity().load(saved, tiny_corpus)
 
