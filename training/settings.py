@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -34,7 +34,7 @@ def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
     return next((str(place) for place in places if place.is_dir()), None)
 
 
-RESOLVERS = {"run_folder": run_folder, "dense_checkpoint": dense_checkpoint}
+RESOLVERS: dict[str, Callable[..., str | None]] = {"run_folder": run_folder, "dense_checkpoint": dense_checkpoint}
 """Functions that the files in conf/ use as ${NAME:...}."""
 
 
