@@ -95,6 +95,8 @@ class PairSettings(Settings):
             for name, value in saved.items()
             if (name, value) != ("candidate_words", None)
         }
+        if unknown := known.keys() - {part.name for part in fields(cls)}:
+            raise InputError(f"pairs.{min(unknown)}: there is no such option")
         try:
             return msgspec.convert(known, cls)
         except msgspec.ValidationError as error:

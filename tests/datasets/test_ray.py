@@ -19,7 +19,7 @@ from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import build_encoder
-from citerec.hatten.model import HAttenRetriever
+from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import EncoderConfig
 from citerec.tests.datasets.conftest import run_module
 

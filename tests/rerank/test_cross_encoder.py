@@ -177,7 +177,7 @@ def settings(**changes: Any) -> Callable[[Path], object]:
         ("reranker.json", cut, "reranker.json: damaged"),
         ("reranker.json", settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
         ("reranker.json", settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be at least 16"),
-        ("reranker.json", settings(pairs={"colour": 1}), "reranker.json: damaged"),
+        ("reranker.json", settings(pairs={"colour": 1}), "damaged .*colour: there is no such option"),
         ("reranker.json", settings(head="sharp"), "head=sharp: choose one of sigmoid, linear"),
     ],
 )

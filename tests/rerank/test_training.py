@@ -126,7 +126,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 def test_early_stopping_holds_in_a_resumed_run(
     tiny_training: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changes = {"model.validation.every": 1, "model.validation.patience": 2, "model.optimizer.lr": 0.0}
+    changes = {"model.validation.every": 1, "model.validation.patience": 2, "model.optimizer.lr": 1e-30}
     config = tiny_training(**changes, resume=True, output_dir=tmp_path / "out")
     caplog.set_level("INFO")
     train(config)
