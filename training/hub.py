@@ -86,7 +86,7 @@ class Pretrained:
         with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
-            for path in part.iterdir():  # safetensors writes files that only the owner may read
+            for path in _files(part):  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
             text = model_card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
@@ -124,6 +124,11 @@ class Pretrained:
         folder = find_model(find_saved(place, cls.folder), cls.settings_file, cls.title)
         about = read_json(folder / ABOUT, dict) if (folder / ABOUT).is_file() else {}
         return cls.read(folder, about)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a model and of a model saved inside it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def write_json(path: Path, content: object) -> None:
@@ -233,8 +238,8 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
             f"The settings of `train.py` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
-        f"| {path.name} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
-        for path in sorted(folder.iterdir())
+        f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
+        for path in _files(folder)
     )
     parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]
     stated = f"The weights are published under `{licence}`.\n\n" if licence else ""
