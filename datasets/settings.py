@@ -93,6 +93,14 @@ def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
     return "be " + " and ".join(parts)
 
 
+RENAMED = {
+    "cache": "cache_dir",
+    "from": "address",
+    "names": "allowed_hosts",
+    "patience": "timeout",
+}
+"""Options by their names in earlier versions, `KEY` or `GROUP=CHOICE`; their new names are for messages."""
+
 SCHEMAS: dict[str, type] = {}
 """The registered schemas by name, for datasets.configuration."""
 
