@@ -60,8 +60,8 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         if (path / RANKING).is_file():
             hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
         else:
-            hint = f"give {PLAIN}, a hatten.ckpt, an output folder of train.py model=static or model=ranker, "
-            hint += "or a hub id of a static model or HAtten"
+            hint = f"give {PLAIN}, a hatten.ckpt, an output folder of citerec train model=static or "
+            hint += "model=ranker, or a hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
     ranker_folder = path / SAVED
     if ranker:
@@ -84,8 +84,10 @@ def _dense_files(path: Path) -> dict[str, Path]:
 
 def link_or_copy(source: str | Path, to: str | Path) -> None:
     """Copy a file or folder, using hard links if possible."""
-    if Path(source).is_dir():
-        shutil.copytree(source, to, copy_function=link_or_copy)
+    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
+        Path(to).mkdir()
+        for part in Path(source).iterdir():
+            link_or_copy(part, Path(to) / part.name)
         return
     try:
         os.link(Path(source).resolve(), to)

@@ -1,7 +1,7 @@
 """The learned ranker: a stage between prefetching and the cross-encoder (multi-stage ranking).
 
-Candidates are the union of the top papers of several retrievers. A model trained by train.py model=ranker
-(rerank.ranker_training) ranks them by their features (rerank.features).
+Candidates are the union of the top papers of several retrievers. A model trained by
+`citerec train model=ranker` (rerank.ranker_training) ranks them by their features (rerank.features).
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Ranker(Retriever):
         depth: int = 200,
         features: Sequence[str] | None = None,
     ) -> None:
-        """ranker: the output of train.py model=ranker; None for a ranker to be trained.
+        """ranker: the output of citerec train model=ranker; None for a ranker to be trained.
 
         Raises InputError for invalid values.
         """
