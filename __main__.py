@@ -20,7 +20,7 @@ COMMANDS = {
     "data build": ("citerec.datasets.build", "build a corpus from full texts"),
     "data convert": ("citerec.datasets.convert", "convert dumps of papers"),
     "data count": ("citerec.datasets.count", "count papers, citations and queries"),
-    "data download": ("citerec.datasets.download", "download published data and models"),
+    "data download": ("citerec.datasets.downloads", "download published data and models"),
     "data embed": ("citerec.retrieval.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.export", "write a corpus in BEIR's layout"),
     "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),

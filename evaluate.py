@@ -19,12 +19,15 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
-from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.configuration import refuse_missing, register_resolvers
 from citerec.datasets.errors import one_line_errors
 from citerec.datasets.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.base import Retriever
+from citerec.training.settings import RESOLVERS
+
+register_resolvers(RESOLVERS)
 
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""

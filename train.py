@@ -1,22 +1,38 @@
-"""Train a model: `citerec train model=hatten`. Options are in conf/train.yaml and its config groups."""
+"""Train a model: `python train.py model=hatten` or `citerec train model=hatten`.
+
+Options are in conf/train.yaml and its config groups. In Python, models have `train(corpus, settings, run)`.
+"""
 
 from __future__ import annotations
 
+import inspect
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import get_method
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import citerec.rerank.settings  # noqa: F401  (schemas of the configuration)
-from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.configuration import refuse_missing, register_resolvers
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.help import CONF
-from citerec.training.settings import run_folder
+from citerec.hatten import settings as hatten
+from citerec.rerank import settings as rerank
+from citerec.training.settings import RESOLVERS
 
-OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
+register_resolvers(RESOLVERS)
 
+MODELS = {
+    hatten.HAttenSettings: "citerec.hatten.model:HAtten",
+    hatten.StaticSettings: "citerec.hatten.static:StaticModel",
+    hatten.NNSelectSettings: "citerec.hatten.nnselect:NNSelect",
+    hatten.BiEncoderSettings: "citerec.hatten.biencoder:BiEncoder",
+    rerank.RerankerSettings: "citerec.rerank.reranker:Reranker",
+    rerank.RankerSettings: "citerec.rerank.ranker:RankingModel",
+}
+"""The model of each type of settings."""
 PAPER = ("paper", "paper_small")
 
 
@@ -24,15 +40,45 @@ PAPER = ("paper", "paper_small")
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def main(config: DictConfig) -> None:
     refuse_missing(config)
-    run = HydraConfig.get()
-    chosen = run.runtime.choices
+    job = HydraConfig.get()
+    chosen = job.runtime.choices
     experiment, model = chosen["experiment"], chosen["model"]
     if experiment in PAPER and not (CONF / "recipe" / f"{chosen['recipe@_global_']}.yaml").is_file():
         raise InputError(f"experiment={experiment}: the paper has no model={model}")
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
-    folder = Path(run.runtime.output_dir)
+    folder = Path(job.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
-    get_method(config.model.train)(config)
+    train(config)
+
+
+def train(config: DictConfig) -> Path:
+    """Train as configured (conf/train.yaml); returns the folder of the best weights."""
+    settings, trainer = build(config.model), build(config.trainer)
+    module, _, name = MODELS[type(settings)].partition(":")
+    model: Any = getattr(import_module(module), name)
+    from citerec.training.loop import TrainingRun  # Lightning
+
+    corpus = build(config.data)
+    run = TrainingRun(
+        config.output_dir,
+        config.seed,
+        config.resume,
+        trainer,
+        list(instantiate(config.logger).values()),
+        list(instantiate(config.callbacks or {}).values()),
+    )
+    # The other arguments are named like the groups and options that they are built from.
+    options = inspect.signature(model.train).parameters.values()
+    names = [option.name for option in options if option.kind is option.KEYWORD_ONLY]
+    model.train(corpus, settings, run, **{name: build(config[name]) for name in names if name in config})
+    return run.path / str(model.folder)
+
+
+def build(node: Any) -> Any:
+    """Build what a part of the configuration describes: a `_target_`, settings or a plain value."""
+    if not isinstance(node, DictConfig):
+        return node
+    return instantiate(node) if "_target_" in node else OmegaConf.to_object(node)
 
 
 if __name__ == "__main__":

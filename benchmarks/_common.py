@@ -1,20 +1,16 @@
-"""Shared helpers of the benchmarks: options, data, timing, and peers in another environment."""
+"""Shared helpers of the benchmarks: options, data and timing."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import multiprocessing
 import os
 import platform
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -136,44 +132,3 @@ def run_in_processes(
         process.join()
         if process.exitcode:
             raise SystemExit(f"a stage failed with exit code {process.exitcode}")
-
-
-PRELUDE = """
-import json, sys, time, torch
-task = json.loads(sys.stdin.readline())
-torch.set_num_threads(task["threads"])
-clock = time.perf_counter if task["clock"] == "wall" else time.process_time
-"""
-
-
-class Peer:
-    """A script in another environment that reads its `task` and then answers every line of JSON with one.
-
-    sentence_transformers requires Hugging Face `datasets`, so it needs a separate environment and folder.
-    """
-
-    def __init__(self, args: argparse.Namespace, script: str, **task: Any) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        self._process: Any = subprocess.Popen(
-            [args.peer_python, "-c", PRELUDE + script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=self._folder.name,
-            env=environment,
-        )
-        self._send(task | {"threads": args.threads, "clock": args.clock})
-
-    def _send(self, value: object) -> None:
-        self._process.stdin.write(json.dumps(value) + "\n")
-        self._process.stdin.flush()
-
-    def __call__(self, value: object) -> Any:
-        self._send(value)
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-        self._folder.cleanup()

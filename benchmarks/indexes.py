@@ -26,7 +26,7 @@ from citerec.benchmarks._common import (
     time_call,
     word_sums,
 )
-from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.model import HAttenRetriever
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.cpu_index import FEW_QUERIES, PaperIndex, faiss
 from citerec.retrieval.index import build_index, load_index, search_exact

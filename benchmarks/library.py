@@ -1,9 +1,11 @@
-"""Libraries: papers built per second, memory, and the time of a query and of adding 100 papers.
+"""Libraries: papers built per second, memory, and the time of a query, of adding 100 papers, and over HTTP.
 
     python -m citerec.benchmarks.library --papers 1661201 --folder DIR
 
 generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
-runs in a separate process. The ceiling for building is parsing the same file.
+runs in a separate process. The ceiling for building is parsing the same file. Over HTTP, a server process
+(`citerec serve`) gets the contexts as passages from one user and from 20 at once; the baseline is the latency
+of GET /health, which does not use the library.
 """
 
 from __future__ import annotations
@@ -11,13 +13,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from threading import local
+from typing import Any
 
 import numpy as np
+import requests
 
 from citerec.benchmarks._common import (
     make_parser,
@@ -84,17 +93,21 @@ def add_papers(args: argparse.Namespace) -> None:
     )
 
 
-def ask_questions(args: argparse.Namespace) -> None:
+def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
+    """Yield context, title and abstract of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
     contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
+    for context in islice(contexts, count):
+        row = library.row(context.citing_id) or 0
+        yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
+
+
+def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
-    opened, library = time.perf_counter() - start, recommender.library
-    times = []
-    for context in islice(contexts, args.questions):
-        row = library.row(context.citing_id) or 0
-        citing = library.corpus.titles[row], library.corpus.abstracts[row]
-        ask = partial(recommender.recommend, mark_context(context.text), *citing)
+    opened, times = time.perf_counter() - start, []
+    for text, title, abstract in read_questions(args, recommender.library, args.questions):
+        ask = partial(recommender.recommend, mark_context(text), title, abstract)
         times.append(1000 * time_call(args, ask))
     p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
     print(
@@ -103,10 +116,60 @@ def ask_questions(args: argparse.Namespace) -> None:
     )
 
 
+def serve_questions(args: argparse.Namespace) -> None:
+    library = Library.open(args.library)
+    questions = [
+        {"text": text, "title": title, "abstract": abstract[:20_000]}
+        for text, title, abstract in read_questions(args, library, args.requests)
+    ]
+    options = [f"reranker={args.reranker}"] if args.reranker else []
+    command = [sys.executable, "-m", "citerec", "serve", f"library={args.library}", "port=0", *options]
+    start, sessions = time.perf_counter(), local()
+
+    def session() -> requests.Session:
+        if not hasattr(sessions, "own"):
+            sessions.own = requests.Session()
+        found: requests.Session = sessions.own
+        return found
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().split("/ ")[0]  # printed once it listens
+            ask = lambda question: session().post(f"{url}/recommend", json=question, timeout=120)  # noqa: E731
+            health = lambda _: session().get(f"{url}/health", timeout=120)  # noqa: E731
+            ask(questions[0])
+            print(f"from start to first answer over HTTP: {time.perf_counter() - start:.1f} s")
+            for users in args.users:
+                baseline = time_requests(f"GET /health, users: {users}", health, questions, users)
+                median = time_requests(f"POST /recommend, users: {users}", ask, questions, users)
+                print(f"  recommend / health, median: {median / baseline:.1f}")
+        finally:
+            process.terminate()
+
+
+def time_requests(name: str, send: Callable[[Any], Any], values: Sequence[Any], users: int) -> float:
+    """Send requests from concurrent users; print and return the median latency in milliseconds."""
+
+    def timed(value: Any) -> tuple[float, bool]:
+        start = time.perf_counter()
+        answered = send(value).ok
+        return 1000 * (time.perf_counter() - start), answered
+
+    with ThreadPoolExecutor(users) as pool:
+        list(pool.map(timed, values[:users]))  # opens the connections
+        results = list(pool.map(timed, values))
+    p50, p95, p99 = np.percentile([latency for latency, _ in results], [50, 95, 99])
+    failed = sum(not answered for _, answered in results)
+    print(f"{name}: p50 {p50:.1f} ms, p95 {p95:.1f} ms, p99 {p99:.1f} ms, {failed} of {len(results)} failed")
+    return float(p50)
+
+
 STAGES = {
     "source": generate_source,
     "building": build_library,
     "asking": ask_questions,
+    "serving": serve_questions,
     "adding": add_papers,
 }
 
@@ -119,6 +182,9 @@ def main() -> None:
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the built-in one")
     parser.add_argument("--questions", type=int, default=51)
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--requests", type=int, default=400, help="requests over HTTP")
+    parser.add_argument("--users", type=int, nargs="+", default=[1, 20], help="users at once, over HTTP")
+    parser.add_argument("--reranker", default="", help="folder of a cross-encoder for the server")
     parser.add_argument("--contexts", action="store_true", help="use the training contexts of the data")
     args = parser.parse_args()
     setup(args)

@@ -1,4 +1,4 @@
-"""Pairs scored per second by cross-encoders; the first is compared with sentence-transformers' CrossEncoder.
+"""Pairs scored per second by cross-encoders, compared with sentence-transformers' CrossEncoder if installed.
 
 Each round scores the candidates of one query, as in a cascade; all encoders score the same rounds. To measure
 what a student or a precision costs in quality, compare evaluations with `citerec compare`. To
@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from citerec.benchmarks._common import Peer, load_corpus, make_parser, setup, time_call
+from citerec.benchmarks._common import load_corpus, make_parser, setup, time_call
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder import CrossEncoder
 from citerec.rerank.pairs import PairReader
@@ -26,15 +28,7 @@ from citerec.rerank.reranker import Reranker
 from citerec.rerank.settings import PairSettings, ScoringSettings
 from citerec.retrieval.settings import ArticleConfig
 
-PEER = """
-from sentence_transformers import CrossEncoder
-model = CrossEncoder(task["model"], device="cpu", max_length=task["max_tokens"])
-for line in sys.stdin:
-    pairs, start = json.loads(line), clock()
-    scores = model.predict(pairs, batch_size=32, activation_fn=torch.nn.Identity(), show_progress_bar=False)
-    print(json.dumps([clock() - start, scores.tolist()]), flush=True)
-"""
-PEER_NAME = "sentence-transformers, float32"
+PEER = "sentence-transformers, float32"
 WAYS = {
     "torch, float32": ScoringSettings("torch", "float32"),
     "torch, bfloat16": ScoringSettings("torch", "bfloat16"),
@@ -46,8 +40,27 @@ WAYS = {
 }
 """Values of --ways. Those in bfloat16 run only when named: they need hardware support, and compilation takes
 minutes."""
+NEEDS = {"openvino": ("openvino",), "int8": ("openvino", "nncf")}
+"""Packages that a back end or a precision needs."""
 SMALL = 2.0**-10
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
+Score = Callable[[int], NDArray[np.float32]]
+"""Scores the pairs of a round."""
+
+
+def installed_ways(names: list[str]) -> dict[str, ScoringSettings]:
+    """Return those ways whose packages are installed; print the others."""
+    found, left_out = dict[str, ScoringSettings](), []
+    for name in names:
+        way = WAYS[name]
+        needs = {*NEEDS.get(way.backend, ()), *NEEDS.get(way.precision, ())}
+        if missing := sorted(package for package in needs if find_spec(package) is None):
+            left_out.append(f"{name} (needs {', '.join(missing)})")
+        else:
+            found[name] = way
+    if left_out:
+        print(f'left out: {"; ".join(left_out)}: make install EXTRAS="dev int8"')
+    return found
 
 
 def load_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
@@ -57,7 +70,7 @@ def load_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
     """
     if folder is None:
         return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(tokens or 128), "linear").eval()
-    model = CrossEncoder.from_pretrained(folder)
+    model = CrossEncoder.open(folder)
     model.config = model.config if tokens is None else PairSettings(tokens)
     return model
 
@@ -108,10 +121,37 @@ def save_classifier(model: CrossEncoder, folder: str) -> None:
     model.tokenizer.save_pretrained(folder)
 
 
+def peer_score(model: CrossEncoder, reader: PairReader, rounds: list[Rows], folder: str) -> Score:
+    """Return the peer's function; its model, with the same weights, is saved to `folder`."""
+    from sentence_transformers import CrossEncoder as Peer
+
+    save_classifier(model, folder)
+    peer = Peer(folder, device="cpu", max_length=model.config.max_tokens)
+    texts = [decode_pairs(reader, model.tokenizer, rows) for rows in rounds]
+    options: dict[str, Any] = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+    return lambda i: np.asarray(peer.predict(texts[i], batch_size=32, **options), np.float32)
+
+
+def our_scores(
+    args: argparse.Namespace, corpus: Corpus, rounds: list[Rows], ways: Mapping[str, ScoringSettings]
+) -> dict[str, Score]:
+    """Return the function of each cross-encoder and way."""
+
+    def scorer(reranker: Reranker) -> Score:
+        return lambda i: reranker.score(corpus, *rounds[i])
+
+    found = {}
+    for folder in args.rerankers:
+        for name, way in ways.items():
+            model = load_model(folder, args.tokens)
+            layers = model.model.config.num_hidden_layers
+            found[f"{layers} layers, {name}"] = scorer(Reranker(model, replace(way, threads=args.threads)))
+    return found
+
+
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rerankers", type=Path, nargs="+", default=[None], help="default: untrained MiniLM")
-    parser.add_argument("--peer-python", default=None, help="Python executable with sentence_transformers")
     parser.add_argument("--tokens", type=int, default=None, help="tokens per pair; default: as in training")
     parser.add_argument("--pairs", type=int, default=50, help="pairs per round")
     parser.add_argument("--rounds", type=int, default=5)
@@ -121,31 +161,20 @@ def main() -> None:
     setup(args)
     corpus, model = load_corpus(args), load_model(args.rerankers[0], args.tokens)
     reader = PairReader(corpus, model.tokenizer, model.config)
-    rounds, ways = sample_pairs(args, corpus), dict[str, Reranker]()
-    for folder in args.rerankers:
-        for name in args.ways:
-            own = load_model(folder, args.tokens)
-            scoring = replace(WAYS[name], threads=args.threads)
-            ways[f"{own.model.config.num_hidden_layers} layers, {name}"] = Reranker(own, scoring)
-    names = ([PEER_NAME] if args.peer_python else []) + list(ways)
-    times_of: dict[str, list[float]] = {name: [] for name in names}
-    scores: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
+    rounds, calls = sample_pairs(args, corpus), dict[str, Score]()
     with tempfile.TemporaryDirectory() as folder:
-        peer = None
-        if args.peer_python:
-            save_classifier(model, folder)
-            peer = Peer(args, PEER, model=folder, max_tokens=model.config.max_tokens)
-        for contexts, papers in rounds:
-            if peer is not None:
-                spent, found = peer(decode_pairs(reader, model.tokenizer, (contexts, papers)))
-                times_of[PEER_NAME].append(spent)
-                scores[PEER_NAME].append(np.array(found, np.float32))
-            for name, reranker in ways.items():
-                out = scores[name]
-                work = lambda: out.append(reranker.score(corpus, contexts, papers))  # noqa: B023, E731
+        if find_spec("sentence_transformers") is None:
+            print("left out: sentence-transformers, which is not installed")
+        else:
+            calls[PEER] = peer_score(model, reader, rounds, folder)
+        calls |= our_scores(args, corpus, rounds, installed_ways(args.ways))
+        times_of: dict[str, list[float]] = {name: [] for name in calls}
+        scores: dict[str, list[NDArray[np.float32]]] = {name: [] for name in calls}
+        for i in range(len(rounds)):
+            for name, call in calls.items():
+                work = lambda: scores[name].append(call(i))  # noqa: B023, E731
                 times_of[name].append(time_call(args, work))
-        if peer is not None:
-            peer.close()
+    names = list(calls)
     lengths = np.concatenate([reader.pairs(*rows).lengths for rows in rounds[1:]])
     first, exact = names[0], np.concatenate(scores[names[0]][1:])
     print(

@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from citerec.datasets.tokenize import WordTable
 
 Ints = NDArray[np.integer]
 
@@ -214,21 +211,11 @@ class NameWriter:
 
 
 Tokenize = Callable[[list[str]], Callable[[], Ragged]]
-"""Starts tokenising texts; the function it returns waits for the tokens, as ids of a WordTable."""
-
-
-def local_tokenizer(words: WordTable) -> Tokenize:
-    """Tokenise immediately, in this process."""
-
-    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        tokens = words.ids(texts)
-        return lambda: tokens
-
-    return tokenize
+"""Starts tokenising texts; the function it returns waits for the tokens, as ids of a word table."""
 
 
 class TokenWriter:
-    """Tokenises texts and appends their WordTable ids to a raw file, which `finish` turns into a Ragged."""
+    """Tokenises texts and appends their word ids to a raw file, which `finish` turns into a Ragged."""
 
     def __init__(self, folder: Path, stem: str, tokenize: Tokenize) -> None:
         self._folder, self._stem, self._tokenize = folder, stem, tokenize
@@ -292,7 +279,7 @@ class TokenWriter:
         return offsets_of(np.frombuffer(self._lengths, np.int32))
 
     def finish(self, final: NDArray[np.int32]) -> None:
-        """Write values and offsets; `final` maps the ids of the WordTable to those of the store."""
+        """Write values and offsets; `final` maps the ids of the word table to those of the store."""
         offsets = self._offsets()
         with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
             header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}
@@ -333,16 +320,15 @@ def load_ragged(folder: Path, stem: str) -> Ragged:
 
 def write_words(
     folder: Path,
-    table: WordTable,
+    words: pa.LargeStringArray,
     tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]],
     keep_order: bool = False,
 ) -> None:
     """Write the words and their counts, and finish the token writers with the final word ids.
 
-    tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted by descending
-    count, or stay in the order of the table (keep_order).
+    words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted by
+    descending count, or keep their order (keep_order).
     """
-    words = table.words()
     counts = np.zeros(len(words), np.int64)
     for writer, counted in tokens:
         for ids in writer.chunks(counted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
@@ -34,6 +34,12 @@ def _schema(kind: type) -> DictConfig:
         children = (part._get_node(key) for key in part)
         parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
     return node
+
+
+def register_resolvers(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Let the files in conf/ use these functions as `${NAME:ARGUMENT,...}`; each call is made once."""
+    for name, function in functions.items():
+        OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
 
 
 def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:

@@ -58,7 +58,7 @@ TABLE = 1 << 17
 
 SEPARATORS = [" ", ", ", ". ", "-", " (", ") "]
 SEPARATOR_SHARES = [0.875, 0.043, 0.043, 0.025, 0.007, 0.007]
-"""Frequencies of the separators after a word, measured with `benchmarks.distributions`."""
+"""Frequencies of the separators after a word, measured on real abstracts."""
 FULL_STOP = 2
 
 

@@ -3,6 +3,9 @@
 A text is the set of its shingles (three consecutive words), a title the set of its words; elements are 64-bit
 hashes. Two sets that are similar enough have similar sizes and share one of the rarest elements of each (the
 prefix filter of Chaudhuri, Ganti and Kaushik 2006). Pairs that pass these filters are compared in full.
+
+SetSimilaritySearch finds the same pairs, in Python: 46 s and 1.3 GB for 50,000 titles with abstracts, linear at
+best, against 1 s and less than 0.1 GB; 400,000 generated ones take 7 s and 0.3 GB here.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +68,46 @@ class Pairs:
     jaccard: NDArray[np.float32]
 
 
+class _Rule(NamedTuple):
+    """The lowest Jaccard similarity of near-duplicates, as a fraction; strict: they must exceed it."""
+
+    numerator: int
+    denominator: int
+    strict: bool
+
+
+class _Sketch(NamedTuple):
+    """The number of sets with each element, or more: elements are told apart by their bits above `shift`."""
+
+    shift: np.uint64
+    counts: NDArray[np.uint16]
+
+
+class _Queries(NamedTuple):
+    """Sets to look up; lists[ends[i]:ends[i + 1]]: the index's lists of rare elements of set i, or -1."""
+
+    values: Hashes
+    offsets: Offsets
+    lists: Rows
+    ends: Offsets
+
+
+class _Lists(NamedTuple):
+    """The sets of an index, and the rows of the sets in each list: rows[starts[i]:starts[i + 1]]."""
+
+    values: Hashes
+    offsets: Offsets
+    starts: Offsets
+    rows: Rows
+
+
+class _Limits(NamedTuple):
+    """Maximum comparisons per query; earlier: a query is a row of the index, compared with earlier rows."""
+
+    compared: int
+    earlier: bool
+
+
 class SetIndex:
     """An inverted index from the rarest elements of sets [N] to the sets.
 
@@ -74,17 +118,18 @@ class SetIndex:
     def __init__(
         self, sets: Sets, threshold: Fraction, strict: bool = False, self_only: bool = False
     ) -> None:
-        self._sets, self._rule = sets, (threshold.numerator, threshold.denominator, strict)
-        self._bits = min(MAX_SKETCH_BITS, max(10, len(sets.values).bit_length() + 1))
-        self._sketch = np.zeros(1 << self._bits, np.uint16)
-        _count_elements(sets.values, self._bits, self._sketch)
+        self._sets, self._rule = sets, _Rule(threshold.numerator, threshold.denominator, strict)
+        bits = min(MAX_SKETCH_BITS, max(10, len(sets.values).bit_length() + 1))
+        self._sketch = _Sketch(np.uint64(64 - bits), np.zeros(1 << bits, np.uint16))
+        _count_elements(sets.values, self._sketch)
         elements, self._ends = self._rarest_elements(sets, 2 if self_only else 1)
         order = np.argsort(elements, kind="stable")
-        self._rows = np.repeat(np.arange(len(sets), dtype=np.int32), np.diff(self._ends))[order]
+        rows = np.repeat(np.arange(len(sets), dtype=np.int32), np.diff(self._ends))[order]
         elements = elements[order]
         first = np.append([True], elements[1:] != elements[:-1])[: len(elements)]
         self._elements = elements[first]
-        self._starts = np.append(np.flatnonzero(first), len(elements))
+        starts = np.append(np.flatnonzero(first), len(elements))
+        self._index = _Lists(sets.values, sets.offsets, starts, rows)
         self._lists = np.empty(len(elements), np.int32)
         self._lists[order] = np.cumsum(first) - 1
         self.cut = 0
@@ -100,14 +145,16 @@ class SetIndex:
         known = lists < len(self._elements)
         known[known] = self._elements[lists[known]] == elements[known]
         lists[~known] = -1
-        return self._join(queries, lists.astype(np.int32), ends, len(self), False, lambda done: None)
+        given = _Queries(queries.values, queries.offsets, lists.astype(np.int32), ends)
+        return self._join(given, _Limits(len(self), False))
 
     def self_pairs(self, advance: Callable[[int], None] = lambda done: None) -> Iterator[Pairs]:
         """Yield the near-duplicates of each set among at most MAX_COMPARED of the sets before it.
 
         advance: called with the number of sets done since the last call.
         """
-        return self._join(self._sets, self._lists, self._ends, MAX_COMPARED, True, advance)
+        own = _Queries(self._sets.values, self._sets.offsets, self._lists, self._ends)
+        return self._join(own, _Limits(MAX_COMPARED, True), advance)
 
     def _rarest_elements(self, sets: Sets, min_count: int) -> tuple[Hashes, Offsets]:
         """Select elements of each set of which every near-duplicate has at least one; also return offsets.
@@ -116,33 +163,26 @@ class SetIndex:
         """
         elements = np.empty(len(sets.values), np.uint64)  # untouched pages take no memory
         ends = np.zeros(len(sets) + 1, np.int64)
-        _select(sets.values, sets.offsets, self._bits, self._sketch, min_count, self._rule, elements, ends)
+        _select(sets.values, sets.offsets, self._sketch, min_count, self._rule, elements, ends)
         return elements[: ends[-1]], ends
 
     def _join(
-        self,
-        queries: Sets,
-        lists: Rows,
-        ends: Offsets,
-        max_compared: int,
-        is_self: bool,
-        advance: Callable[[int], None],
+        self, queries: _Queries, limits: _Limits, advance: Callable[[int], None] = lambda done: None
     ) -> Iterator[Pairs]:
-        """lists [elements]: the index's list for each rare element of the queries, or -1."""
-        self.cut, row, size = 0, 0, PAIRS + max_compared
-        rows, others, jaccard = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float32)
+        self.cut, row, size = 0, 0, PAIRS + limits.compared
+        buffer = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float32)
         compared = np.full(len(self), -1, np.int32)
-        while row < len(queries):
-            last = min(row + ROWS, len(queries))
+        count = len(queries.offsets) - 1
+        while row < count:
+            last = min(row + ROWS, count)
             reached, found, cut = _compare(
-                (queries.values, queries.offsets, lists, ends),
-                (self._sets.values, self._sets.offsets, self._starts, self._rows),
-                self._rule, max_compared, is_self, row, last, PAIRS, compared, rows, others, jaccard,
-            )  # fmt: skip
+                queries, self._index, self._rule, limits, (row, last), compared, buffer
+            )
             self.cut += cut
             advance(reached - row)
             row = reached
             if found:
+                rows, others, jaccard = buffer
                 yield Pairs(rows[:found].copy(), others[:found].copy(), jaccard[:found].copy())
 
 
@@ -226,7 +266,7 @@ def shingle_sets(
     for start in range(0, len(first), ROWS):
         end = min(start + ROWS, len(first))
         _shingle(
-            (first.values, first.offsets), (second.values, second.offsets), counted, start, end,
+            (first.values, first.offsets, second.values, second.offsets), counted, (start, end),
             buffer, values, offsets, sequences,
         )  # fmt: skip
         advance(end - start)
@@ -234,7 +274,6 @@ def shingle_sets(
 
 
 _compiled = njit(nogil=True, cache=True)
-_Rule = tuple[int, int, bool]
 
 
 @_compiled
@@ -299,20 +338,19 @@ def _append_words(tokens: Rows, start: int, end: int, counted: Mask, buffer: Row
 
 @_compiled
 def _shingle(
-    first: tuple[Rows, Offsets],
-    second: tuple[Rows, Offsets],
+    texts: tuple[Rows, Offsets, Rows, Offsets],
     counted: Mask,
-    start: int,
-    end: int,
+    span: tuple[int, int],
     buffer: Rows,
     values: Hashes,
     offsets: Offsets,
     sequences: Hashes,
 ) -> None:
-    """Compute rows start..end of the result; offsets[start] must be set."""
-    for row in range(start, end):
-        words = _append_words(first[0], first[1][row], first[1][row + 1], counted, buffer, 0)
-        words = _append_words(second[0], second[1][row], second[1][row + 1], counted, buffer, words)
+    """Compute the rows in `span` of the result; the offset of the first must be set. texts: in two parts."""
+    first, first_offsets, second, second_offsets = texts
+    for row in range(*span):
+        words = _append_words(first, first_offsets[row], first_offsets[row + 1], counted, buffer, 0)
+        words = _append_words(second, second_offsets[row], second_offsets[row + 1], counted, buffer, words)
         sequences[row] = _hash(buffer, 0, words)
         shingles = min(words, max(1, words - SHINGLE_WORDS + 1))
         for shingle in range(shingles):
@@ -321,46 +359,43 @@ def _shingle(
 
 
 @_compiled
-def _min_shared(total: int, numerator: int, denominator: int, strict: bool) -> int:
-    """Return the smallest integer of at least `total * numerator / denominator`; strict: above it."""
-    return total * numerator // denominator + 1 if strict else -(-total * numerator // denominator)
+def _min_shared(total: int, rule: _Rule) -> int:
+    """Return the smallest integer of at least `total` times the rule's fraction; strict: above it."""
+    product = total * rule.numerator
+    return product // rule.denominator + 1 if rule.strict else -(-product // rule.denominator)
 
 
 @_compiled
 def _prefix_size(size: int, rule: _Rule) -> int:
     """Return how many of a set's rarest elements suffice to share one with every near-duplicate."""
-    return size - _min_shared(size, rule[0], rule[1], rule[2]) + 1 if size else 0
+    return size - _min_shared(size, rule) + 1 if size else 0
 
 
 @_compiled
-def _count_elements(values: Hashes, bits: int, sketch: NDArray[np.uint16]) -> None:
-    """Count the sets that have each element by its first bits, which may overcount but never undercounts."""
-    shift = np.uint64(64 - bits)
+def _count_elements(values: Hashes, sketch: _Sketch) -> None:
     for value in values:
-        bucket = value >> shift
-        if sketch[bucket] < 65535:
-            sketch[bucket] += 1
+        bucket = value >> sketch.shift
+        if sketch.counts[bucket] < 65535:
+            sketch.counts[bucket] += 1
 
 
 @_compiled
 def _select(
     values: Hashes,
     offsets: Offsets,
-    bits: int,
-    sketch: NDArray[np.uint16],
+    sketch: _Sketch,
     min_count: int,
     rule: _Rule,
     elements: Hashes,
     ends: Offsets,
 ) -> None:
     """Select the rarest elements of each set that at least `min_count` sets of the index have."""
-    shift = np.uint64(64 - bits)
     at = 0
     for row in range(len(offsets) - 1):
         own = values[offsets[row] : offsets[row + 1]]
         counts = np.empty(len(own), np.int64)
         for i in range(len(own)):
-            counts[i] = sketch[own[i] >> shift]
+            counts[i] = sketch.counts[own[i] >> sketch.shift]
         # A stable sort of ascending values: equally rare elements come in the same order in all sets.
         order = np.argsort(counts, kind="mergesort")
         for i in order[: _prefix_size(len(own), rule)]:
@@ -390,38 +425,34 @@ def _count_shared(own: Hashes, other: Hashes, needed: int) -> int:
 
 @_compiled
 def _compare(
-    queries: tuple[Hashes, Offsets, Rows, Offsets],
-    index: tuple[Hashes, Offsets, Offsets, Rows],
+    queries: _Queries,
+    index: _Lists,
     rule: _Rule,
-    max_compared: int,
-    is_self: bool,
-    start: int,
-    last: int,
-    max_pairs: int,
+    limits: _Limits,
+    span: tuple[int, int],
     compared: Rows,
-    rows: Rows,
-    others: Rows,
-    jaccard: NDArray[np.float32],
+    found: tuple[Rows, Rows, NDArray[np.float32]],
 ) -> tuple[int, int, int]:
-    """Compare queries start..last with the index; return (query reached, pairs found, queries cut).
+    """Compare the queries in `span` with the index; return (query reached, pairs found, queries cut).
 
-    Stops before `last` after more than `max_pairs` pairs. is_self: compare with earlier rows only.
-    compared [N]: the query that each set was last compared with.
+    compared [N]: the query that each set was last compared with. found: room for the pairs; stops early when
+    the next query may have more pairs than fit.
     """
-    values, offsets, lists, ends = queries
-    index_values, index_offsets, list_starts, members = index
-    numerator, denominator, strict = rule
-    found = cut = 0
-    for row in range(start, last):
-        if found > max_pairs:
-            return row, found, cut
-        size, left = offsets[row + 1] - offsets[row], max_compared
-        for i in range(ends[row], ends[row + 1]):
-            if lists[i] < 0:
+    rows, others, jaccard = found
+    # s / (a + b - s) >= t if and only if s >= (a + b) t / (1 + t)
+    of_both = _Rule(rule.numerator, rule.numerator + rule.denominator, rule.strict)
+    count = cut = 0
+    for row in range(*span):
+        if count > len(rows) - limits.compared:
+            return row, count, cut
+        own = queries.values[queries.offsets[row] : queries.offsets[row + 1]]
+        left = limits.compared
+        for i in range(queries.ends[row], queries.ends[row + 1]):
+            if queries.lists[i] < 0:
                 continue
-            for at in range(list_starts[lists[i]], list_starts[lists[i] + 1]):
-                other = members[at]
-                if (is_self and other >= row) or left < 0:
+            for at in range(index.starts[queries.lists[i]], index.starts[queries.lists[i] + 1]):
+                other = index.rows[at]
+                if (limits.earlier and other >= row) or left < 0:
                     break
                 if compared[other] == row:
                     continue
@@ -429,19 +460,14 @@ def _compare(
                 left -= 1
                 if left < 0:
                     break
-                other_size = index_offsets[other + 1] - index_offsets[other]
-                # s / (a + b - s) >= t if and only if s >= (a + b) t / (1 + t)
-                needed = _min_shared(size + other_size, numerator, numerator + denominator, strict)
-                if min(size, other_size) < needed:
+                theirs = index.values[index.offsets[other] : index.offsets[other + 1]]
+                needed = _min_shared(len(own) + len(theirs), of_both)
+                if min(len(own), len(theirs)) < needed:
                     continue
-                shared = _count_shared(
-                    values[offsets[row] : offsets[row + 1]],
-                    index_values[index_offsets[other] : index_offsets[other + 1]],
-                    needed,
-                )
+                shared = _count_shared(own, theirs, needed)
                 if shared >= needed:
-                    rows[found], others[found] = row, other
-                    jaccard[found] = shared / (size + other_size - shared)
-                    found += 1
+                    rows[count], others[count] = row, other
+                    jaccard[count] = shared / (len(own) + len(theirs) - shared)
+                    count += 1
         cut += left < 0
-    return last, found, cut
+    return span[1], count, cut

@@ -23,6 +23,8 @@ MAX_LABELS = 12
 
 Curves = Mapping[str, Mapping[Any, float]]
 """{label: {x: y}}; x is a count or minutes."""
+Intervals = Mapping[str, Mapping[Any, tuple[float, float]]]
+"""{label: {x: (low, high)}}, of some points of some curves."""
 
 
 def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[Figure, list[Axes]]:
@@ -50,13 +52,17 @@ def highlight_colours(curves: Curves, named: Collection[str] = ()) -> dict[str, 
     return dict(zip([label for label in curves if label in chosen], COLOURS, strict=False))
 
 
-def draw(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
-    """Draw the curves, the coloured ones over the grey ones."""
+def draw(axes: Axes, curves: Curves, colours: Mapping[str, str], intervals: Intervals | None = None) -> None:
+    """Draw the curves, the coloured ones over the grey ones; intervals only of coloured ones."""
     for label in sorted(curves, key=lambda label: label in colours):
         xs = sorted(curves[label])
         ys = [curves[label][x] for x in xs]
         style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
         axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
+    for label, of in (intervals or {}).items():
+        for x, (low, high) in of.items() if label in colours else ():
+            error = [[max(curves[label][x] - low, 0)], [max(high - curves[label][x], 0)]]
+            axes.errorbar([x], [curves[label][x]], error, color=colours[label], linewidth=1.2, capsize=3)
 
 
 def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:

@@ -33,7 +33,6 @@ from citerec.datasets.columns import (
     Ragged,
     TextWriter,
     TokenWriter,
-    local_tokenizer,
     offsets_of,
     save_arrays,
     save_ragged,
@@ -75,7 +74,7 @@ from citerec.datasets.records import (
 )
 from citerec.datasets.settings import setting
 from citerec.datasets.source_files import file_source, find_files
-from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.datasets.tokenize import TOKENIZERS, WordTable, local_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -334,7 +333,7 @@ class StoreBuilder:
         save_arrays(self._folder, is_candidate=is_candidate, seen=seen, citing=citing, years=years)
         self._fields.finish()
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
-        write_words(self._folder, self._words, counted, self._continues)
+        write_words(self._folder, self._words.words(), counted, self._continues)
 
     @property
     def splits(self) -> list[str]:

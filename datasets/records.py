@@ -47,7 +47,6 @@ ID_RULE = "an id must not be empty or contain white space or control characters"
 
 Kind = Literal[
     "missing field",
-    "field given twice",
     "wrong type",
     "wrong value",
     "empty",

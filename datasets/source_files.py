@@ -14,9 +14,8 @@ Files are streamed: memory holds a few records at a time, each of at most LARGES
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -44,16 +43,12 @@ CHUNK = 1 << 16
 """Bytes parsed at a time."""
 LARGEST = 1 << 24
 """Maximum bytes of a record, which bounds memory."""
-DEEPEST = 1024
-"""Maximum nesting depth of objects and lists."""
 
 Key = str | int
 Fields = dict[str, Any]
 Record = TypeVar("Record")
 Layout = TypeVar("Layout")
 
-_KINDS = {"start_map": "an object", "start_array": "a list", "string": "a string", "null": "null"}
-_KINDS |= {"boolean": "a boolean", "number": "a number"}
 # A pair of surrogates, one half of a pair (the group), or any other escape.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -65,19 +60,18 @@ _LONGEST_ESCAPE = 12
 
 def read_records(
     path: Path,
-    fields: frozenset[str],
     top: type[dict[Any, Any]] | type[list[Any]],
     on_bytes: OnBytes | None = None,
     on_bad: OnBad = raise_bad,
 ) -> Iterator[tuple[Key, Fields]]:
     """Yield (key, record) for an object of objects, or (position, record) for a list of objects.
 
-    fields: fields that must not occur twice. on_bytes: called with the bytes read so far. on_bad: called for
-    records that are not objects or repeat one of the fields. Raises InputError for malformed JSON.
+    on_bytes: called with the bytes read so far. on_bad: called for records that are not objects. Raises
+    InputError for malformed JSON.
     """
-    for key, value, repeated in stream_json(path, top, on_bytes):
+    for key, value in stream_json(path, top, on_bytes):
         try:
-            record = _check_object(path, key, value, repeated, fields)
+            record = _check_object(path, key, value)
         except BadRecord as bad:
             on_bad(bad)
         else:
@@ -86,68 +80,48 @@ def read_records(
 
 def stream_json(
     path: Path, top: type[dict[Any, Any]] | type[list[Any]], on_bytes: OnBytes | None = None
-) -> Iterator[tuple[Any, Any, list[str]]]:
-    """Yield (key, value, repeated fields) for each member of the object or list in a file.
+) -> Iterator[tuple[Any, Any]]:
+    """Yield (key, value) for each member of the object or list in a file.
 
     The key of a list member is its position; the last value of a repeated field wins. The file must be in
-    UTF-8, plain or gzipped whatever its name; lone surrogates become U+FFFD. Raises InputError with the
-    position for malformed JSON, another `top`, and a value larger than LARGEST or nested too deeply.
+    UTF-8, plain or gzipped whatever its name; lone surrogates become U+FFFD. Raises InputError for malformed
+    JSON, another `top`, and a value larger than LARGEST.
     """
-    events = ijson.sendable_list()
-    parser = ijson.basic_parse_coro(events, use_float=True)
-    outer: list[tuple[Any, Any]] = []  # objects and lists that enclose `inner`, with its key in each
-    inner: Any = None
-    key: Any = None
-    repeated: list[str] = []
-    number, last, parsed, pending = 0, None, 0, 0
-    with open_bytes(path) as (file, raw):
-        for chunk in chain(_chunks(path, file), [None]):
-            # A newline terminates a token after the end, which the parser would otherwise miss.
-            error = _send(parser, b"\n") if chunk is None and not outer else None
-            error = error or _send(parser, chunk)
-            pending += len(chunk.strip()) if chunk else 0
-            for event, value in events:
-                if event == "map_key":
-                    if len(outer) == 2 and value in inner:
-                        repeated.append(value)
-                    key = value
-                    continue
-                if inner is None and event != ("start_map" if top is dict else "start_array"):
-                    shape = "an object" if top is dict else "a list"
-                    raise InputError(f"{path}: the file must hold {shape} of objects, not {_KINDS[event]}")
-                if event == "start_map" or event == "start_array":
-                    outer.append((inner, key))
-                    inner = {} if event == "start_map" else []
-                    if len(outer) > DEEPEST:
-                        nested = f"more than {DEEPEST} objects and lists are nested"
-                        raise InputError(f"{path}:{_after(last)} {nested}")
-                    continue
-                if event == "end_map" or event == "end_array":
-                    value = inner
-                    inner, key = outer.pop()
-                if len(outer) == 1:
-                    last = key if top is dict else number
-                    yield last, value, repeated
-                    number, repeated, pending = number + 1, [], 0
-                elif isinstance(inner, list):
-                    inner.append(value)
-                elif inner is not None:
-                    inner[key] = value
-            events.clear()
-            if error:
-                where = _locate_error(path, parsed)
-                raise InputError(f"{path}: malformed JSON {where}{_after(last)}: {_reason(error)}") from None
+    last: Key | None = None
+    pending = 0
+
+    def checked_chunks() -> Iterator[bytes]:
+        nonlocal pending
+        for chunk in _chunks(path, file, b"{" if top is dict else b"["):
+            pending += len(chunk.strip())
             if pending > LARGEST:
                 raise InputError(f"{path}: the record{_after(last)} is larger than {LARGEST:,} bytes")
-            if chunk:
-                parsed += len(chunk)
-                if on_bytes:
-                    on_bytes(raw.tell())
+            yield chunk
+            if on_bytes:
+                on_bytes(raw.tell())
+
+    with open_bytes(path) as (file, raw):
+        source = ijson.from_iter(checked_chunks())
+        options = {"use_float": True, "buf_size": CHUNK}
+        members = (
+            ijson.kvitems(source, "", **options)
+            if top is dict
+            else enumerate(ijson.items(source, "item", **options))
+        )
+        try:
+            for last, value in members:
+                yield last, value
+                pending = 0
+        except (ijson.JSONError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: malformed JSON{_after(last)}: {_reason(error)}") from None
 
 
-def _chunks(path: Path, file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file in chunks that split no escape, without byte order mark, lone surrogates as U+FFFD."""
-    first = True
+def _chunks(path: Path, file: IO[bytes], start: bytes) -> Iterator[bytes]:
+    """Yield a file in chunks that split no escape, without byte order mark, lone surrogates as U+FFFD.
+
+    Raises InputError unless the file begins with `start`.
+    """
+    first = started = True
     while chunk := file.read(CHUNK):
         if b"\\" in chunk[-_LONGEST_ESCAPE:]:
             longer = bytearray(chunk)
@@ -156,19 +130,15 @@ def _chunks(path: Path, file: IO[bytes]) -> Iterator[bytes]:
             chunk = bytes(longer)
         if first:
             chunk = strip_byte_order_mark(chunk, path)
-            first = False
+            first = started = False
+        if not started and (begin := chunk.lstrip()[:1]):
+            if begin != start:
+                kind = "an object" if start == b"{" else "a list"
+                raise InputError(f"{path}: must hold {kind} of objects, which begins with {start.decode()}")
+            started = True
         if _HALF.search(chunk):
             chunk = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], chunk)
         yield chunk
-
-
-def _send(parser: Any, chunk: bytes | None) -> Exception | None:
-    """Feed the parser, None at the end; return its error, so that the events before it are not lost."""
-    try:
-        parser.close() if chunk is None else parser.send(chunk)
-    except (ijson.JSONError, UnicodeDecodeError) as error:
-        return error
-    return None
 
 
 def _after(last: Key | None) -> str:
@@ -176,29 +146,13 @@ def _after(last: Key | None) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the parser's reason without the excerpt of the file."""
+    """Return the parser's reason with its excerpt of the file, on one line."""
     if isinstance(error, UnicodeDecodeError):
         return "invalid UTF-8"
-    text = re.split(r"\n|\\n", str(error))[0].removeprefix("b'")
-    return text.removeprefix("lexical error: ").removeprefix("parse error: ").rstrip(".")
-
-
-def _locate_error(path: Path, parsed: int) -> str:
-    """Locate the first error in a file whose first `parsed` bytes are valid: line and column, from 1."""
-    events = ijson.sendable_list()
-    parser = ijson.basic_parse_coro(events, use_float=True)
-    line, column = 1, 0
-    with open_bytes(path) as (file, _):
-        for chunk in _chunks(path, file):
-            pieces = [chunk] if parsed > 0 else (chunk[at : at + 1] for at in range(len(chunk)))
-            parsed -= len(chunk)
-            for piece in pieces:
-                if _send(parser, piece):
-                    return f"at line {line}, column {column + 1}"
-                line += piece.count(b"\n")
-                column = len(piece) - 1 - piece.rfind(b"\n") + (0 if b"\n" in piece else column)
-                events.clear()
-    return "at the end of the file"
+    reason, excerpt = [*re.split(r"\n|\\n|\(right here", str(error)), ""][:2]
+    reason = reason.removeprefix("b'").removeprefix("lexical error: ").removeprefix("parse error: ")
+    near = f" near {quoted(excerpt.strip())}" if excerpt.strip() else ""
+    return f"{reason.rstrip('.')}{near}"
 
 
 def read_papers(path: Path, field: str | None = None) -> Iterator[PaperRecord | BadRecord]:
@@ -228,12 +182,12 @@ def reject_bad(records: Iterable[Record | BadRecord]) -> Iterator[Record]:
 
 
 def _read(
-    path: Path, what: str, top: Any, parse: Callable[[Any, Any, list[str]], Record]
+    path: Path, what: str, top: Any, parse: Callable[[Any, Any], Record]
 ) -> Iterator[Record | BadRecord]:
     with read_progress(path, what) as on_bytes:
-        for key, value, repeated in stream_json(path, top, on_bytes):
+        for key, value in stream_json(path, top, on_bytes):
             try:
-                record: Record | BadRecord = parse(key, value, repeated)
+                record: Record | BadRecord = parse(key, value)
             except BadRecord as bad:
                 record = bad
             yield record
@@ -257,15 +211,15 @@ class _Query(msgspec.Struct):
     positive_ids: list[str]
 
 
-def _parse_paper(path: Path, field: str | None, key: str, value: Any, repeated: list[str]) -> PaperRecord:
-    record = _check_object(path, key, value, repeated, (*_Paper.__struct_fields__, field))
+def _parse_paper(path: Path, field: str | None, key: str, value: Any) -> PaperRecord:
+    record = _check_object(path, key, value)
     paper = convert_record(_Paper, record, path, key)
     fields = parse_names(path, key, record, field) if field else ()
     return PaperRecord(key, paper.title or "", paper.abstract or "", paper.year, fields)
 
 
-def _parse_context(path: Path, key: str, value: Any, repeated: list[str]) -> ContextRecord:
-    record = _check_object(path, key, value, repeated, _Context.__struct_fields__)
+def _parse_context(path: Path, key: str, value: Any) -> ContextRecord:
+    record = _check_object(path, key, value)
     context = convert_record(_Context, record, path, key)
     if (other := record.get("context_id", key)) != key:
         reason = f"{quoted(other)} differs from the record's key"
@@ -273,21 +227,15 @@ def _parse_context(path: Path, key: str, value: Any, repeated: list[str]) -> Con
     return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
 
-def _parse_query(path: Path, key: int, value: Any, repeated: list[str]) -> QueryRecord:
-    record = _check_object(path, key, value, repeated, _Query.__struct_fields__)
-    query = convert_record(_Query, record, path, key)
+def _parse_query(path: Path, key: int, value: Any) -> QueryRecord:
+    query = convert_record(_Query, _check_object(path, key, value), path, key)
     return QueryRecord(query.context_id, query.positive_ids)
 
 
-def _check_object(
-    path: Path, key: Key, value: Any, repeated: list[str], fields: Collection[str | None]
-) -> Fields:
-    """Return the value; BadRecord if it is not an object or repeats one of the fields."""
+def _check_object(path: Path, key: Key, value: Any) -> Fields:
+    """Return the value; BadRecord if it is not an object."""
     if not isinstance(value, dict):
         raise BadRecord("wrong type", path, key, f"must be an object, not {json_type(value)}")
-    for name in repeated:
-        if name in fields:
-            raise BadRecord("field given twice", path, key, "appears twice", name)
     return value
 
 

@@ -6,14 +6,17 @@ two-sided randomisation test, both clustered by citing paper (evaluation.signifi
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from citerec.datasets.arguments import run_command
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.files import write_text
+from citerec.datasets.settings import Settings, setting
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.protocol import metric_key, protocol_file
 from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
@@ -21,6 +24,28 @@ from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from citerec.evaluation.significance import Difference, paired_difference
 
 MEASURES = ("mrr", "recall@10", "recall@100")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings(Settings):
+    """Test the differences of two evaluations of the same queries."""
+
+    positional: ClassVar[str] = "folders"
+
+    folders: tuple[str, ...]
+    """the two output folders of evaluations, A and B (e.g. [outputs/hatten,outputs/bm25])"""
+    measures: tuple[str, ...] = MEASURES
+    """columns of per_query.csv"""
+    protocol: str = setting(TRANSDUCTIVE, choices=PROTOCOLS)
+    output: str | None = None
+    """file to write the table to, too"""
+    seed: int = 0
+    """random seed of intervals and tests"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.folders) != 2:
+            raise InputError(f"citerec compare: name two output folders, not {len(self.folders)}")
 
 
 def compare(
@@ -83,28 +108,23 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
         raise InputError(f"{path}: not the metrics.json of an evaluation ({error})") from None
 
 
-@one_line_errors
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("a", type=Path, help="output folder of an evaluation")
-    parser.add_argument("b", type=Path, help="output folder of another evaluation of the same queries")
-    parser.add_argument("--measures", nargs="+", default=list(MEASURES))
-    parser.add_argument("--protocol", choices=PROTOCOLS, default=TRANSDUCTIVE)
-    parser.add_argument("--output", type=Path, help="also write the table to this file")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    differences = compare(given.a, given.b, given.measures, given.protocol, given.seed)
+def print_comparison(given: CompareSettings) -> None:
+    """Print the table of differences, and write it to `output`."""
+    a, b = given.folders
+    differences = compare(a, b, given.measures, given.protocol, given.seed)
     one = next(iter(differences.values()))
     text = (
-        f"A: {given.a}, B: {given.b}; {given.protocol}, {one.queries:,} queries of {one.papers:,} citing "
-        "papers\n\n"
+        f"A: {a}, B: {b}; {given.protocol}, {one.queries:,} queries of {one.papers:,} citing papers\n\n"
         f"{markdown_table(HEADER, difference_rows(differences))}\n"
     )
     if given.output:
-        write_text(given.output, text)
+        write_text(Path(given.output), text)
     print(text, end="")
+
+
+@one_line_errors
+def main() -> None:
+    run_command("compare", CompareSettings, print_comparison, sys.argv[1:])
 
 
 if __name__ == "__main__":

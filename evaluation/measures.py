@@ -1,4 +1,4 @@
-"""Per-query measures, computed by ir_measures (trec_eval inside), and their file, per_query.csv."""
+"""Measures computed by ir_measures (trec_eval inside): of a ranking, per query, and in per_query.csv."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, overload
 
 import ir_measures
 import numpy as np
 import numpy.typing as npt
 from ir_measures import AP, RR, Measure, P, R
 
+from citerec.datasets.corpus import Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import atomic_write
+from citerec.evaluation import significance
 from citerec.evaluation.protocol import Qrels
+from citerec.retrieval.base import Ranking
 from citerec.retrieval.run import Run
 
 Values = dict[str, npt.NDArray[np.float64]]
@@ -22,6 +26,58 @@ Values = dict[str, npt.NDArray[np.float64]]
 
 _QUERIES = 256
 """Queries measured at a time."""
+
+
+@overload
+def evaluate(
+    ranking: Ranking, measures: Sequence[str], intervals: Literal[False] = False, seed: int = 0
+) -> dict[str, float]: ...
+
+
+@overload
+def evaluate(
+    ranking: Ranking, measures: Sequence[str], intervals: Literal[True], seed: int = 0
+) -> dict[str, tuple[float, float, float]]: ...
+
+
+def evaluate(
+    ranking: Ranking, measures: Sequence[str], intervals: bool = False, seed: int = 0
+) -> dict[str, float] | dict[str, tuple[float, float, float]]:
+    """Return the mean of each measure over the queries of a ranking.
+
+    ranking: of a split, as returned by `retriever.search(corpus.split("test"), k=100)`. measures: names of
+    ir_measures, such as R@10, MRR, nDCG@10, AP; MRR and AP see the k papers of the ranking only.
+    intervals: return (mean, low, high) with the ends of the 95 % interval, clustered by citing paper
+    (evaluation.significance); NaN if all queries come from a single citing paper.
+    Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
+    """
+    queries = ranking.queries
+    if queries is None or queries.positives is None:
+        raise InputError("evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)")
+    found = {name: _parse_measure(name, ranking.k) for name in measures}
+    corpus, rows = queries.corpus, queries.contexts.tolist()
+    ids, citing = [corpus.context_ids[row] for row in rows], corpus.citing[queries.contexts].tolist()
+    qrels = Qrels.from_split(corpus, Split("", queries.contexts, queries.positives))
+    values = per_query(Run(ids, corpus.paper_ids, ranking), qrels, found)
+    if not intervals:
+        return means(values)
+    papers = PerQuery(ids, [corpus.paper_ids[row] for row in citing], values).papers
+    low, high = significance.intervals(np.stack(list(values.values()), axis=1), papers, seed=seed)
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    return {name: (mean, *end) for (name, mean), end in zip(means(values).items(), ends, strict=True)}
+
+
+def _parse_measure(name: str, k: int) -> Measure:
+    """Return the measure of that name; InputError if it is unknown, or cut off beyond k papers."""
+    try:
+        measure = ir_measures.parse_measure(name)
+    except (NameError, SyntaxError, ValueError):
+        raise InputError(f"{name}: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some") from None
+    if not ir_measures.pytrec_eval.supports(measure):
+        raise InputError(f"{name}: trec_eval cannot compute it")
+    if (cutoff := measure.params.get("cutoff", 0)) > k:
+        raise InputError(f"{name}: the ranking has {k} papers per query; search with k={cutoff}")
+    return measure
 
 
 def f1(precision: npt.ArrayLike, recall: npt.ArrayLike) -> npt.NDArray[np.float64]:

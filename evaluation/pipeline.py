@@ -14,7 +14,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.contexts import CorpusBenchmark, Outcome, Task, evaluated_protocols, open_index
-from citerec.evaluation.plots import curve_plot, reranking_plot
+from citerec.evaluation.plots import curve_plot, known_intervals, reranking_plot
 from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.published import published_tables
@@ -245,17 +245,27 @@ class Pipeline(CorpusBenchmark):
             Column("pairs_per_second", "pairs/s", decimals=1),
             Column("seconds_per_query", "s/query", decimals=2),
         ]
-        return [*cls.section, comparison(results, columns), *cls.page_curves(results, plot, title)]
+        highlight = [name for name, output in outputs.items() if output.highlight]
+        curves = cls.page_curves(results, plot, title, highlight)
+        return [*cls.section, comparison(results, columns), *curves]
 
     @classmethod
-    def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
+    def page_curves(
+        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
+    ) -> list[str]:
         """Return a table and a plot of R@10 by number of reranked candidates."""
         curves = {
             name: {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
             for name, metrics in results.items()
         }
         plot = plot.with_stem(f"{plot.stem}-reranked")
-        curve_plot(plot, curves, title, "reranked candidates", "R@10")
+        intervals = {
+            name: {max(curves[name]): known_intervals(metrics, "", [10])[10]}
+            for name, metrics in results.items()
+            if "recall@10/low" in metrics
+        }
+        axes = "reranked candidates", "R@10"
+        curve_plot(plot, curves, title, *axes, intervals=intervals, highlight=highlight)
         table = comparison(results, depth_columns(results, "recall@10"))
         return ["### R@10 by number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
 
@@ -331,7 +341,9 @@ class Reranking(Pipeline):
         return ["## As published", *published_tables("oracle-rerankers")]
 
     @classmethod
-    def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
+    def page_curves(
+        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
+    ) -> list[str]:
         return []
 
 

@@ -7,7 +7,7 @@ of the training or the folder of the build of that name, `{results}` for the fol
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,12 +124,12 @@ class Plan:
     def jobs_for(self, data: str) -> list[Job]:
         return [job for job in self.jobs if job.data == data]
 
-    def select(self, names: list[str], without: list[str] | None = None) -> list[Job]:
+    def select(self, names: Sequence[str], without: Sequence[str] = ()) -> list[Job]:
         """Select jobs by DATA/NAME or DATA (empty means all), `without` those of DATA/NAME, DATA or NAME.
 
         Raises InputError for unknown names.
         """
-        known, without = {*map(str, self.jobs), *self.data}, without or []
+        known = {*map(str, self.jobs), *self.data}
         for name in [*names, *without]:
             if name not in known | ({job.name for job in self.jobs} if name in without else set()):
                 raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")

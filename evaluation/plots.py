@@ -4,16 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from citerec.datasets.plots import GREY, Curves, draw, highlight_colours, label_ends, panels, save
+from citerec.datasets.plots import GREY, Curves, Intervals, draw, highlight_colours, label_ends, panels, save
+from citerec.evaluation.report import Metrics
 
 
-def recall_plot(path: Path, curves: Curves, title: str, highlight: Collection[str] = ()) -> None:
-    """Draw recall against the number of papers retrieved; curves: {label: {k: recall@k}}."""
-    curve_plot(path, curves, title, "k, papers retrieved", "recall@k", shares=True, highlight=highlight)
+def recall_plot(
+    path: Path,
+    results: Mapping[str, Metrics],
+    title: str,
+    highlight: Collection[str] = (),
+    groups: Mapping[str, str] | None = None,
+) -> Figure:
+    """Draw recall against the number of papers retrieved, with the known intervals of coloured curves.
+
+    results: {label: flat metrics}. groups: {label: group of queries}, such as `seen`; default: all queries.
+    """
+    groups = groups or {}
+    curves = {label: recall_curve(metrics, groups.get(label, "")) for label, metrics in results.items()}
+    intervals = {
+        label: known_intervals(results[label], groups.get(label, ""), curve)
+        for label, curve in curves.items()
+    }
+    return curve_plot(
+        path,
+        curves,
+        title,
+        "k, papers retrieved",
+        "recall@k",
+        intervals=intervals,
+        highlight=highlight,
+        shares=True,
+    )
+
+
+def known_intervals(metrics: Metrics, group: str, ks: Collection[int]) -> dict[int, tuple[float, float]]:
+    """Return {k: interval of recall@k} where flat metrics have one."""
+    prefix = f"{group}/recall@" if group else "recall@"
+    return {
+        k: (metrics[f"{prefix}{k}/low"], metrics[f"{prefix}{k}/high"])
+        for k in ks
+        if f"{prefix}{k}/low" in metrics
+    }
 
 
 def curve_plot(
@@ -22,24 +59,38 @@ def curve_plot(
     title: str,
     x: str,
     y: str,
-    shares: bool = False,
+    *,
+    intervals: Intervals | None = None,
     highlight: Collection[str] = (),
-) -> None:
-    """Draw values over counts on a logarithmic x axis; shares: the y axis runs from 0 to 1, in percent."""
+    lines: Mapping[str, float] | None = None,
+    marks: Mapping[int, str] | None = None,
+    shares: bool = False,
+) -> Figure:
+    """Draw values from 0 over counts on a logarithmic axis; returns the figure.
+
+    intervals: 95 % intervals of some points. lines: {label: y} of dotted horizontal lines. marks: {x: label}
+    of dotted vertical lines. shares: the y axis ends at 1, in percent.
+    """
     figure, (axes,) = panels(title)
     colours = highlight_colours(curves, highlight)
-    draw(axes, curves, colours)
+    draw(axes, curves, colours, intervals)
     set_count_axis(axes, sorted({count for curve in curves.values() for count in curve}))
+    axes.set_ylim(0, 1 if shares else None)
     if shares:
-        axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    else:
-        values = [value for curve in curves.values() for value in curve.values()]
-        if min(values) < 0.4 * max(values):
-            axes.set_ylim(bottom=0)
-    axes.set(xlabel=x, ylabel=y)
+    line: dict[str, Any] = {"color": "0.4", "linestyle": ":", "linewidth": 1.2}
+    text: dict[str, Any] = {"color": "0.4", "fontsize": 8.5, "va": "bottom"}
+    for label, height in (lines or {}).items():
+        axes.axhline(height, **line)
+        axes.text(0.01, height, label, **text, transform=axes.get_yaxis_transform())
+    for count, label in (marks or {}).items():
+        axes.axvline(count, **line)
+        axes.text(count, 0.01, f" {label}", **text, transform=axes.get_xaxis_transform())
+    drawn = any(intervals.get(label) for label in colours) if intervals else False
+    axes.set(xlabel=x, ylabel=f"{y}, with 95 % intervals" if drawn else y)
     label_ends(axes, curves, colours)
     save(figure, path)
+    return figure
 
 
 def reranking_plot(
@@ -71,6 +122,7 @@ def reranking_plot(
         axes.set_xlabel("reranked candidates")
         axes.set_title(name, fontsize=9.5, loc="left")
     left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
     label_ends(left, recalls, colours)
     save(figure, path)
@@ -97,6 +149,10 @@ def recall_curve(metrics: Mapping[str, object], group: str = "") -> dict[int, fl
     return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
 
 
-def size_plot(path: Path, curves: Curves, title: str) -> None:
-    """Draw MAP against pool size; curves: {label: {papers in the pool: percent}}."""
-    curve_plot(path, curves, title, "papers in the pool", "MAP, percent")
+def size_plot(path: Path, curves: Curves, title: str, collection: int | None = None) -> Figure:
+    """Draw MAP against pool size; curves: {label: {papers in the pool: percent}}.
+
+    collection: papers without distractors, which fill up larger pools and are easier to tell from the cited.
+    """
+    marks = {collection: "whole collection; larger: with distractors"} if collection else {}
+    return curve_plot(path, curves, title, "papers in the pool", "MAP, percent", marks=marks)

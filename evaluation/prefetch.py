@@ -18,7 +18,7 @@ from citerec.evaluation.contexts import (
     open_index,
     pool_text,
 )
-from citerec.evaluation.plots import recall_curve, recall_plot
+from citerec.evaluation.plots import recall_plot
 from citerec.evaluation.protocol import GROUPS, metric_key
 from citerec.evaluation.report import Column, Metrics, comparison, markdown_table, print_table
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
@@ -68,14 +68,15 @@ class Prefetch(CorpusBenchmark):
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
         # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
-        curves = {
-            f"{label} ({metrics[key]:,} queries)": recall_curve(metrics, group)
+        groups = {
+            f"{label} ({metrics[key]:,} queries)": group
             for group, label in GROUPS[first].items()
             if metrics.get(key := f"{group}/queries" if group else "queries")
         }
         title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
         pool = metrics[metric_key("candidates", first)]
-        recall_plot(folder / PLOT, curves, f"{title}: {pool:,} candidates")
+        curves = dict.fromkeys(groups, metrics)
+        recall_plot(folder / PLOT, curves, f"{title}: {pool:,} candidates", groups=groups)
         parts = [f"# Prefetching: {title}", "## Protocol", "\n".join(f"- {line}" for line in lines)]
         for protocol in evaluated_protocols(metrics):
             head, *rows = group_rows(metrics, protocol, interval=True)
@@ -97,15 +98,15 @@ class Prefetch(CorpusBenchmark):
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         results = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(results.values()))
-        curves = {name: recall_curve(metrics) for name, metrics in results.items()}
-        highlight = [name for name, output in outputs.items() if output.highlight]
-        recall_plot(plot, curves, f"{title}: {first['candidates']:,} candidates", highlight)
         processors = sorted({str(metrics["processors"]) for metrics in results.values()})
         parts = [
             f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
             comparison(results, [*measure_columns(first, TRANSDUCTIVE), *COSTS]),
-            f"![R@k]({plot.name})",
         ]
+        if len(results) > 2:  # fewer lines show no more than the table
+            highlight = [name for name, output in outputs.items() if output.highlight]
+            recall_plot(plot, results, f"{title}: {first['candidates']:,} candidates", highlight)
+            parts.append(f"![R@k]({plot.name})")
         tuned = [
             f"{name}: " + ", ".join(f"{key[6:]} {metrics[key]}" for key in keys)
             for name, metrics in results.items()

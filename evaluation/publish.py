@@ -1,18 +1,20 @@
-"""Publish a trained model with a model card: `citerec model publish MODEL --repo OWNER/NAME`.
+"""Publish a trained model with a model card: `citerec model publish MODEL repo=OWNER/NAME`.
 
-MODEL is a file or folder saved by train.py, or its output folder. --output writes the model to a folder;
---repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results adds the numbers and commands of
-evaluate.py output folders to the card.
+huggingface_hub uploads it (HF_TOKEN, HF_ENDPOINT).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from citerec.datasets.arguments import run_command
 from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.settings import Settings
 from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
 from citerec.training.hub import Pretrained
 
@@ -27,26 +29,52 @@ COLUMNS = (
 """Columns of the model card's results; those without values are omitted."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PublishSettings(Settings):
+    """Write a trained model with a model card to a folder, or upload it."""
+
+    positional: ClassVar[str] = "model"
+
+    model: str
+    """file or folder saved by train.py, or its output folder (e.g. outputs/mine)"""
+    output: str | None = None
+    """folder to write the model to"""
+    repo: str | None = None
+    """repository on the hub to upload the model to, OWNER/NAME"""
+    private: bool = False
+    """make a new repository private"""
+    results: tuple[str, ...] = ()
+    """output folders of evaluate.py, whose numbers and commands the card shows"""
+    licence: str | None = None
+    """licence of the weights, by its name on the hub, such as cc-by-4.0"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.output is None and self.repo is None:
+            raise InputError("citerec model publish: give output=FOLDER, repo=OWNER/NAME or both")
+
+
 def open_trained(path: str | Path) -> Pretrained:
     """Load the model that train.py saved at `path`, or in the output folder `path`.
 
     Raises InputError if there is no model that can be published.
     """
-    from citerec.hatten.checkpoint import Model, load_model
-    from citerec.hatten.static import FILE, FOLDER, StaticModel
-    from citerec.rerank.cross_encoder import SAVED, CrossEncoder
-    from citerec.rerank.ranker import SAVED as RANKER
+    from citerec.hatten.biencoder import BiEncoder
+    from citerec.hatten.model import HAtten
+    from citerec.hatten.nnselect import NNSelect
+    from citerec.hatten.static import StaticModel
+    from citerec.rerank.cross_encoder import CrossEncoder
     from citerec.rerank.ranker import RankingModel
-    from citerec.training.checkpoint import find_saved
 
     path = Path(path)
-    kinds: tuple[tuple[str, type[Pretrained]], ...]
-    kinds = (SAVED, CrossEncoder), (RANKER, RankingModel), (FOLDER, StaticModel), (FILE, Model)
-    for name, kind in kinds:  # the order matters: rerankers also have a config.json, like static models
-        for folder in (path, path / name):
+    # The order matters: transformers also have a config.json, like static models.
+    kinds: tuple[type[Pretrained], ...]
+    kinds = CrossEncoder, RankingModel, BiEncoder, NNSelect, StaticModel
+    for kind in kinds:
+        for folder in (path, path / kind.folder):
             if (folder / kind.settings_file).is_file():
-                return kind.from_pretrained(folder)
-    return load_model(find_saved(path, FILE))
+                return kind.open(folder)
+    return HAtten.open(path)
 
 
 def results_section(folders: Sequence[str | Path]) -> str:
@@ -71,32 +99,19 @@ def results_section(folders: Sequence[str | Path]) -> str:
     return "\n\n".join([comparison(results, shown, "data"), about, "```sh\n" + "\n".join(commands) + "\n```"])
 
 
-@one_line_errors
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="citerec model publish",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("model", type=Path, help="file or folder saved by train.py, or its output folder")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the model to this folder")
-    parser.add_argument("--repo", metavar="OWNER/NAME", help="upload the model to this repository on the hub")
-    parser.add_argument("--private", action="store_true", help="make a new repository private")
-    parser.add_argument(
-        "--results", nargs="+", default=[], metavar="FOLDER", help="output folders of evaluate.py"
-    )
-    parser.add_argument(
-        "--licence", metavar="NAME", help="licence of the weights, by its name on the hub, e.g. cc-by-4.0"
-    )
-    given = parser.parse_args()
-    if not given.output and not given.repo:
-        parser.error("--output or --repo is required")
+def publish(given: PublishSettings) -> None:
+    """Write and upload the model; prints where it is."""
     results = results_section(given.results)
     model = open_trained(given.model)
     if given.output:
-        print(model.save_pretrained(given.output, results, given.licence))
+        print(model.save(given.output, results, given.licence))
     if given.repo:
-        print(model.push_to_hub(given.repo, results, given.licence, given.private))
+        print(model.push(given.repo, results, given.licence, given.private))
+
+
+@one_line_errors
+def main() -> None:
+    run_command("model publish", PublishSettings, publish, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -6,14 +6,18 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from hydra.utils import get_class
 
+from citerec.datasets.arguments import run_command
 from citerec.datasets.errors import InputError, fail, one_line_errors
 from citerec.datasets.files import write_text
+from citerec.datasets.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.compare import HEADER, compare, difference_rows
 from citerec.evaluation.jobs import job_metrics, job_settings, run_all, why_missing
@@ -32,6 +36,23 @@ DIFFERENCES = (
     "Means over all queries, as shares. Intervals (95 %) and two-sided randomisation tests are clustered by "
     "citing paper, without correction for multiple tests."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsSettings(Settings):
+    """Run a plan of evaluations and write its results page."""
+
+    positional: ClassVar[str] = "plan"
+
+    plan: str
+    """YAML file of data sets and retrievers, described in evaluation/plan.py (e.g. docs/retrieval.yaml)"""
+    jobs: tuple[str, ...] = ()
+    """jobs to run, DATA/NAME or DATA; empty: all. The page always covers all"""
+    without: tuple[str, ...] = ()
+    """jobs to skip, DATA/NAME, DATA or NAME"""
+    page_only: bool = False
+    """only write the page"""
+
 
 Benchmarks = dict[type[Benchmark], dict[str, Output]]
 """{benchmark: {name: output}} on one data set."""
@@ -109,17 +130,9 @@ def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str
     return finished, missing
 
 
-@one_line_errors
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("plan", type=Path, help="the YAML file (evaluation/plan.py describes it)")
-    parser.add_argument("jobs", nargs="*", help="run only these jobs: DATA/NAME or DATA; the page covers all")
-    parser.add_argument(
-        "--without", nargs="+", default=[], metavar="JOB", help="skip these jobs: DATA/NAME, DATA or NAME"
-    )
-    parser.add_argument("--page-only", action="store_true", help="only write the page")
-    given = parser.parse_args()
-    plan = read_plan(given.plan)
+def run_plan(given: ResultsSettings) -> None:
+    """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
+    plan = read_plan(Path(given.plan))
     for one in plan.data.values():
         if one.published:
             published_tables(one.published)  # fail before hours of work
@@ -130,6 +143,11 @@ def main() -> None:
     if failed:
         reasons = "; ".join(f"{job}: {reason}" for job, reason in failed.items())
         fail(f"{len(failed)} of {len(plan.jobs)} jobs failed; {reasons}")
+
+
+@one_line_errors
+def main() -> None:
+    run_command("results", ResultsSettings, run_plan, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -193,8 +193,8 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
 def _plot(path: Path, jobs: list[SweepJob], varied: Sequence[str]) -> Path | None:
     from citerec.evaluation.plots import recall_curve, recall_plot
 
-    curves = {job.label(varied, short=True): of for job in jobs if (of := recall_curve(job.metrics))}
-    if len(curves) < 2:
+    results = {job.label(varied, short=True): job.metrics for job in jobs if recall_curve(job.metrics)}
+    if len(results) < 2:
         return None
-    recall_plot(path, curves, f"recall of {len(curves)} jobs")
+    recall_plot(path, results, f"recall of {len(results)} jobs")
     return path

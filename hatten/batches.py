@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
@@ -19,6 +18,7 @@ from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings
 from citerec.retrieval.vectors import Reader
+from citerec.training.loop import RoundData
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,8 @@ class Batches(Dataset[Batch]):
         return shuffled[by_paper[np.argsort(rank[group_ids], kind="stable")]]
 
 
-class TrainingData(pl.LightningDataModule):
-    """Batches of the training split; the trainer requests a new loader every round.
-
-    about: plain values, besides the configuration, that determine the weights; they must match on resume.
-    """
+class TrainingData(RoundData):
+    """Batches of the training split; the trainer requests a new loader every round."""
 
     def __init__(
         self,
@@ -171,7 +168,6 @@ class TrainingData(pl.LightningDataModule):
         if workers > (os.cpu_count() or 1):
             raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.pool: Pool | None = None
-        self.about: dict[str, Any] = {}
 
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0

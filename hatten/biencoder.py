@@ -6,29 +6,28 @@ shared with HAtten.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from hydra.utils import instantiate
-from omegaconf import DictConfig
 from torch import Tensor
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.hatten.encoder import Encoder
-from citerec.hatten.recipe import Parts, Recipe
+from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import BiEncoderSettings
+from citerec.hatten.train import start_training, train_encoder
 from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.article_text import ArticleReader, Texts
-from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.encoder import SETTINGS, ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.training.checkpoint import find_saved
+from citerec.training.loop import TrainingRun
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
 
 
-class BiEncoder(Encoder):
+class TunedEncoder(Encoder):
     """Wraps an article encoder for training."""
 
     def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
@@ -40,33 +39,60 @@ class BiEncoder(Encoder):
         return self.article.encode(documents)
 
 
-class FineTuning(Recipe):
-    """Fine-tunes the configured encoder."""
+@dataclass(frozen=True)
+class BiEncoder(DenseModel):
+    """An article encoder that was fine-tuned, and its training record."""
 
-    schema = BiEncoderSettings
-    file = "biencoder"
-    groups = ("encoder",)
+    settings_file = SETTINGS
+    folder = "biencoder"
+    title = "bi-encoder"
+    description = """\
+A transformer that embeds papers and passages with a missing citation, fine-tuned on citation contexts. The
+nearest papers by cosine similarity are recommended.
 
-    def __init__(self, model: BiEncoderSettings) -> None:
-        self.config = model
+```sh
+citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("sentence-similarity",)
 
-    def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        configured: ArticleConfig = instantiate(config.encoder)
-        article_config = replace(configured, similarity="cosine")  # as the loss compares vectors
-        if article_config.pooling == "aspire":
+    encoder: ArticleEncoder
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: BiEncoderSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        encoder: ArticleConfig,
+        **changes: Any,
+    ) -> Self:
+        """Fine-tune an article encoder. changes: fields of the settings, such as rounds=4."""
+        settings, run = replace(settings or BiEncoderSettings(), **changes), run or TrainingRun()
+        start_training(run, settings, corpus)
+        config = replace(encoder, similarity="cosine")  # as the loss compares vectors
+        if config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
-        return fine_tuning_parts(ArticleEncoder.pretrained(article_config), self.config, corpus)
+        article = ArticleEncoder.pretrained(config)
+        model = cls(article, {"encoder": config.name})
+        reader = ArticleReader(corpus, article.tokenizer, article.config)
+        tuned = TunedEncoder(article, settings)
+        return train_encoder(model, tuned, reader, settings, run, {"encoder": asdict(encoder)})
 
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder.article, about=about)
 
-def fine_tuning_parts(article: ArticleEncoder, config: FineTuningSettings, corpus: Corpus) -> Parts:
-    """Prepare an article encoder for training; it is saved as a folder for retriever=biencoder."""
+    def retriever(self, index: IndexConfig | None = None) -> BiEncoderRetriever:
+        """Nearest-neighbour search with this model."""
+        return BiEncoderRetriever(self, index=index)
 
-    def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-        assert isinstance(trained, BiEncoder)
-        trained.article.save(path, about)
+    def write(self, folder: Path) -> None:
+        self.encoder.write(folder)
 
-    reader = ArticleReader(corpus, article.tokenizer, article.config)
-    return Parts(BiEncoder(article, config), reader, save, {"encoder": article.config.name})
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        return cls(ArticleEncoder.load(folder), about)
 
 
 class BiEncoderRetriever(ArticleRetriever):
@@ -76,14 +102,15 @@ class BiEncoderRetriever(ArticleRetriever):
 
     def __init__(
         self,
-        checkpoint: str | Path | None,
+        checkpoint: BiEncoder | str | Path | None,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
     ) -> None:
-        """checkpoint: a folder saved by train.py model=biencoder; InputError for anything else."""
+        """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
         if checkpoint is None:
             raise InputError(
-                "retriever=biencoder needs checkpoint=FOLDER, the `biencoder` folder of "
-                "train.py model=biencoder"
+                "retriever=biencoder needs checkpoint=FOLDER, the output of citerec train model=biencoder"
             )
-        super().__init__(ArticleEncoder.load(find_saved(checkpoint, FineTuning.file)), arithmetic, index)
+        model = checkpoint if isinstance(checkpoint, BiEncoder) else BiEncoder.open(checkpoint)
+        super().__init__(model.encoder, arithmetic, index)
+        self.model = model

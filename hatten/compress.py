@@ -20,20 +20,21 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     words: number of words to keep; None keeps all. The others become unknown words, which get random vectors.
     vectors: float32, float16 or int8. Raises InputError for invalid options.
     """
-    from citerec.hatten.static import DTYPES, load_static, save_static
+    from citerec.hatten.static import DTYPES
+    from citerec.hatten.trained import open_static
 
     if vectors not in DTYPES:
         raise InputError(f"vectors={vectors}: choose {', '.join(DTYPES)}")
     if words is not None:
         check_count("words", words)
     folder = new_folder(output)
-    model = load_static(checkpoint)
+    model = open_static(checkpoint)
     known = len(model.vocabulary)
     model = model if words is None else model.keep_frequent(words)
     # The validation measures belong to the uncompressed model.
     about = {name: value for name, value in model.about.items() if not name.startswith("val/")}
     about["compressed"] = f"{len(model.vocabulary):,} of {known:,} words, vectors in {vectors}"
-    save_static(replace(model, about=about), folder, vectors)
+    replace(model, about=about, dtype=vectors).save(folder)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     log.info(f"{folder}: {len(model.vocabulary):,} of {known:,} words, {vectors}, {size:.1f} MB")
     return folder

@@ -1,4 +1,5 @@
-"""HAtten, the hierarchical attention text encoder: Gu et al. 2022, section 4.1."""
+"""The networks: HAtten, the hierarchical attention text encoder (Gu et al. 2022, section 4.1), and the static
+model's."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import Documents, Vocabulary, from_padded
 from citerec.hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
+from citerec.hatten.means import MeanEncoder
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.vectors import chunks, padded_length
 
@@ -209,3 +211,23 @@ def build_encoder(
     if encoder.mean is not None:
         encoder.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
     return encoder
+
+
+class StaticEncoder(Encoder):
+    """Encodes documents as unit vectors [B, D] with a mean path and trainable word vectors."""
+
+    def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary, near: int = 0) -> None:
+        """word_vectors [V, D] in the order of the vocabulary; near: see hatten.layers.MeanPath."""
+        super().__init__()
+        self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
+        self.mean = MeanPath(len(word_vectors), near)
+        self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
+        self.dim, self.precision = word_vectors.shape[1], torch.float32
+
+    def encode(self, documents: Documents) -> Tensor:
+        vectors: Tensor = self.mean(self.word_vectors, documents)
+        return vectors
+
+    def to_numpy(self) -> MeanEncoder:
+        """Return the encoder in NumPy; shares memory with the weights."""
+        return self.mean.to_numpy(self.word_vectors)

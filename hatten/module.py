@@ -1,4 +1,4 @@
-"""The Lightning module that trains an encoder: similarities, loss and stale negatives of a batch."""
+"""The Lightning module that trains an encoder: similarities, loss and cached negatives of a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from citerec.hatten.batches import Batch
 from citerec.hatten.encoder import Encoder, HAttenEncoder
 from citerec.hatten.losses import encoder_loss
 from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
-from citerec.training.module import AveragedModule, Optimizer
+from citerec.training.module import AveragedModule
 
 
 class EncoderModule(AveragedModule[Encoder]):
@@ -20,13 +20,11 @@ class EncoderModule(AveragedModule[Encoder]):
 
     schedule: EncoderRateSettings
 
-    def __init__(
-        self, encoder: Encoder, optimizer: Optimizer, settings: EncoderTraining, seed: int, total_steps: int
-    ) -> None:
-        super().__init__(encoder, optimizer, settings.schedule, settings.ema, seed, total_steps)
+    def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
+        super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
         self.loss = settings.loss
-        self.stale_vectors: NDArray[np.float32] | None = None
-        """[P, D] output of the two levels for each paper after the last round (model.batch.stale)"""
+        self.cached_vectors: NDArray[np.float32] | None = None
+        """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
         super().on_train_epoch_start()
@@ -53,12 +51,12 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of the mined and random papers [N - cited, D]."""
-        if self.stale_vectors is None:
+        if self.cached_vectors is None:
             return self.encoder.encode(batch.others)
         assert isinstance(self.encoder, HAttenEncoder)
         if self.encoder.mean_only:
             return self.encoder.encode(batch.others)
-        levels = torch.from_numpy(self.stale_vectors[batch.other_rows]).to(self.device)
+        levels = torch.from_numpy(self.cached_vectors[batch.other_rows]).to(self.device)
         return self.encoder.add_mean_path(batch.others, levels)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:

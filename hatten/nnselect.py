@@ -4,14 +4,13 @@ magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in G
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from citerec.datasets.corpus import Corpus
@@ -19,18 +18,27 @@ from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.layers import MeanPath
-from citerec.hatten.recipe import Parts, Recipe
-from citerec.hatten.retriever import NetRetriever
+from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import NNSelectSettings
+from citerec.hatten.train import start_training, train_encoder
+from citerec.hatten.word2vec import Word2Vec
 from citerec.hatten.words import (
-    WordVectors,
+    Embeddings,
     inverse_document_frequency,
     load_initial_vectors,
     words_and_vectors,
 )
+from citerec.retrieval.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.checkpoint import find_saved, read_torch, save_torch
-from citerec.training.hub import check_consistent
+from citerec.training.hub import (
+    WEIGHTS,
+    check_consistent,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
+from citerec.training.loop import TrainingRun
 
 
 class AverageEncoder(Encoder):
@@ -66,7 +74,7 @@ def weight_vectors(
     return word_vectors * inverse_document_frequency(corpus, vocabulary)[:, None]
 
 
-class AverageRetriever(NetRetriever):
+class AverageRetriever(EncoderRetriever):
     """Nearest-neighbour search with averages of pretrained word vectors."""
 
     name = "average"
@@ -74,11 +82,11 @@ class AverageRetriever(NetRetriever):
 
     def __init__(
         self,
-        embeddings: Callable[..., WordVectors],
+        embeddings: Embeddings,
         weighting: str = "idf",
         index: IndexConfig | None = None,
     ) -> None:
-        """embeddings: returns word vectors for a `corpus` (conf/embeddings). weighting: mean or idf."""
+        """weighting: mean or idf."""
         super().__init__(index)
         if weighting not in ("mean", "idf"):
             raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
@@ -87,7 +95,7 @@ class AverageRetriever(NetRetriever):
 
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
-            self.vocabulary, table = words_and_vectors(self._embeddings(corpus=corpus))
+            self.vocabulary, table = words_and_vectors(self._embeddings.load(corpus))
             self.encoder = AverageEncoder(
                 weight_vectors(table, self._weighting, corpus, self.vocabulary)
             ).eval()
@@ -99,55 +107,88 @@ class AverageRetriever(NetRetriever):
         super().load(folder, corpus)
 
 
-FORMAT, FILE = "nnselect-1", "nnselect.ckpt"
+FORMAT = "nnselect-1"
+WORDS = "words.json"
 
 
-class NNSelect(Recipe):
-    """Trains word magnitudes and field weights."""
+@dataclass(frozen=True)
+class NNSelect(DenseModel):
+    """Averages with trained word magnitudes and field weights."""
 
-    schema = NNSelectSettings
-    file = FILE
+    settings_file = "nnselect.json"
+    folder = "nnselect"
+    title = "NNSelect model"
+    description = """\
+NNSelect embeds papers and queries as averages of word vectors with trained magnitudes (Bhagavatula et al.
+2018).
 
-    def __init__(self, model: NNSelectSettings) -> None:
-        self.model = model
+```sh
+citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=custom data.dir=DIR
+```"""
 
-    def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        name, vocabulary, table = load_initial_vectors(config.embeddings, corpus, self.model)
-        encoder = AverageEncoder(weight_vectors(table, self.model.weighting, corpus, vocabulary))
-        encoder.mean.dropout = self.model.word_dropout
-        content = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.model.max_tokens}
+    encoder: AverageEncoder
+    vocabulary: Vocabulary
+    max_tokens: int
+    """maximum words of a field"""
+    about: dict[str, Any]
 
-        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            save_torch({**content, "weights": trained.state_dict(), "about": about}, path)
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: NNSelectSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train magnitudes and field weights; arguments as those of HAtten.train."""
+        settings, run = replace(settings or NNSelectSettings(), **changes), run or TrainingRun()
+        embeddings = embeddings or Word2Vec()
+        start_training(run, settings, corpus)
+        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        encoder = AverageEncoder(weight_vectors(table, settings.weighting, corpus, vocabulary))
+        encoder.mean.dropout = settings.word_dropout
+        model = cls(encoder, vocabulary, settings.max_tokens, {"vectors": name})
+        reader = DocumentReader(corpus, vocabulary, settings.max_tokens)
+        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
 
-        reader = DocumentReader(corpus, vocabulary, self.model.max_tokens)
-        return Parts(encoder, reader, save, {"vectors": name})
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder, about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> NNSelectRetriever:
+        """Nearest-neighbour search with this model."""
+        return NNSelectRetriever(self, index)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / self.settings_file, {"format": FORMAT, "max_tokens": self.max_tokens})
+        write_json(folder / WORDS, self.vocabulary.words)
+        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        settings = read_json(folder / cls.settings_file, dict)
+        weights = weights_to_torch(read_weights(folder / WEIGHTS))
+        with check_consistent(folder):
+            vocabulary = Vocabulary.from_saved(read_json(folder / WORDS, list), len(weights["directions"]))
+            encoder = AverageEncoder(weights["directions"].numpy())
+            encoder.load_state_dict(weights)
+            return cls(encoder.eval(), vocabulary, int(settings["max_tokens"]), about)
 
 
-class NNSelectRetriever(NetRetriever):
+class NNSelectRetriever(EncoderRetriever):
     """Nearest-neighbour search with averages of word vectors with trained magnitudes."""
 
     name = "nnselect"
 
-    def __init__(
-        self,
-        checkpoint: str | Path | None,
-        index: IndexConfig | None = None,
-    ) -> None:
-        """checkpoint: a file saved by train.py model=nnselect; InputError if missing or of another kind."""
+    def __init__(self, checkpoint: NNSelect | str | Path | None, index: IndexConfig | None = None) -> None:
+        """checkpoint: a model, or the output of citerec train model=nnselect; else InputError."""
         super().__init__(index)
         if checkpoint is None:
             raise InputError(
-                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt of citerec train model=nnselect"
+                "retriever=nnselect needs checkpoint=FOLDER, the output of citerec train model=nnselect"
             )
-        checkpoint = find_saved(checkpoint, FILE)
-        content = read_torch(checkpoint)
-        if content.get("format") != FORMAT:
-            raise InputError(f"{checkpoint}: not a checkpoint of train.py model=nnselect")
-        with check_consistent(checkpoint):
-            weights, self.max_tokens = content["weights"], int(content["max_tokens"])
-            self.about, self.checkpoint = dict(content["about"]), checkpoint
-            self.vocabulary = Vocabulary.from_saved(content["words"], len(weights["directions"]))
-            self.encoder = AverageEncoder(weights["directions"].numpy())
-            self.encoder.load_state_dict(weights)
-        self.encoder.eval()
+        self.model = model = checkpoint if isinstance(checkpoint, NNSelect) else NNSelect.open(checkpoint)
+        self.checkpoint = None if isinstance(checkpoint, NNSelect) else checkpoint
+        self.encoder, self.vocabulary = model.encoder, model.vocabulary
+        self.max_tokens, self.about = model.max_tokens, model.about

@@ -1,22 +1,93 @@
-"""Nearest-neighbour retrieval by cosine with torch encoders such as HAtten (Gu et al. 2022, 4.1.3)."""
+"""Nearest-neighbour retrieval by cosine with encoders over words (Gu et al. 2022, section 4.1.3)."""
 
 from __future__ import annotations
 
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from citerec.datasets.errors import InputError
-from citerec.hatten.checkpoint import PUBLISHED, open_model, save_model
-from citerec.hatten.documents import Documents
-from citerec.hatten.encoder import Encoder
-from citerec.hatten.static import FILE
-from citerec.hatten.words_retriever import WordsRetriever
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
 from citerec.retrieval.arrays import Floats
-from citerec.retrieval.nets import as_numpy, precision, weights_hash
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import encode, encode_queries
+from citerec.training.hub import Pretrained
+
+if TYPE_CHECKING:
+    from citerec.hatten.encoder import Encoder
+
+log = logging.getLogger(__name__)
+
+KNOWN_SHARE = 0.9
+"""Share of a corpus's tokens below which a warning is logged."""
 
 
-class NetRetriever(WordsRetriever):
+class DenseModel(Pretrained):
+    """A trained model that embeds queries and papers."""
+
+    def retriever(self, index: IndexConfig | None = None) -> DenseRetriever:
+        """Nearest-neighbour search with this model."""
+        raise NotImplementedError
+
+
+class WordsRetriever(DenseRetriever):
+    """Encodes every candidate once, and compares each query with all of them."""
+
+    vocabulary: Vocabulary
+    """words of the encoder"""
+    max_tokens: int
+    """maximum words of a paragraph"""
+    near: tuple[int, ...] = ()
+    """words on each side of the marker, one extra query paragraph per entry"""
+    about: Mapping[str, Any] = MappingProxyType({})
+    """training record of the model; corpora with another tokeniser than in training are rejected"""
+    checkpoint: str | Path | None = None
+    """path of the model, for messages"""
+    known_share: float
+    """share of the tokens of the prepared corpus that the model knows"""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @abstractmethod
+    def encode(self, documents: Documents) -> Floats:
+        """B documents -> [B, dim]; zeros for a document without known words."""
+
+    def prepare(self, corpus: Corpus) -> None:
+        if tokenizer := self.about.get("tokenizer"):  # missing in files of earlier versions
+            check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
+        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
+        self.known_share = self._compute_known_share(corpus)
+        if self.known_share < KNOWN_SHARE:
+            log.warning(
+                f"{self.name}: the model knows {self.known_share:.0%} of the tokens of {corpus.name}; "
+                "was it trained on other data, or with another data.tokenizer?"
+            )
+
+    def _compute_known_share(self, corpus: Corpus) -> float:
+        is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
+        counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
+        ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
+        return float(counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1))
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode(self.encode, self._reader.papers, rows, self.dim, "papers")
+
+    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode_queries(self.encode, self._reader, queries, self.dim)
+
+
+class EncoderRetriever(WordsRetriever):
     """A WordsRetriever with a torch encoder."""
 
     encoder: Encoder
@@ -26,41 +97,11 @@ class NetRetriever(WordsRetriever):
         return self.encoder.dim
 
     def fingerprint(self) -> dict[str, Any]:
+        from citerec.retrieval.nets import weights_hash  # torch
+
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def encode(self, documents: Documents) -> Floats:
+        from citerec.retrieval.nets import as_numpy  # torch
+
         return as_numpy(self.encoder.encode)(documents)
-
-
-class HAttenRetriever(NetRetriever):
-    """Nearest-neighbour search with HAtten."""
-
-    name = "hatten"
-
-    def __init__(
-        self,
-        checkpoint: str | Path | None,
-        vocabulary: str | Path | None = None,
-        arithmetic: str = "auto",
-        index: IndexConfig | None = None,
-        cache_dir: str | Path = ".cache",
-    ) -> None:
-        """checkpoint: saved by train.py model=hatten, or published together with the word list `vocabulary`;
-        hatten-acl200 is downloaded to `cache_dir` with its word list.
-
-        arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
-        """
-        super().__init__(index)
-        if checkpoint is None:
-            raise InputError(
-                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt of citerec train model=hatten, "
-                f"or checkpoint={PUBLISHED}, which is downloaded"
-            )
-        self.model = open_model(checkpoint, vocabulary, cache_dir)
-        self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
-        self.max_tokens = self.model.encoder.config.max_tokens
-        self.encoder.precision = precision(arithmetic)
-        self.about, self.checkpoint = self.model.about, checkpoint
-
-    def save_model(self, folder: Path) -> None:
-        save_model(self.model, folder / FILE)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, check_count, register, setting
-from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor
+from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class EncoderBatchSettings(Settings):
     """papers per query, drawn from all candidates"""
     contexts_per_paper: int = setting(8, least=1)
     """contexts of one citing paper grouped in a batch; its title and abstract are encoded once"""
-    stale: bool = False
+    cached_negatives: bool = False
     """reuse the vectors of mined and random papers from the last encoding of all papers, with a fresh mean
     path (residual=mean): many more negatives at the same cost"""
     steps_per_round: int = 250
@@ -137,11 +137,9 @@ class EncoderRateSettings(RateSettings):
 
 @dataclass(frozen=True)
 class EncoderTraining(Settings):
-    """Settings shared by all encoders; subclasses define the pool of the `mined` papers."""
+    """Settings shared by all encoders."""
 
     where: ClassVar[str] = "model"
-    train: str = "citerec.hatten.train.train"
-    """training function"""
     rounds: int = setting(5, least=1)
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.99, below=1)
@@ -152,16 +150,8 @@ class EncoderTraining(Settings):
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
-    optimizer: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MinedTraining(EncoderTraining):
-    """Training with a pool mined every round."""
-
-    recipe: str = ""
-    """kind of encoder: a subclass of hatten.recipe.Recipe"""
     mining: MiningSettings = field(default_factory=MiningSettings)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
 
 @dataclass(frozen=True)
@@ -171,33 +161,43 @@ class WordsSettings(Settings):
     where: ClassVar[str] = "model"
     punctuation: bool = False
     """keep tokens without a letter or digit"""
-    centre_vectors: bool = False
+    centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)
     """share of words dropped from means of word vectors in training"""
 
 
 @dataclass(frozen=True)
-class HAttenSettings(WordsSettings, MinedTraining):
-    """model=hatten"""
+class HAttenSettings(WordsSettings, EncoderTraining):
+    """model=hatten: the settings that did best on validation (docs/hatten.md); experiment=paper has the
+    paper's."""
 
-    recipe: str = "citerec.hatten.recipe.HAtten"
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
+        )
+    )
+    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
+    schedule: EncoderRateSettings = field(
+        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
+    )
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
 
 
 @dataclass(frozen=True)
-class StaticSettings(WordsSettings, MinedTraining):
+class StaticSettings(WordsSettings, EncoderTraining):
     """model=static"""
 
-    recipe: str = "citerec.hatten.recipe.Static"
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
     near: tuple[int, ...] = (4, 12)
     """window sizes: adds the words on each side of the citation marker to a query as paragraphs; []: none"""
     unknown_weight: float = 1.5
     """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
+    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(queries=512))
+    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,21 +206,42 @@ class StaticSettings(WordsSettings, MinedTraining):
 
 
 @dataclass(frozen=True)
-class NNSelectSettings(WordsSettings, MinedTraining):
+class NNSelectSettings(WordsSettings, EncoderTraining):
     """model=nnselect"""
 
-    recipe: str = "citerec.hatten.nnselect.NNSelect"
+    centre_vectors: bool = False
+    """subtract the mean from the word vectors and scale them to unit length"""
     weighting: str = setting("idf", choices=("mean", "idf"))
     """initial magnitudes: mean (vector lengths) | idf (vector lengths times inverse document frequency)"""
     max_tokens: int = setting(512, least=1)
     """maximum words of a field"""
+    rounds: int = setting(3, least=1)
+    """number of rounds of mining, training and validation"""
+    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=0.1))
 
 
 @dataclass(frozen=True)
-class BiEncoderSettings(FineTuningSettings, MinedTraining):
+class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """model=biencoder"""
 
-    recipe: str = "citerec.hatten.biencoder.FineTuning"
+    rounds: int = setting(3, least=1)
+    """number of rounds of mining, training and validation"""
+    ema: float = setting(0.98, below=1)
+    """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
+    loss: EncoderLossSettings = field(default_factory=lambda: EncoderLossSettings(correct_rate=False))
+    batch: EncoderBatchSettings = field(
+        default_factory=lambda: EncoderBatchSettings(32, random=0, contexts_per_paper=1, steps_per_round=100)
+    )
+    mining: MiningSettings = field(default_factory=lambda: MiningSettings(depth=50, papers=3000))
+    """a sample of the papers: encoding all would take longer than training"""
+    validation: EncoderValidationSettings = field(
+        default_factory=lambda: EncoderValidationSettings(queries=400, papers=3000, depth=1000)
+    )
+    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(30, "linear"))
+    optimizer: OptimizerSettings = field(
+        default_factory=lambda: OptimizerSettings("adamw", lr=1e-4, weight_decay=0.01)
+    )
 
 
 register("hatten", HAttenSettings)

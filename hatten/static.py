@@ -2,7 +2,7 @@
 
 HAtten's mean path (hatten.means) without its two levels: trained word vectors, with a weight per word, per
 distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per second
-without torch; hatten.recipe trains it. Out-of-vocabulary words, such as names from other fields, get random
+without torch. Out-of-vocabulary words, such as names from other fields, get random
 vectors by hash, so that texts sharing them are closer (the hashing trick, Weinberger et al. 2009).
 
 A saved model is a folder:
@@ -19,31 +19,36 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
-from citerec.hatten.documents import Vocabulary
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.means import MeanEncoder
-from citerec.training.checkpoint import find_saved
+from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
-    Pretrained,
     check_consistent,
-    is_hub_id,
     read_json,
     read_weights,
     write_json,
     write_weights,
 )
 
-FORMAT, FOLDER, FILE = "static-1", "static", "hatten.ckpt"
-"""Format name, folder name in the output of a training run, and file name of HAtten there."""
+if TYPE_CHECKING:
+    from citerec.datasets.corpus import Corpus
+    from citerec.hatten.settings import StaticSettings
+    from citerec.hatten.words import Embeddings
+    from citerec.training.loop import TrainingRun
+
+FORMAT = "static-1"
 CONFIG, WORDS = "config.json", "vocabulary.json"
 BUCKETS = 16_384
 """Number of random vectors for unknown words."""
@@ -63,10 +68,11 @@ class OpenVocabulary(Vocabulary):
 
 
 @dataclass(frozen=True)
-class StaticModel(Pretrained):
+class StaticModel(DenseModel):
     """An encoder with its vocabulary, most frequent words first, and its training record `about`."""
 
     settings_file = CONFIG
+    folder = "static"
     title = "static model"
     description = """\
 A static embedding model for citation recommendation. Weighted means of word vectors embed the passage with a
@@ -91,6 +97,54 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     near: tuple[int, ...] = ()
     """known words on each side of the marker, one extra query paragraph per entry"""
 
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: StaticSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train word vectors and the weights of words, distances and paragraphs.
+
+        embeddings: the initial word vectors, by default word2vec's of the corpus. changes: fields of the
+        settings, such as rounds=4.
+        """
+        # torch and Lightning, which searching does not need
+        from citerec.hatten.encoder import StaticEncoder
+        from citerec.hatten.settings import StaticSettings
+        from citerec.hatten.train import start_training, train_encoder
+        from citerec.hatten.word2vec import Word2Vec
+        from citerec.hatten.words import inverse_document_frequency, load_initial_vectors
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or StaticSettings(), **changes), run or TrainingRun()
+        embeddings = embeddings or Word2Vec()
+        start_training(run, settings, corpus)
+        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        encoder = StaticEncoder(table, vocabulary, len(settings.near))
+        encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
+        encoder.mean.dropout = settings.word_dropout
+        model = cls(
+            encoder.to_numpy(),
+            vocabulary,
+            settings.max_tokens,
+            {"vectors": name},
+            unknown_weight=settings.unknown_weight,
+            near=settings.near,
+        )
+        reader = DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
+        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder.to_numpy(), about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> StaticRetriever:
+        """Nearest-neighbour search with this model."""
+        return StaticRetriever(self, index)
+
     def write(self, folder: Path) -> None:
         weights = self.encoder.weights()
         vectors = weights["word_vectors"]
@@ -113,11 +167,11 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         write_weights(folder / WEIGHTS, weights)
 
     @classmethod
-    def read(cls, folder: Path, about: dict[str, Any]) -> StaticModel:
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Read a model; its vectors become float32."""
         config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
-            raise InputError(f"{folder}: not a model of train.py model=static")
+            raise InputError(f"{folder}: not a model of citerec train model=static")
         weights = read_weights(folder / WEIGHTS)
         with check_consistent(folder):
             learned = {
@@ -167,33 +221,36 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         return replace(self, encoder=encoder, vocabulary=vocabulary)
 
 
-def save_static(model: StaticModel, folder: Path, dtype: str = "float32") -> None:
-    """Write a model to a folder atomically. dtype: of the vectors, one of DTYPES."""
-    replace(model, dtype=dtype).save_pretrained(folder)
+class StaticRetriever(WordsRetriever):
+    """Nearest-neighbour search with a static embedding model."""
 
+    name = "static"
 
-def load_static(path: str | Path) -> StaticModel:
-    """Load a static model from a folder, a run's output folder or the hub, or the mean path of a hatten.ckpt.
+    def __init__(
+        self,
+        model: StaticModel,
+        index: IndexConfig | None = None,
+        unknown_weight: float | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        """unknown_weight: weight of out-of-vocabulary words; None: as saved. checkpoint: where the model is,
+        for messages.
+        """
+        super().__init__(index)
+        if unknown_weight is not None:
+            if unknown_weight < 0:
+                raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
+            model = replace(model, unknown_weight=unknown_weight)
+        self.model, self.about, self.checkpoint = model, model.about, checkpoint
+        self.encoder, self.vocabulary = model.with_unknown_words()
+        self.max_tokens, self.near = model.max_tokens, model.near
 
-    Vectors become float32. Raises InputError for anything else.
-    """
-    folder = find_saved(path, FOLDER)
-    if (folder / CONFIG).is_file() or (not folder.exists() and is_hub_id(path)):
-        return StaticModel.from_pretrained(folder)
-    if folder.is_dir() and not (folder / FILE).is_file():
-        raise InputError(f"{folder}: contains neither a static model ({CONFIG}) nor {FILE}")
-    return load_mean_path(path)
+    @property
+    def dim(self) -> int:
+        return self.encoder.dim
 
+    def fingerprint(self) -> dict[str, Any]:
+        return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}
 
-def load_mean_path(checkpoint: str | Path) -> StaticModel:
-    """Load the mean path of a HAtten checkpoint as a static model; InputError if it has none."""
-    from citerec.hatten.checkpoint import load_model  # torch
-
-    model = load_model(find_saved(checkpoint, FILE))
-    if model.encoder.mean is None:
-        raise InputError(
-            f"{checkpoint}: this HAtten model has no mean path (model.encoder.residual=none); "
-            "use retriever=hatten"
-        )
-    encoder = model.encoder.mean.to_numpy(model.encoder.word_vectors)
-    return StaticModel(encoder, model.vocabulary, model.encoder.config.max_tokens, model.about)
+    def encode(self, documents: Documents) -> Floats:
+        return self.encoder.encode(documents)

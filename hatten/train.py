@@ -1,24 +1,21 @@
-"""Train an encoder: `citerec train model=hatten|static|nnselect|biencoder`.
+"""The training of encoders: HAtten, the static model, NNSelect and bi-encoders.
 
-`train_encoder` runs the training; `EncoderRounds` validates, mines and saves between rounds.
+`train_encoder` runs it; `EncoderRounds` validates, mines and saves between rounds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
-from hydra.utils import get_class
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 from torch import Tensor
 
-from citerec.datasets.configuration import read_settings
-from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.hatten.batches import TrainingData, steps_per_round
@@ -26,82 +23,72 @@ from citerec.hatten.documents import Documents
 from citerec.hatten.encoder import Encoder, HAttenEncoder
 from citerec.hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
 from citerec.hatten.module import EncoderModule
-from citerec.hatten.recipe import Recipe
-from citerec.hatten.settings import (
-    EncoderBatchSettings,
-    EncoderTraining,
-    EncoderValidationSettings,
-    MiningSettings,
-)
+from citerec.hatten.settings import EncoderTraining, EncoderValidationSettings, MiningSettings
 from citerec.retrieval.index import search_exact
 from citerec.retrieval.nets import as_numpy, eval_mode
 from citerec.retrieval.vectors import Reader, encode, encode_queries
-from citerec.training.loop import Training, TrainingRun, plain_config, run
-from citerec.training.module import optimizer_factory
+from citerec.training.hub import Pretrained
+from citerec.training.loop import Training, TrainingRun
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 MINED = "mined"
 """Folder of the mined pools in the run folder."""
 
 
-def train(config: DictConfig) -> Path:
-    """Train the encoder of `model.recipe`; return the file or folder of the best weights."""
-    recipe: Any = get_class(config.model.recipe)
-    settings = read_settings(recipe.schema, plain_config(config)["model"])
-    return train_encoder(config, recipe(settings), settings, settings.mining)
+M = TypeVar("M", bound=Pretrained)
+
+
+def start_training(
+    run: TrainingRun, settings: EncoderTraining, corpus: Corpus, mean_path: bool = False
+) -> None:
+    """Check settings against the corpus before anything slow, and seed the random number generators.
+
+    mean_path: whether the encoder has a mean path that can be trained on its own (hatten.layers).
+    """
+    batch = settings.batch
+    for name, value in (
+        ("batch.cached_negatives", batch.cached_negatives),
+        ("schedule.mean_only_rounds", settings.schedule.mean_only_rounds),
+    ):
+        if value and not mean_path:
+            raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
+    split = corpus.split(TRAIN)
+    if batch.queries > len(split) > 0:
+        raise InputError(
+            f"model.batch.queries={batch.queries}: more than the {len(split):,} training contexts "
+            f"of {corpus.name}"
+        )
+    run.start()
 
 
 def train_encoder(
-    config: DictConfig,
-    recipe: Recipe,
+    model: M,
+    encoder: Encoder,
+    reader: Reader,
     settings: EncoderTraining,
-    mining: MiningSettings | None,
-    make_data: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
-    make_module: Callable[..., EncoderModule] = EncoderModule,
-) -> Path:
-    """Train an encoder of any kind.
+    run: TrainingRun,
+    inputs: Mapping[str, Any],
+) -> M:
+    """Train the encoder of a model, and return the model with the best round's weights.
 
-    mining: None if the data come with their own pool. make_data: (reader, batch, seed, workers) -> data
-    module. make_module: called like EncoderModule.
+    model: the rest of it, and in `about` where the training starts from. inputs: what the encoder was built
+    from besides corpus and settings; a resumed run must have the same.
     """
-    batch, schedule = settings.batch, settings.schedule
-    for name, value in (
-        ("batch.stale", batch.stale),
-        ("schedule.mean_only_rounds", schedule.mean_only_rounds),
-    ):
-        if value and not recipe.mean_path:
-            raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
-    optimizer = optimizer_factory(config.model.optimizer)
-
-    def check_size(split: Split, corpus: Corpus) -> None:
-        if batch.queries > len(split) > 0:
-            raise InputError(
-                f"model.batch.queries={batch.queries}: more than the {len(split):,} training contexts "
-                f"of {corpus.name}"
-            )
-
-    def build(started: TrainingRun) -> Training:
-        corpus, seed = started.corpus, started.seed
-        check_size(corpus.split(TRAIN), corpus)  # before word vectors are trained
-        parts = recipe.build(corpus, config)
-        data = make_data(parts.reader, batch, seed, settings.workers)
-        check_size(data.split, corpus)  # distillation may use fewer contexts
-        steps = steps_per_round(batch, len(data.split))
-        module = make_module(parts.encoder, optimizer, settings, seed, settings.rounds * steps)
-        about = {**started.about, **parts.about, **data.about}
-        best = started.folder / recipe.file
-        return Training(
-            module,
-            data,
-            EncoderRounds(best, parts.save, mining, settings.validation, seed, about),
-            settings.rounds,
-            {**{name: started.settings[name] for name in recipe.groups}, **data.about},
-            f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
-            f"{batch.queries} queries per step, in {parts.encoder.precision}",
-            files=[MINED],
-        )
-
-    return run(config, build)
+    corpus = reader.corpus
+    data = TrainingData(reader, settings.batch, run.seed, settings.workers)
+    steps = steps_per_round(settings.batch, len(data.split))
+    about = {**run.about(corpus, settings), **model.about}
+    training = Training(
+        EncoderModule(encoder, settings, run.seed, settings.rounds * steps),
+        data,
+        EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
+        settings.rounds,
+        inputs,
+        f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
+        f"{settings.batch.queries} queries per step, in {encoder.precision}",
+        files=[MINED],
+    )
+    return model.open(run.fit(corpus, settings, training))
 
 
 class Validation:
@@ -147,15 +134,14 @@ class EncoderRounds(Rounds):
     def __init__(
         self,
         best: Path,
-        save: Callable[[Encoder, dict[str, Any], Path], None],
-        mining: MiningSettings | None,
-        validation: EncoderValidationSettings,
-        seed: int,
+        model: Pretrained,
         about: dict[str, Any],
+        settings: EncoderTraining,
+        seed: int,
     ) -> None:
-        """mining: None to use the pool of the data module, if any. Other arguments: see Rounds."""
-        super().__init__(best, save, about, validation.monitor)
-        self.mining, self.validation, self.seed = mining, validation, seed
+        """Arguments: see Rounds."""
+        super().__init__(best, model, about, settings.validation.monitor)
+        self.mining, self.validation, self.seed = settings.mining, settings.validation, seed
         self._pool: dict[str, str] | None = None
         self._resumed = False
         self._words: WordSets | None = None
@@ -175,7 +161,7 @@ class EncoderRounds(Rounds):
         assert isinstance(pl_module, EncoderModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
-        if self._resumed and self._data.batch.stale:
+        if self._resumed and self._data.batch.cached_negatives:
             # Lightning restores current_epoch only after this hook.
             candidates = self._data.corpus.is_candidate
             self._encode_papers(pl_module, int(self.history.rows[-1]["round"]), candidates)
@@ -187,7 +173,8 @@ class EncoderRounds(Rounds):
         data, start = self._data, time.monotonic()
         row: dict[str, float] = {}
         contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
-        mining = self.mining if done < (trainer.max_epochs or 0) and data.batch.mined > 0 else None
+        is_last = done >= (trainer.max_epochs or 0)
+        mining = self.mining if data.batch.mined > 0 and not is_last else None
         source = mining.first if mining is not None and done == 0 else "encoder"
         if source == "none":
             mining = None
@@ -197,7 +184,7 @@ class EncoderRounds(Rounds):
             candidates = self._mining_candidates(mining, rng)
             if source == "encoder":
                 wanted |= candidates
-        if data.batch.stale:
+        if data.batch.cached_negatives:
             wanted = data.corpus.is_candidate
         if not wanted.any() and mining is None:
             return row
@@ -241,7 +228,7 @@ class EncoderRounds(Rounds):
             encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
 
         def forward(documents: Documents) -> Tensor:
-            if not data.batch.stale:
+            if not data.batch.cached_negatives:
                 return encoder.encode(documents)
             assert isinstance(encoder, HAttenEncoder)
             if encoder.mean_only:
@@ -252,10 +239,10 @@ class EncoderRounds(Rounds):
 
         with eval_mode(encoder):
             vectors[rows] = encode(as_numpy(forward), data.reader.papers, rows, encoder.dim, "papers")
-        if data.batch.stale:
-            module.stale_vectors = np.zeros_like(vectors)
+        if data.batch.cached_negatives:
+            module.cached_vectors = np.zeros_like(vectors)
             if levels:  # empty while only the mean path is trained
-                module.stale_vectors[rows] = np.concatenate(levels)
+                module.cached_vectors[rows] = np.concatenate(levels)
         return vectors
 
     def _encode_queries(

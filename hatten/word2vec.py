@@ -7,15 +7,17 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import cache_folder
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import MARKER_WORDS, TRAIN
-from citerec.hatten.words import WordVectors, cached_vectors, log_coverage, quiet_gensim
+from citerec.hatten.words import Embeddings, WordVectors, cached_vectors, log_coverage, quiet_gensim
 
 if TYPE_CHECKING:
     from citerec.datasets.columns import Ragged
@@ -23,52 +25,54 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RUNNING_WORDS = 60_000_000
-"""Approximate number of words to train on over all epochs; a minute or two on two cores."""
+TOKENS = 60_000_000
+"""Approximate number of tokens to train on over all epochs; a minute or two on two cores."""
 MIN_EPOCHS, MAX_EPOCHS = 4, 20
 GENSIM_SETTINGS = {"sg": 0, "negative": 10, "sample": 1e-4, "alpha": 0.1}
 """CBOW, 10 negative samples, subsampling of words with a frequency above 1e-4, initial learning rate."""
-REPORT_EVERY = 50_000  # running words
+REPORT_EVERY = 50_000  # tokens
 LOG_EVERY = 10.0  # seconds
 
 
-def word2vec(
-    corpus: Corpus,
-    dim: int,
-    epochs: int | None,
-    window: int,
-    min_count: int,
-    seed: int,
-    cache_dir: str,
-    workers: int | None = None,
-) -> WordVectors:
-    """Train vectors on titles, abstracts and training contexts, or load them from the cache.
+@dataclass(frozen=True)
+class Word2Vec(Embeddings):
+    """Vectors trained on titles, abstracts and training contexts, or loaded from the cache.
 
-    Args:
-        epochs: None: enough to read RUNNING_WORDS, between MIN_EPOCHS and MAX_EPOCHS.
-        window: maximum distance between a word and its context words.
-        min_count: rarer words get no vector.
-        workers: threads, one per core by default. Training is deterministic only with one thread; otherwise
-            the cache, one file per corpus and settings, ensures that all runs use the same vectors.
+    epochs: None: enough to read TOKENS, between MIN_EPOCHS and MAX_EPOCHS. window: maximum distance between a
+    word and its context words. min_count: rarer words get no vector. workers: threads, one per core by
+    default; training is deterministic only with one thread, otherwise the cache, one file per corpus and
+    settings, ensures that all runs use the same vectors.
     """
-    settings = {
-        "vector_size": dim,
-        "epochs": epochs or default_epochs(corpus),
-        "window": window,
-        "min_count": min_count,
-        "seed": seed,
-        **GENSIM_SETTINGS,
-    }
-    key = {"corpus": corpus.fingerprint, **settings}
-    threads = workers or len(os.sched_getaffinity(0))
-    found = cached_vectors(cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads))
-    return log_coverage(found.with_words(MARKER_WORDS, seed), corpus)
+
+    dim: int = 200
+    epochs: int | None = None
+    window: int = 10
+    min_count: int = 3
+    seed: int = 0
+    workers: int | None = None
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        settings = {
+            "vector_size": self.dim,
+            "epochs": self.epochs or default_epochs(corpus),
+            "window": self.window,
+            "min_count": self.min_count,
+            "seed": self.seed,
+            **GENSIM_SETTINGS,
+        }
+        key = {"corpus": corpus.fingerprint, **settings}
+        threads = self.workers or len(os.sched_getaffinity(0))
+        found = cached_vectors(
+            self.cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads)
+        )
+        return log_coverage(found.with_words(MARKER_WORDS, self.seed), corpus)
 
 
 def default_epochs(corpus: Corpus) -> int:
     """Number of epochs for the size of the corpus."""
     words = max(int(corpus.word_counts.sum()), 1)
-    return min(max(math.ceil(RUNNING_WORDS / words), MIN_EPOCHS), MAX_EPOCHS)
+    return min(max(math.ceil(TOKENS / words), MIN_EPOCHS), MAX_EPOCHS)
 
 
 def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:
@@ -81,16 +85,14 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     if not counts.keys() - set(MARKER_WORDS):
         raise InputError(f"corpus {corpus.name}: no word occurs {least} times; lower embeddings.min_count")
     texts = TrainingTexts(corpus, epochs)
-    log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} running words, {workers} threads")
+    log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} tokens, {workers} threads")
     start = time.monotonic()
     with quiet_gensim(), count_progress("word vectors", texts.words * epochs) as texts.report:
         model = Word2Vec(workers=workers, **settings)
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)
     seconds = max(time.monotonic() - start, 1e-9)
-    log.info(
-        f"word vectors: trained in {seconds:.0f} s, {texts.words * epochs / seconds:,.0f} running words/s"
-    )
+    log.info(f"word vectors: trained in {seconds:.0f} s, {texts.words * epochs / seconds:,.0f} tokens/s")
     return WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors), name)
 
 

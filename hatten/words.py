@@ -10,19 +10,19 @@ import json
 import logging
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.downloads import ensure_release, find_file
 from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_write, file_lock
+from citerec.datasets.files import atomic_write, cache_folder, file_lock
 from citerec.datasets.records import MARKER_WORDS, quoted
 from citerec.datasets.releases import RELEASES
 from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
@@ -143,23 +143,48 @@ GLOVE = "glove.6B"
 GLOVE_DIMS = (50, 100, 200, 300)
 
 
-def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool = True) -> WordVectors:
-    """Load vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
+@dataclass(frozen=True)
+class Embeddings(ABC):
+    """Where word vectors come from: hatten.word2vec.Word2Vec, GloVe or ReferenceVectors."""
+
+    @abstractmethod
+    def load(self, corpus: Corpus) -> WordVectors:
+        """The word vectors for a corpus."""
+
+
+@dataclass(frozen=True)
+class GloVe(Embeddings):
+    """Vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
 
     The file may be text, with or without a header line of counts, or binary, and gzip-compressed (.gz).
     markers: add random vectors for the citation markers, for a model that trains them.
     """
-    if source == GLOVE:
-        if dim not in GLOVE_DIMS:
-            raise InputError(
-                f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
-            )
-        name = f"{GLOVE}.{dim}d.txt"
-        file = find_file(ensure_release("glove", cache_dir, files=[name]), name)
-        assert file is not None
-        path = file
-    else:
-        path = Path(source).expanduser()
+
+    source: str = GLOVE
+    dim: int = 200
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    markers: bool = True
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        path = self._find_file()
+        status = path.stat()
+        settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
+        found = cached_vectors(self.cache_dir, "file", settings, lambda: read_vectors(path))
+        found = WordVectors(found.words, found.matrix, path.name, self.dim)
+        return log_coverage(found.with_words(MARKER_WORDS) if self.markers else found, corpus)
+
+    def _find_file(self) -> Path:
+        """The file, downloaded if it is GLOVE; InputError if there is none."""
+        if self.source == GLOVE:
+            if self.dim not in GLOVE_DIMS:
+                raise InputError(
+                    f"embeddings.dim={self.dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
+                )
+            name = f"{GLOVE}.{self.dim}d.txt"
+            file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
+            assert file is not None
+            return file
+        path = Path(self.source).expanduser()
         if path.is_dir():
             raise InputError(f"{path}: a folder; set embeddings.source to the file of word vectors in it")
         if not path.is_file():
@@ -167,28 +192,31 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
                 f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "
                 "which is downloaded"
             )
-    status = path.stat()
-    settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
-    found = cached_vectors(cache_dir, "file", settings, lambda: read_vectors(path))
-    found = WordVectors(found.words, found.matrix, path.name, dim)
-    return log_coverage(found.with_words(MARKER_WORDS) if markers else found, corpus)
+        return path
 
 
-def reference(
-    corpus: Corpus, vectors: str | None, vocabulary: str | None, dim: int, cache_dir: str = ".cache"
-) -> WordVectors:
-    """Load the vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
+@dataclass(frozen=True)
+class ReferenceVectors(Embeddings):
+    """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
 
     None means the published file, downloaded on first use. Checkpoints rely on the order of the words, which
     is kept. No markers are added, since the authors' code drops words without a vector.
     """
-    check_tokenizer(corpus, "reference", "embeddings=reference")
-    array, words = RELEASES["reference-vectors"].files
-    if vectors is None or vocabulary is None:
-        folder = ensure_release("reference-vectors", cache_dir)
-        vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
-    matrix = load_array(vectors)
-    return log_coverage(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
+
+    vectors: str | None = None
+    vocabulary: str | None = None
+    dim: int = 200
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        check_tokenizer(corpus, "reference", "embeddings=reference")
+        array, words = RELEASES["reference-vectors"].files
+        vectors, vocabulary = self.vectors, self.vocabulary
+        if vectors is None or vocabulary is None:
+            folder = ensure_release("reference-vectors", self.cache_dir)
+            vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
+        found = WordVectors(load_word_list(vocabulary), load_array(vectors), Path(vectors).name, self.dim)
+        return log_coverage(found, corpus)
 
 
 def read_vectors(path: Path) -> WordVectors:
@@ -258,10 +286,10 @@ def quiet_gensim() -> Iterator[None]:
 
 
 def load_initial_vectors(
-    embeddings: DictConfig, corpus: Corpus, config: WordsSettings
+    embeddings: Embeddings, corpus: Corpus, config: WordsSettings
 ) -> tuple[str, Vocabulary, NDArray[np.float32]]:
-    """Return name, vocabulary [V] and initial vectors [V, D] of the configured word vectors."""
-    vectors: WordVectors = instantiate(embeddings, corpus=corpus)
+    """Return name, vocabulary [V] and initial vectors [V, D] of word vectors."""
+    vectors = embeddings.load(corpus)
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
     if config.centre_vectors:
         table = subtract_mean(table, vocabulary, corpus)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from citerec.datasets.arguments import read_arguments
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.settings import Settings
-from citerec.hatten.static import FOLDER, load_static
+from citerec.hatten.trained import open_static
 from citerec.library.models import BUILT_IN
-from citerec.rerank.ranker import SAVED, LinearModel, RankingModel
+from citerec.rerank.linear import LinearModel
+from citerec.rerank.ranker import RankingModel
 from citerec.retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
@@ -44,10 +44,10 @@ def main() -> None:
     """Combine the models, save the result and print its size."""
     settings = read_arguments(BuiltInSettings, sys.argv[1:])
     folder = Path(settings.output)
-    static = load_static(settings.static)
-    ranker = average_rankers([RankingModel.load(place) for place in settings.rankers])
-    static.save_pretrained(folder / FOLDER)
-    ranker.save_pretrained(folder / SAVED)
+    static = open_static(settings.static)
+    ranker = average_rankers([RankingModel.open(place) for place in settings.rankers])
+    static.save(folder / static.folder)
+    ranker.save(folder / ranker.folder)
     size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
@@ -55,16 +55,10 @@ def main() -> None:
 
 
 def average_rankers(rankers: list[RankingModel]) -> RankingModel:
-    """Average the weights of rankers per model name; missing columns count as 0.
-
-    Raises InputError for tree ensembles, which have no weights.
-    """
-    models: dict[str, Any] = {}
+    """Average the weights of rankers per model name; missing columns count as 0."""
+    models: dict[str, LinearModel] = {}
     for name in dict.fromkeys(name for ranker in rankers for name in ranker.models):
-        same_name = [ranker.models[name] for ranker in rankers if name in ranker.models]
-        linear = [model.weights for model in same_name if isinstance(model, LinearModel)]
-        if len(linear) < len(same_name):
-            raise InputError("rankers: must be linear (trained with model.ranker.kind=linear)")
+        linear = [ranker.models[name].weights for ranker in rankers if name in ranker.models]
         columns = dict.fromkeys(column for weights in linear for column in weights)
         models[name] = LinearModel(
             {column: float(np.mean([weights.get(column, 0.0) for weights in linear])) for column in columns}

@@ -2,7 +2,7 @@
 
 model/   model.json   format, kind and origin
          static/      a static model (hatten.static), or
-         hatten.ckpt  a HAtten checkpoint, or the files of a published one (training.hub)
+         hatten/      a HAtten model (hatten.model); earlier versions: hatten.ckpt
          ranker/      a learned ranker (rerank.ranker) over that model and BM25
 """
 
@@ -14,20 +14,21 @@ import shutil
 from pathlib import Path
 
 from citerec.datasets.errors import InputError
-from citerec.hatten.static import CONFIG, FILE, FOLDER
-from citerec.hatten.words_retriever import trained_retriever
+from citerec.hatten.static import CONFIG, StaticModel
+from citerec.hatten.trained import trained_retriever
 from citerec.rerank.ranker import MODEL as RANKING
-from citerec.rerank.ranker import SAVED, Ranker, RankingModel
+from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
+from citerec.training.hub import DENSE as IN_RANKER
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """Folder of the built-in model."""
-HATTEN = "hatten.json"
-"""Settings file of a published HAtten (hatten.checkpoint)."""
+HATTEN, CHECKPOINT = "hatten.json", "hatten.ckpt"
+"""Settings file of HAtten (hatten.model), which needs torch, and the single file of earlier versions."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models. `bm25` is also a valid `model`."""
 FORMAT, ABOUT = 1, "model.json"
@@ -44,6 +45,7 @@ def install_model(model: str, ranker: str, folder: Path) -> None:
     files, kind = model_files(model, ranker)
     folder.mkdir()
     for name, source in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         link_or_copy(source, folder / name)
     write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model})
 
@@ -60,25 +62,30 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         if (path / RANKING).is_file():
             hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
         else:
-            hint = f"give {PLAIN}, a hatten.ckpt, an output folder of citerec train model=static or "
-            hint += "model=ranker, or a hub id of a static model or HAtten"
+            hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
+            hint += "hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
-    ranker_folder = path / SAVED
+    ranked = path / RankingModel.folder
     if ranker:
-        ranker_folder = find_model(find_saved(Path(ranker).expanduser(), SAVED), RANKING, RankingModel.title)
-    return ({**dense, SAVED: ranker_folder}, RANKED) if ranker_folder.is_dir() else (dense, DENSE)
+        place = find_saved(Path(ranker).expanduser(), RankingModel.folder)
+        ranked = find_model(place, RANKING, RankingModel.title)
+    if not ranked.is_dir():
+        return dense, DENSE
+    files = {f"{RankingModel.folder}/{file.name}": file for file in ranked.iterdir() if file.is_file()}
+    return {**dense, **files}, RANKED
 
 
 def _dense_files(path: Path) -> dict[str, Path]:
     """Return the files of a static model or HAtten, by name; empty if there is none."""
-    for static in (path, path / FOLDER):
-        if (static / CONFIG).is_file():
-            return {FOLDER: static}
-    for file in (path, path / FILE):
+    static, hatten = StaticModel.folder, "hatten"
+    for folder in (path, path / static, path / hatten, path / RankingModel.folder / IN_RANKER):
+        if (folder / HATTEN).is_file():
+            return {hatten: folder}
+        if (folder / CONFIG).is_file():
+            return {static: folder}
+    for file in (path, path / CHECKPOINT):
         if file.is_file() and file.suffix == ".ckpt":
-            return {FILE: file}
-    if (path / HATTEN).is_file():
-        return {file.name: file for file in path.iterdir() if file.suffix in (".json", ".safetensors")}
+            return {CHECKPOINT: file}
     return {}
 
 
@@ -106,6 +113,4 @@ def open_model(folder: Path) -> Retriever:
     dense = trained_retriever(folder, INDEX)
     if kind == DENSE:
         return dense
-    words, contexts = BM25(), BM25(contexts=100, k1=2.0, b=0.5)
-    parts = {"dense": dense, "bm25": words, "bm25_contexts": contexts}  # as in conf/retriever/ranker.yaml
-    return Ranker(folder / SAVED, parts)
+    return Ranker.over(dense, RankingModel.open(folder / RankingModel.folder))

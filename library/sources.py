@@ -155,12 +155,10 @@ def _read_json(
     on_bad: OnBadRecord,
 ) -> Iterator[LibraryPaper]:
     """Yield the papers in a JSON list or object; `parse` gets the fields and the key of each."""
-    for key, record, duplicates in stream_json(path, top, on_bytes):
+    for key, record in stream_json(path, top, on_bytes):
         fields = _Fields(record, f"{path}, record {quoted(key)}")
         if not isinstance(record, dict):
             on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
-        elif duplicates:
-            on_bad(fields.error(duplicates[0], "appears twice"))
         else:
             yield from usable_paper(partial(parse, fields, key), fields.where, on_bad)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
 import numpy as np
 import torch
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 SETTINGS, HEAD = "reranker.json", "head.safetensors"
 """Files of a saved reranker in addition to those of Hugging Face."""
 
-SAVED = "reranker"
-"""Folder of the reranker in the output folder of its training."""
-
 HEADS = ("sigmoid", "linear")
 
 
@@ -42,6 +39,7 @@ class CrossEncoder(nn.Module, Pretrained):
     """
 
     settings_file = SETTINGS
+    folder = "reranker"
     title = "reranker"
     description = """\
 A cross-encoder that reads a passage with a missing citation, title and abstract of the citing paper, and a
@@ -85,7 +83,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         head: str = "sigmoid",
         seed: int = 0,
         layers: int | None = None,
-    ) -> CrossEncoder:
+    ) -> Self:
         """Load a pretrained transformer (retrieval.encoder) with the added tokens and a random head.
 
         `<cit>` is initialised from the model's mask token, `<sep>` and `<eos>` from its separator. A saved
@@ -93,7 +91,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         (`keep_layers`). Raises InputError if the encoder is unavailable.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
-            saved = cls.from_pretrained(encoder.path)
+            saved = cls.open(encoder.path)
             if saved.head != head:
                 raise InputError(f"model.head={head}: the reranker in {encoder.path} has head {saved.head}")
             keep_layers(saved.model, layers)
@@ -146,6 +144,10 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         """Logits [B] -> ranking scores [B], in 0..1 with head=sigmoid."""
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        encoder.about = about
+        return cast(Self, encoder)
+
     def write(self, folder: Path) -> None:
         """Save transformer and tokeniser in Hugging Face's format, and the head next to them."""
         self.model.save_pretrained(folder)
@@ -154,7 +156,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.to_dict()})
 
     @classmethod
-    def read(cls, folder: Path, about: dict[str, Any]) -> CrossEncoder:
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Load a saved reranker, in evaluation mode and float32."""
         settings = read_json(folder / SETTINGS, dict)
         try:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -27,12 +26,15 @@ from citerec.rerank.pairs import PairReader
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.vectors import LOG_INTERVAL
+from citerec.training.loop import RoundData
 
 log = logging.getLogger(__name__)
 
 DRAW, ORDER, CITED = 11, 12, 13
 """Seeds that separate the random draws of different purposes."""
 
+CANDIDATES = "candidates"
+"""Folder of the prefetched papers, in the output folder of a run."""
 SHARD = 512
 """Queries that are searched together and saved in one file."""
 
@@ -332,7 +334,7 @@ class TrainingLists(Dataset[ListBatch]):
         return TrainingQuery(row, cited, np.append(cited, citing), prefetched)
 
 
-class RerankData(pl.LightningDataModule):
+class RerankData(RoundData):
     """Lists in rounds of `every` steps. A round, between two validations, is an epoch for Lightning."""
 
     def __init__(self, lists: TrainingLists, every: int, seed: int, workers: int = 0) -> None:
@@ -348,6 +350,9 @@ class RerankData(pl.LightningDataModule):
             raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.every = min(every, self.steps)
         self.rounds = -(-self.steps // self.every)
+
+    def check_processes(self, processes: int) -> None:
+        self.lists.batch.check_divisible(processes)
 
     def setup(self, stage: str) -> None:
         assert self.trainer is not None

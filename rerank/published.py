@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from citerec.datasets.download import ensure_release
+from citerec.datasets.downloads import ensure_release
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import cache_folder
 from citerec.datasets.releases import RELEASES

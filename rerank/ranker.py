@@ -1,85 +1,46 @@
 """The learned ranker: a stage between prefetching and the cross-encoder (multi-stage ranking).
 
-Candidates are the union of the top papers of several retrievers. A model trained by
-`citerec train model=ranker` (rerank.ranker_training) ranks them by their features (rerank.features).
+Candidates are the union of the top papers of several retrievers. Linear models (rerank.linear) rank them by
+their features (rerank.features).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError, missing_extra
-from citerec.hatten.words_retriever import WordsRetriever
+from citerec.datasets.errors import InputError
+from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.trained import open_model
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import Candidates, check_groups, first_dense, standardise
+from citerec.rerank.linear import DRAFT, IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, LinearModel
+from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.settings import check_counts
-from citerec.training.checkpoint import find_saved
-from citerec.training.hub import Pretrained, read_json, write_json
+from citerec.retrieval.settings import IndexConfig, check_counts
+from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
+
+if TYPE_CHECKING:
+    from citerec.training.loop import TrainingRun
 
 log = logging.getLogger(__name__)
 
-SAVED = "ranker"
-"""Folder of the ranker in the output folder of its training."""
-FORMAT, MODEL, TREES = "ranker-1", "ranker.json", "trees-{}.txt"
+FORMAT, MODEL = "ranker-1", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 STATISTICS = "evidence"
 """Folder of the corpus statistics in a saved index; the name is that of the first version."""
-
-
-@dataclass(frozen=True)
-class LinearModel:
-    """A linear model: weights of standardised columns by name; unknown columns are ignored."""
-
-    weights: Mapping[str, float]
-
-    def scores(self, columns: Sequence[str], values: Floats) -> Floats:
-        """values [..., F] -> [...]"""
-        return np.asarray(values @ np.array([self.weights.get(name, 0.0) for name in columns], np.float32))
-
-
-class TreeModel:
-    """LightGBM trees over standardised columns; a missing column is 0, the mean."""
-
-    def __init__(self, columns: Sequence[str], text: str) -> None:
-        """text: the model in LightGBM's text format."""
-        self.columns, self.text = list(columns), text
-        self._model = lightgbm().Booster(model_str=text)
-
-    def scores(self, columns: Sequence[str], values: Floats) -> Floats:
-        """values [..., F] -> [...]"""
-        position = {name: i for i, name in enumerate(columns)}
-        flat = np.zeros((values[..., 0].size, len(self.columns)), np.float32)
-        for i, name in enumerate(self.columns):
-            if name in position:
-                flat[:, i] = values[..., position[name]].ravel()
-        return np.asarray(self._model.predict(flat, num_threads=1), np.float32).reshape(values.shape[:-1])
-
-
-def lightgbm() -> Any:
-    """Import LightGBM; InputError if the extra is not installed."""
-    try:
-        import lightgbm as module
-    except ImportError:
-        raise InputError(missing_extra("model.ranker.kind=lightgbm", "trees")) from None
-    return module
-
-
-IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, DRAFT = "in_domain", "no_contexts", "out_of_domain", "draft"
-"""Models for corpora with training contexts; without them, but with words that the dense retriever knows; and
-of another field. NAME-draft is the variant for queries whose draft has known citations elsewhere."""
 _FORMER_NAMES = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
 """Names of the models in rankers saved before the present names, read as the present ones."""
 KNOWN_SHARE = 0.97
@@ -90,23 +51,60 @@ KNOWN_SHARE = 0.97
 class RankingModel(Pretrained):
     """The models of a ranker: for IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN and their drafts, or some of them.
 
-    about: how they were trained, as plain values.
+    about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
     """
 
     settings_file = MODEL
+    folder = "ranker"
     title = "ranker"
     description = """\
 A learned ranker for citation recommendation: it ranks the union of several retrievers' top papers by
 features such as their scores and ranks, names near the mark, popularity and age. The retrievers are those
-under `parts` below; their own models are not in this folder.
+under `parts` below; the dense one's model is in the folder `dense`.
 
 ```sh
-citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom data.dir=DIR
+citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
 ```"""
     tags = ("learning-to-rank",)
 
-    models: Mapping[str, LinearModel | TreeModel]
+    models: Mapping[str, LinearModel]
     about: Mapping[str, Any] = field(default_factory=dict)
+    dense: DenseModel | None = None
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: RankerSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        retriever: Ranker,
+        index_dir: str | Path | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train on the candidates of `retriever`, such as Ranker.over(model.retriever()).
+
+        The contexts are those of validation (settings.split), because no retriever was trained on them.
+        index_dir: folder of the parts' indexes: loaded if present, else built and saved. changes: fields of
+        the settings, such as queries=3000.
+        """
+        from citerec.rerank.ranker_training import train_models  # what ranking does not need
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
+        models, about = train_models(retriever, corpus, settings, run, index_dir)
+        dense = first_dense(retriever.all_parts)
+        model = cls(models, about, None if dense is None else dense.model)
+        model.save(run.path / cls.folder)
+        return model
+
+    def retriever(self, index: IndexConfig | None = None) -> Ranker:
+        """The ranker over its dense model, BM25 and BM25 with contexts."""
+        if self.dense is None:
+            raise InputError(
+                "this ranker was saved without its dense model: use Ranker.over(retriever, ranker)"
+            )
+        return Ranker.over(self.dense.retriever(index), self)
 
     def name_for(self, contexts: bool, share: float) -> str:
         """Return the name of the model for a corpus.
@@ -120,52 +118,34 @@ citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom d
         return next(name for name in [*wanted, *self.models] if name in self.models)
 
     def write(self, folder: Path) -> None:
-        models: dict[str, Any] = {}
-        for name, model in self.models.items():
-            if isinstance(model, LinearModel):
-                models[name] = {"kind": "linear", "weights": dict(model.weights)}
-            else:
-                models[name] = {"kind": "lightgbm", "columns": model.columns}
-                (folder / TREES.format(name)).write_text(model.text, encoding="utf-8")
+        models = {
+            name: {"kind": "linear", "weights": dict(model.weights)} for name, model in self.models.items()
+        }
         write_json(folder / MODEL, {"format": FORMAT, "models": models})
+        if self.dense is not None:
+            self.dense.save(folder / DENSE)
 
     @classmethod
-    def read(cls, folder: Path, about: dict[str, Any]) -> RankingModel:
-        path = folder / MODEL
-        content = read_json(path, dict)
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        content = read_json(folder / MODEL, dict)
         if content.get("format") != FORMAT:
-            raise InputError(
-                f"{path}: a ranker of format {content.get('format')!r}; this version reads {FORMAT}"
-            )
-        try:
+            raise InputError(f"{folder}: a ranker of another version; train it again")
+        with check_consistent(folder):
+            if any(one["kind"] != "linear" for one in content["models"].values()):
+                raise InputError("boosted trees are no longer read; train it again")
             models = {
-                _current_name(name): _read_model(name, one, folder) for name, one in content["models"].items()
+                _current_name(name): LinearModel(
+                    {str(key): float(value) for key, value in one["weights"].items()}
+                )
+                for name, one in content["models"].items()
             }
-            if not models:
-                raise ValueError("no models")
-            return cls(models, about)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}: not a ranker ({error}); train it again") from None
-
-    @classmethod
-    def load(cls, place: str | Path) -> RankingModel:
-        """Load a trained ranker by its folder, the output folder of its training or its hub id."""
-        return cls.from_pretrained(find_saved(place, SAVED))
+        dense = folder / DENSE
+        return cls(models, about, open_model(dense) if dense.is_dir() else None)
 
 
 def _current_name(name: str) -> str:
     name, dash, draft = name.partition("-")
     return _FORMER_NAMES.get(name, name) + dash + draft
-
-
-def _read_model(name: str, content: Mapping[str, Any], folder: Path) -> LinearModel | TreeModel:
-    """Read one of the models in a folder."""
-    if content["kind"] != "linear":
-        return TreeModel(content["columns"], (folder / TREES.format(name)).read_text("utf-8"))
-    weights = {str(column): float(weight) for column, weight in content["weights"].items()}
-    if not np.isfinite(list(weights.values())).all():
-        raise ValueError("a weight is not finite")
-    return LinearModel(weights)
 
 
 class Ranker(Retriever):
@@ -187,7 +167,7 @@ class Ranker(Retriever):
         depth: int = 200,
         features: Sequence[str] | None = None,
     ) -> None:
-        """ranker: the output of citerec train model=ranker; None for a ranker to be trained.
+        """ranker: a model, or the output of citerec train model=ranker; None for a ranker to be trained.
 
         Raises InputError for invalid values.
         """
@@ -198,12 +178,24 @@ class Ranker(Retriever):
         self.join_protocols(self.all_parts.values())
         check_counts(depth=depth)
         self.depth, self.features = depth, check_groups(features)
-        self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
+        self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
         self.shared: Ranker | None = None
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
         self.model_name = IN_DOMAIN
         """Name of the model that ranks the indexed corpus."""
+
+    @classmethod
+    def over(cls, dense: Retriever, ranker: RankingModel | None = None) -> Ranker:
+        """A ranker over a dense retriever, BM25 and BM25 with contexts, as in conf/retriever/ranker.yaml."""
+        parts = {"dense": dense, "bm25": BM25(), "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5)}
+        return cls(ranker, parts)
+
+    def with_dense(self, dense: Retriever) -> Ranker:
+        """The same ranker, not yet indexed, with another dense retriever."""
+        first = first_dense(self.all_parts)
+        parts = {name: dense if part is first else part for name, part in self.all_parts.items()}
+        return Ranker(self.model, parts, self.depth, self.features)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}

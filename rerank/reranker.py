@@ -8,20 +8,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.files import cache_folder
 from citerec.rerank.backends import batches, open_backend, sample_pairs
-from citerec.rerank.cross_encoder import SAVED, CrossEncoder
+from citerec.rerank.cross_encoder import CrossEncoder
 from citerec.rerank.fastest import choose_fastest
 from citerec.rerank.pairs import PairReader, TokenPairs
 from citerec.rerank.published import PUBLISHED, open_reference
-from citerec.rerank.settings import ScoringSettings
+from citerec.rerank.scores import PairScores
+from citerec.rerank.settings import RerankerSettings, ScoringSettings
+from citerec.retrieval.base import Retriever
 from citerec.retrieval.nets import weights_hash
 from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import ArticleConfig
 from citerec.training.checkpoint import find_saved
+
+if TYPE_CHECKING:
+    from citerec.training.loop import TrainingRun
 
 
 class Reranker:
@@ -50,6 +58,49 @@ class Reranker:
         """hash of all that scores depend on besides the corpus: weights, tokeniser, pairs, arithmetic"""
         self._reader: PairReader | None = None
 
+    folder = CrossEncoder.folder
+    """name of the model's folder in the output of its training"""
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: RerankerSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        encoder: ArticleConfig,
+        retriever: Retriever,
+        index_dir: str | Path | None = None,
+        candidates_dir: str | Path | None = None,
+        teacher: str | Path | Reranker | None = None,
+        scoring: ScoringSettings | None = None,
+        scores_dir: str | Path | None = None,
+        **changes: Any,
+    ) -> Reranker:
+        """Fine-tune a transformer on lists of prefetched papers (Gu et al. 2022, section 4.2).
+
+        retriever: finds the candidates. index_dir, candidates_dir: folders of its index and of its
+        candidates, for several runs. teacher: a larger reranker to distil from; its scores are kept in
+        scores_dir. scoring: how teacher and trained model score. changes: fields of the settings, such as
+        epochs=2.
+        """
+        from citerec.rerank.data import CANDIDATES, Prefetcher  # Lightning
+        from citerec.rerank.train import train_reranker
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or RerankerSettings(), **changes), run or TrainingRun()
+        run.start()
+        model = CrossEncoder.pretrained(encoder, settings.pairs, settings.head, run.seed, settings.layers)
+        scorer = cls.open(teacher, scoring) if isinstance(teacher, str | Path) else teacher
+        teaching: tuple[PairScores, str] | tuple[()] = ()
+        if scorer is not None:
+            scores = PairScores(scores_dir or cache_folder() / "pair-scores", scorer, corpus)
+            teaching = scores, scorer.model.head
+        folder = Path(candidates_dir or run.path / CANDIDATES)
+        prefetcher = Prefetcher(retriever, corpus, folder, index_dir)
+        best = train_reranker(model, encoder, corpus, prefetcher, settings, run, *teaching)
+        return cls.open(best, scoring)
+
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
         """Open a trained reranker, or the authors' own (rerank.published).
@@ -57,13 +108,17 @@ class Reranker:
         path: folder of a reranker, output folder of its training, hub id, or file or name of the published
         checkpoint. Raises InputError for anything else.
         """
-        scoring, path = scoring or ScoringSettings(), find_saved(path, SAVED)
+        scoring, path = scoring or ScoringSettings(), find_saved(path, CrossEncoder.folder)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
             return cls(open_reference(path, scoring.encoder), scoring, path.name)
-        model = CrossEncoder.from_pretrained(path)
+        model = CrossEncoder.open(path)
         if scoring.query_tokens is not None:
             model.config = replace(model.config, query_tokens=scoring.query_tokens)
         return cls(model, scoring, path.name)
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the cross-encoder as a folder."""
+        return self.model.save(folder)
 
     def prepare(self, corpus: Corpus) -> PairReader:
         """Prepare for pairs of a corpus; `score` calls this. Calibration for int8 takes half a minute."""

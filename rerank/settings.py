@@ -1,8 +1,4 @@
-"""Settings of cross-encoders, of their distillation into prefetchers, and of the learned ranker.
-
-Defaults of conf/model/scibert_reranker.yaml, conf/model/distil.yaml conf/model/ranker.yaml and
-conf/evaluate.yaml (scoring).
-"""
+"""Settings of cross-encoders and of the learned ranker."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, ClassVar
 
-from citerec.datasets.configuration import read_settings
+import msgspec
+
+import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, register, setting
-from citerec.hatten.settings import EncoderTraining
-from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor
+from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
@@ -98,7 +95,12 @@ class PairSettings(Settings):
             for name, value in saved.items()
             if (name, value) != ("candidate_words", None)
         }
-        return read_settings(cls, known, "pairs")
+        if unknown := known.keys() - {part.name for part in fields(cls)}:
+            raise InputError(f"pairs.{min(unknown)}: there is no such option")
+        try:
+            return msgspec.convert(known, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"pairs: {error}") from None
 
     @classmethod
     def reference(cls, max_tokens: int = 512) -> PairSettings:
@@ -192,8 +194,6 @@ class RerankingValidationSettings(Settings):
 class RerankerSettings(FineTuningSettings):
     """model=scibert_reranker"""
 
-    train: str = "citerec.rerank.train.train"
-    """training function"""
     epochs: int = setting(1, least=1)
     """passes over the training queries"""
     queries_per_epoch: int = setting(10_000, least=1)
@@ -219,7 +219,9 @@ class RerankerSettings(FineTuningSettings):
     negatives: NegativesSettings = field(default_factory=NegativesSettings)
     validation: RerankingValidationSettings = field(default_factory=RerankingValidationSettings)
     schedule: RateSettings = field(default_factory=RateSettings)
-    optimizer: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimizerSettings = field(
+        default_factory=lambda: OptimizerSettings("adamw", lr=1e-5, weight_decay=0.01)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -260,17 +262,6 @@ class ScoringSettings(Settings):
 
 
 @dataclass(frozen=True)
-class TeacherSettings(Settings):
-    """Training queries whose candidates the teacher scores."""
-
-    where: ClassVar[str] = "model.teacher"
-    queries: int = setting(10_000, least=1)
-    """maximum training queries, sampled if there are more; the student trains on these only"""
-    chunk: int = setting(512, least=1)
-    """pairs scored together"""
-
-
-@dataclass(frozen=True)
 class DistilLossSettings(Settings):
     """Distillation loss between the teacher's logits and the student's scores (cosines or logits)."""
 
@@ -286,28 +277,10 @@ class DistilLossSettings(Settings):
 
 
 @dataclass(frozen=True)
-class DistilSettings(FineTuningSettings, EncoderTraining):
-    """model=distil: an encoder's training settings, without mining, and the teacher's."""
-
-    train: str = "citerec.rerank.distil.train"
-    """training function"""
-    rounds: int = setting(3, least=1)
-    """number of rounds of training and validation"""
-    word_dropout: float = setting(0.3, below=1)
-    """share of words dropped in HAtten's mean path"""
-    teacher: TeacherSettings = field(default_factory=TeacherSettings)
-    negatives: NegativesSettings = field(default_factory=lambda: NegativesSettings(15, 100))
-    """candidates that the teacher scores, in addition to the cited papers"""
-    distil: DistilLossSettings = field(default_factory=DistilLossSettings)
-
-
-@dataclass(frozen=True)
 class RankerSettings(Settings):
-    """Training of the ranker's models."""
+    """model=ranker"""
 
-    where: ClassVar[str] = "model.ranker"
-    kind: str = setting("linear", choices=("linear", "lightgbm"))
-    """linear (listwise softmax) | lightgbm (trees with LambdaRank; needs the extra trees)"""
+    where: ClassVar[str] = "model"
     split: str = "val"
     """split to train the ranker on; its retrievers must not have been trained on it"""
     queries: int | None = setting(10_000, least=1)
@@ -324,28 +297,11 @@ class RankerSettings(Settings):
     drop: float = setting(0.0, below=1)
     """probability of dropping each feature group in a list"""
     l2: float = 1e-3
-    """linear: L2 penalty"""
+    """L2 penalty"""
     iterations: int = setting(100, least=1)
-    """linear: maximum Newton steps"""
-    trees: int = setting(300, least=1)
-    """lightgbm: number of trees"""
-    leaves: int = setting(31, least=2)
-    """lightgbm: leaves per tree"""
-    rate: float = setting(0.05, above=0)
-    """lightgbm: learning rate"""
+    """maximum Newton steps"""
 
 
-@dataclass(frozen=True)
-class RankerTrainingSettings(Settings):
-    """model=ranker"""
-
-    where: ClassVar[str] = "model"
-    train: str = "citerec.rerank.ranker_training.train"
-    """training function"""
-    ranker: RankerSettings = field(default_factory=RankerSettings)
-
-
-register("ranker", RankerTrainingSettings)
+register("ranker", RankerSettings)
 register("scibert_reranker", RerankerSettings)
-register("distil", DistilSettings)
 register("scoring", ScoringSettings)

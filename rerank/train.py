@@ -1,4 +1,4 @@
-"""Training a reranker: `citerec train model=scibert_reranker`.
+"""Training a cross-encoder: `citerec train model=scibert_reranker`.
 
 Trains on lists of prefetched papers and validates on a retriever's candidates; the loop is in training.loop.
 """
@@ -8,25 +8,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 from torch import Tensor
 
-from citerec.datasets.configuration import read_settings
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN
 from citerec.hatten.mining import pad_positives
 from citerec.rerank.backends import batches
-from citerec.rerank.cross_encoder import SAVED, CrossEncoder
+from citerec.rerank.cross_encoder import CrossEncoder
 from citerec.rerank.data import (
     CitedAndNegatives,
     ListBatch,
@@ -38,21 +36,17 @@ from citerec.rerank.data import (
 )
 from citerec.rerank.losses import distil_loss, list_loss
 from citerec.rerank.pairs import PairReader
-from citerec.rerank.reranker import Reranker
 from citerec.rerank.scores import PairScores, to_logits
-from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings, ScoringSettings
+from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from citerec.retrieval.base import top_k
 from citerec.retrieval.nets import eval_mode
 from citerec.retrieval.settings import ArticleConfig
-from citerec.training.loop import Training, TrainingRun, plain_config, run
-from citerec.training.module import AveragedModule, Optimizer, optimizer_factory, prepare_transformer
+from citerec.training.loop import Training, TrainingRun
+from citerec.training.module import AveragedModule, prepare_transformer
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 from citerec.training.settings import FineTuningSettings
 
 log = logging.getLogger(__name__)
-
-CANDIDATES = "candidates"
-"""Folder of the prefetched papers, in the output folder of a run."""
 
 LOGGED = ("mrr", "recall@1", "recall@10", "base/mrr", "base/recall@10", "ceiling")
 
@@ -61,51 +55,49 @@ MAX_EAGER_TOKENS = 256
 a quarter at 128). Its memory grows with the square of the length."""
 
 
-def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; returns the folder of the best weights."""
-    plain = plain_config(config)
-    settings = read_settings(RerankerSettings, plain["model"])
-    scoring = read_settings(ScoringSettings, plain["scoring"])
-    optimizer = optimizer_factory(config.model.optimizer)
+def train_reranker(
+    model: CrossEncoder,
+    start: ArticleConfig,
+    corpus: Corpus,
+    prefetcher: Prefetcher,
+    settings: RerankerSettings,
+    run: TrainingRun,
+    teacher: PairScores | None = None,
+    teacher_head: str = "",
+) -> Path:
+    """Train a cross-encoder that was begun from `start`; returns the folder of the best weights.
 
-    def build(given: TrainingRun) -> Training:
-        corpus, seed, folder = given.corpus, given.seed, given.folder
-        encoder_config: ArticleConfig = instantiate(config.encoder)
-        encoder = CrossEncoder.pretrained(
-            encoder_config, settings.pairs, settings.head, seed, settings.layers
+    teacher: scores of a larger reranker to distil from, whose head is `teacher_head`.
+    """
+    prepare_for_training(model, settings)
+    reader = PairReader(corpus, model.tokenizer, settings.pairs)
+    lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed)
+    fingerprint = "" if teacher is None else _add_teacher(teacher, teacher_head, lists)
+    validation, validated = _build_validation(settings.validation, corpus, prefetcher, run.seed)
+    data = RerankData(lists, settings.validation.every, run.seed, settings.workers)
+    names = {"encoder": start.name, "retriever": prefetcher.retriever.name}
+    module = RerankModule(model, settings, run.seed, data.steps)
+    if run.trainer.accelerator == "cpu":
+        log.info(
+            f"training will take about {_estimate_minutes(module, data):,.0f} min on this machine, "
+            "without validation; it scales with "
+            f"model.queries_per_epoch={settings.queries_per_epoch} and "
+            f"model.pairs.max_tokens={settings.pairs.max_tokens}"
         )
-        prepare_for_training(encoder, settings)
-        reader = PairReader(corpus, encoder.tokenizer, settings.pairs)
-        candidates = Path(config.candidates_dir or folder / CANDIDATES)
-        prefetcher = Prefetcher(instantiate(config.retriever), corpus, candidates, config.index_dir)
-        lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, seed)
-        teacher = "" if config.teacher is None else _add_teacher(config, scoring, lists)
-        validation, validated = _build_validation(settings.validation, corpus, prefetcher, seed)
-        data = RerankData(lists, settings.validation.every, seed, settings.workers)
-        names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
-        module = RerankModule(encoder, optimizer, settings, seed, data.steps)
-        if config.trainer.accelerator == "cpu":
-            log.info(
-                f"training will take about {_estimate_minutes(module, data):,.0f} min on this machine, "
-                "without validation; it scales with "
-                f"model.queries_per_epoch={settings.queries_per_epoch} and "
-                f"model.pairs.max_tokens={settings.pairs.max_tokens}"
-            )
-        return Training(
-            module,
-            data,
-            RerankingRounds(folder / SAVED, {**given.about, **names}, settings, validation, reader),
-            data.rounds,
-            {"encoder": given.settings["encoder"], "candidates": [prefetched, validated], "teacher": teacher},
-            f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
-            f"{settings.batch.queries * settings.batch.accumulate} queries with up to "
-            f"{lists.strategy.max_papers} papers from {prefetcher.retriever.name}, {data.rounds} rounds, in "
-            f"{encoder.precision}",
-            trainer={"accumulate_grad_batches": settings.batch.accumulate},
-            check=lambda trainer: settings.batch.check_divisible(trainer.world_size),
-        )
-
-    return run(config, build)
+    about = {**run.about(corpus, settings), **names}
+    training = Training(
+        module,
+        data,
+        RerankingRounds(run.path / model.folder, model, about, settings, validation, reader),
+        data.rounds,
+        {"encoder": asdict(start), "candidates": [prefetched, validated], "teacher": fingerprint},
+        f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
+        f"{settings.batch.queries * settings.batch.accumulate} queries with up to "
+        f"{lists.strategy.max_papers} papers from {prefetcher.retriever.name}, {data.rounds} rounds, in "
+        f"{model.precision}",
+        accumulate=settings.batch.accumulate,
+    )
+    return run.fit(corpus, settings, training)
 
 
 def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
@@ -120,10 +112,8 @@ def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> N
 class RerankModule(AveragedModule[CrossEncoder]):
     """Trains a cross-encoder on lists of papers."""
 
-    def __init__(
-        self, encoder: CrossEncoder, optimizer: Optimizer, settings: RerankerSettings, seed: int, steps: int
-    ) -> None:
-        super().__init__(encoder, optimizer, settings.schedule, settings.ema, seed, steps)
+    def __init__(self, encoder: CrossEncoder, settings: RerankerSettings, seed: int, steps: int) -> None:
+        super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, steps)
         self.loss, self.distil = settings.loss, settings.distil
 
     def round_seed(self) -> int:
@@ -155,13 +145,11 @@ def _estimate_minutes(module: RerankModule, data: RerankData) -> float:
     return seconds * parts * len(data.lists) / 60
 
 
-def _add_teacher(config: DictConfig, scoring: ScoringSettings, lists: TrainingLists) -> str:
+def _add_teacher(scores: PairScores, head: str, lists: TrainingLists) -> str:
     """Add the teacher's logits to the lists; returns its fingerprint. Earlier scores are reused."""
-    teacher = Reranker.open(config.teacher, scoring)
-    scores = PairScores(config.scores_dir, teacher, lists.reader.corpus)
-    lists.add_teacher(lambda *pairs: to_logits(scores.get(*pairs).scores, teacher.model.head))
-    log.info(f"scored the training lists with the teacher {teacher.name} ({teacher.backend.arithmetic})")
-    return teacher.fingerprint
+    lists.add_teacher(lambda *pairs: to_logits(scores.get(*pairs).scores, head))
+    log.info(f"scored the training lists with the teacher {scores.scorer.name}")
+    return scores.scorer.fingerprint
 
 
 def _build_lists(
@@ -276,6 +264,7 @@ class RerankingRounds(Rounds):
     def __init__(
         self,
         best: Path,
+        model: CrossEncoder,
         about: dict[str, Any],
         settings: RerankerSettings,
         validation: RerankingValidation | None,
@@ -284,12 +273,7 @@ class RerankingRounds(Rounds):
         """validation: None saves the last weights as the best."""
         config = settings.validation
         logged = tuple(dict.fromkeys([*LOGGED, config.monitor]))
-
-        def save(encoder: CrossEncoder, about: dict[str, Any], folder: Path) -> None:
-            encoder.about = about
-            encoder.save_pretrained(folder)
-
-        super().__init__(best, save, about, config.monitor, config.patience, logged)
+        super().__init__(best, model, about, config.monitor, config.patience, logged)
         self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
         self._pairs = 0
 

@@ -140,9 +140,6 @@ class Retriever(ABC):
         """Whether the index depends on training contexts; if not, corpora of the same papers can share it."""
         return True
 
-    def save_model(self, folder: Path) -> None:  # noqa: B027
-        """Save the retriever's model, if any, next to the ranker that the retriever is a part of."""
-
     def set_parameters(self, **values: float) -> None:
         """Set `tunable` parameters for corpora that are indexed from now on."""
         raise NotImplementedError(f"{self.name} has no parameters to tune")

@@ -1,6 +1,6 @@
 """Dense retrieval: `DenseRetriever` finds the nearest papers by an encoder's vectors.
 
-Subclasses provide the encoder: of subwords in retrieval.article, of words in hatten.words_retriever.
+Subclasses provide the encoder: of subwords in retrieval.article, of words in hatten.retriever.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class DenseRetriever(Retriever):
     encodings = ENCODINGS
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
+    model: Any = None
+    """the trained model that encodes, if it can be saved"""
 
     def __init__(self, index: IndexConfig | None = None) -> None:
         """index: the vector index."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_folder, cache_folder
+from citerec.datasets.files import cache_folder
 from citerec.retrieval import adapters
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.article_text import Texts
@@ -164,26 +165,16 @@ class ArticleEncoder(nn.Module):
         """Like `fingerprint`, for papers, without the settings of queries."""
         return {key: value for key, value in self.fingerprint().items() if key not in ("query", "markers")}
 
-    def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
-        """Write the model in Hugging Face format with its encoder settings, atomically.
-
-        about: provenance of the encoder, as plain values.
-        Raises InputError if the folder contains something other than a saved encoder.
-        """
-        folder = Path(folder)
-        if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
-            raise InputError(f"{folder}: contains something other than an encoder; name another folder")
-        with atomic_folder(folder) as part:
-            self.model.save_pretrained(part)
-            self.tokenizer.save_pretrained(part)
-            settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
-            for name, values in ((SETTINGS, settings), (ABOUT, about)):
-                if values is not None:
-                    (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    def write(self, folder: Path) -> None:
+        """Write the model in Hugging Face format, with its encoder settings, into a folder."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
+        (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
-        """Load an encoder written by `save`, in evaluation mode in float32; InputError for anything else."""
+        """Load an encoder written by `write`, in evaluation mode in float32; InputError for anything else."""
         config = saved_config(Path(folder))
         if config is None:
             raise InputError(f"{folder}: not a saved encoder (no {SETTINGS})")
@@ -191,12 +182,10 @@ class ArticleEncoder(nn.Module):
 
 
 def saved_config(folder: Path) -> ArticleConfig | None:
-    """The settings written by `ArticleEncoder.save`; None if there are none."""
-    from citerec.datasets.configuration import read_settings
-
+    """The settings written by `ArticleEncoder.write`; None if there are none."""
     path = folder / SETTINGS
     try:
-        return read_settings(ArticleConfig, {**json.loads(path.read_text("utf-8")), "path": str(folder)})
+        return msgspec.convert({**json.loads(path.read_text("utf-8")), "path": str(folder)}, ArticleConfig)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, InputError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import re
 import threading
@@ -170,7 +171,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server for one test; downloads retry without a pause."""
-    monkeypatch.setattr("citerec.datasets.transfer.PAUSE", 0.0)
+    monkeypatch.setattr(importlib.import_module("gdown.download"), "_wait_or_cancel", lambda **_: None)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     server = Server()
     yield server
@@ -298,5 +299,5 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save_pretrained(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
     return folder

@@ -18,12 +18,14 @@ from huggingface_hub import constants
 
 from citerec.datasets.errors import InputError
 from citerec.evaluation.publish import open_trained, results_section
-from citerec.hatten.checkpoint import Model, open_model, save_model
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.recipe import StaticEncoder
-from citerec.hatten.static import StaticModel, load_static
+from citerec.hatten.encoder import StaticEncoder
+from citerec.hatten.model import HAtten
+from citerec.hatten.static import StaticModel
+from citerec.hatten.trained import open_static
 from citerec.rerank.cross_encoder import CrossEncoder
-from citerec.rerank.ranker import IN_DOMAIN, LinearModel, RankingModel
+from citerec.rerank.linear import IN_DOMAIN, LinearModel
+from citerec.rerank.ranker import RankingModel
 from citerec.rerank.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.tests.conftest import COMMIT, Hub
@@ -56,7 +58,7 @@ def make(request: pytest.FixtureRequest) -> Make:
             return static(["<pad>", *words], "float16")
         if request.param == "ranker":
             return RankingModel({IN_DOMAIN: LinearModel({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
-        model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
+        model = CrossEncoder.open(request.getfixturevalue("tiny_reranker"))
         model.about = dict(ABOUT)
         return model
 
@@ -78,23 +80,23 @@ def same(a: Any, b: Any) -> bool:
 
 def test_saving_and_loading_round_trips_without_pickles(make: Make, tmp_path: Path) -> None:
     model = make()
-    folder = model.save_pretrained(tmp_path / "model")
-    assert same(type(model).from_pretrained(folder), model)
+    folder = model.save(tmp_path / "model")
+    assert same(type(model).open(folder), model)
     assert same(open_trained(folder), model)
     assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".md"}
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    model.save_pretrained(folder)  # the same model, the same files
+    model.save(folder)  # the same model, the same files
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
     with pytest.raises(InputError, match=r"other: contains something other than a .*; name another folder"):
-        model.save_pretrained(tmp_path / "other")
+        model.save(tmp_path / "other")
     assert (tmp_path / "other" / "thesis.tex").exists()
 
 
 def test_the_card_has_data_recipe_measures_files_and_licence(make: Make, tmp_path: Path) -> None:
-    folder = make().save_pretrained(tmp_path / "model", "R@10 is .5", "cc-by-4.0", "someone/model")
+    folder = make().save(tmp_path / "model", "R@10 is .5", "cc-by-4.0", "someone/model")
     text = (folder / "README.md").read_text("utf-8")
     _, front, body = text.split("---\n", 2)
     assert yaml.safe_load(front)["license"] == "cc-by-4.0"
@@ -126,13 +128,13 @@ def test_pushing_and_loading_from_the_hub_round_trips(
     make: Make, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make()
-    assert model.push_to_hub("someone/model") == f"{hub.url}/someone/model"
+    assert model.push("someone/model") == f"{hub.url}/someone/model"
     assert f"/someone/model/resolve/{COMMIT}/README.md" in hub.pages
     hub.put(f"someone/model/resolve/{COMMIT}/pytorch_model.bin", b"\x80 a pickle")
-    assert same(type(model).from_pretrained("someone/model"), model)
+    assert same(type(model).open("someone/model"), model)
     assert hub.fetched() and {Path(name).suffix for name in hub.fetched()} <= {".json", ".safetensors"}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert same(type(model).from_pretrained("someone/model"), model)  # as it was downloaded
+    assert same(type(model).open("someone/model"), model)  # as it was downloaded
 
 
 def test_pickles_on_the_hub_are_not_downloaded(hub: Hub) -> None:
@@ -140,18 +142,18 @@ def test_pickles_on_the_hub_are_not_downloaded(hub: Hub) -> None:
     files = {"hatten.json": b"{}", "pytorch_model.bin": b"\x80", "words.pkl": b"\x80", "more/a.json": b"{}"}
     hub.add_files("someone/model", files)
     with pytest.raises(InputError, match=r"hatten\.json: not a HAtten model in the format"):
-        type(model).from_pretrained("someone/model")
+        type(model).open("someone/model")
     assert hub.fetched() == {"hatten.json"}
 
 
 def test_retriever_and_reranker_load_by_hub_id(hub: Hub, tiny_reranker: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
-    model.push_to_hub("someone/prefetcher")
-    assert same(open_model("someone/prefetcher"), model)
+    model.push("someone/prefetcher")
+    assert same(HAtten.open("someone/prefetcher"), model)
     small = static(["<pad>", "a", "b"], "int8")
-    small.push_to_hub("someone/static")
-    assert same(load_static("someone/static"), small) and load_static("someone/static").dtype == "int8"
-    CrossEncoder.from_pretrained(tiny_reranker).push_to_hub("someone/reranker")
+    small.push("someone/static")
+    assert same(open_static("someone/static"), small) and open_static("someone/static").dtype == "int8"
+    CrossEncoder.open(tiny_reranker).push("someone/reranker")
     scoring = ScoringSettings("torch", "float32")
     theirs, ours = (Reranker.open(place, scoring) for place in ("someone/reranker", tiny_reranker))
     assert theirs.fingerprint == ours.fingerprint
@@ -163,17 +165,17 @@ def test_missing_permission_or_network_raises_one_line(
     model = make()
     monkeypatch.setenv("HF_TOKEN", "hf_read")
     with pytest.raises(InputError, match=r"^someone/model: cannot upload to http://127\S+ \(.*HF_TOKEN"):
-        model.push_to_hub("someone/model")
+        model.push("someone/model")
     with pytest.raises(InputError, match="not a hub id; write OWNER/NAME"):
-        model.push_to_hub("model")
+        model.push("model")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError) as raised:
-        type(model).from_pretrained("someone/model")
+        type(model).open("someone/model")
     line = str(raised.value)
     assert f"{model.settings_file} and the other files of {hub.url}/someone/model" in line
     assert "\n" not in line and line.endswith("into the folder someone/model")
     with pytest.raises(InputError, match=r"no such .* folder"):
-        type(model).from_pretrained("/nowhere/model")
+        type(model).open("/nowhere/model")
 
 
 @pytest.mark.parametrize(
@@ -193,18 +195,18 @@ def test_missing_permission_or_network_raises_one_line(
 def test_a_damaged_folder_raises_one_line(
     tmp_path: Path, file: str, content: bytes | None, message: str
 ) -> None:
-    folder = random_model(["deep", "nets", "targetcit"]).save_pretrained(tmp_path / "model")
+    folder = random_model(["deep", "nets", "targetcit"]).save(tmp_path / "model")
     (folder / file).unlink()
     if content is not None:
         (folder / file).write_bytes(content)
     with pytest.raises(InputError, match=message) as raised:
-        Model.from_pretrained(folder)
+        HAtten.open(folder)
     assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
 
 
 def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
-    save_model(model, tmp_path / "run" / "hatten.ckpt")
+    model.save(tmp_path / "run" / "hatten")
     command = [sys.executable, "-m", "citerec.evaluation.publish", str(tmp_path / "run")]
     home = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
     environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
@@ -212,11 +214,11 @@ def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True)
 
-    done = run("--output", str(tmp_path / "folder"), "--repo", "someone/model")
+    done = run(f"output={tmp_path / 'folder'}", "repo=someone/model")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
-    assert same(Model.from_pretrained(tmp_path / "folder"), model)
-    assert same(Model.from_pretrained("someone/model"), model)
-    failed = run("--output", str(tmp_path / "none"), "--results", str(tmp_path / "run"))
+    assert same(HAtten.open(tmp_path / "folder"), model)
+    assert same(HAtten.open("someone/model"), model)
+    failed = run(f"output={tmp_path / 'none'}", f"results={tmp_path / 'run'}")
     assert failed.returncode == 2 and failed.stderr.startswith("error: ") and failed.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()

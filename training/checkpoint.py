@@ -40,14 +40,12 @@ def read_torch(path: str | Path) -> dict[str, Any]:
 
 
 def find_saved(path: str | Path, name: str) -> Path:
-    """The file or folder `name` in the output folder of a training run; `path` itself if it is not there.
+    """The folder `name` in the output folder of a training run; `path` itself if it is not there.
 
-    InputError for an existing folder without it if `name` is a file name.
+    `NAME.ckpt` means the same as `NAME`.
     """
     path = Path(path)
-    if (path / name).exists():
-        return path / name
-    if path.is_dir() and Path(name).suffix:
-        others = sorted(one.name for one in [*path.glob("*.ckpt")] or path.iterdir())
-        raise InputError(f"{path}: has no {name}, only {', '.join(others[:5]) or 'nothing'}")
+    for folder in (path / name, path.with_suffix("")):
+        if folder.name == name and folder.is_dir():
+            return folder
     return path

@@ -1,10 +1,11 @@
 """Model folders for publishing: settings as JSON, weights as safetensors, and a model card.
 
-    model.save_pretrained("my-model")
-    model.push_to_hub("someone/my-model")
-    Model.from_pretrained("someone/my-model")    # or Model.from_pretrained("my-model"), the folder
+    model = StaticModel.train(corpus)
+    model.save("my-model")
+    model.push("someone/my-model")
+    StaticModel.open("someone/my-model")    # or StaticModel.open("my-model"), the folder
 
-Publishable models derive from `Pretrained` and implement `write` and `read`. Nothing is unpickled: only files
+All models derive from `Pretrained` and implement `write` and `read`. Nothing is unpickled: only files
 matching PATTERNS are downloaded. huggingface_hub reads HF_ENDPOINT, HF_TOKEN and HF_HOME.
 """
 
@@ -26,11 +27,14 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import atomic_folder, digest_file
+from citerec.training.checkpoint import find_saved
 
 T = TypeVar("T")
 
 PATTERNS = ("*.json", "*.safetensors", "*.txt")
 """Files to download."""
+DENSE = "dense"
+"""Subfolder of a ranker with the model of its dense retriever."""
 CARD, ABOUT, WEIGHTS = "README.md", "about.json", "model.safetensors"
 LOAD_ERRORS = (InputError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 """Errors raised by damaged or inconsistent models."""
@@ -42,10 +46,12 @@ have started from published word vectors or a transformer: check their licences 
 
 
 class Pretrained:
-    """A model that can be saved as a folder, pushed to the hub, and loaded from a folder or a hub id."""
+    """A model that is saved as a folder, pushed to the hub, and opened from a folder or a hub id."""
 
     settings_file: ClassVar[str]
     """file that identifies folders of this kind"""
+    folder: ClassVar[str]
+    """name of the model's folder in the output of its training"""
     title: ClassVar[str]
     """name of the kind of model in messages and on the card"""
     description: ClassVar[str]
@@ -63,7 +69,11 @@ class Pretrained:
         """Load a model written by `write`, in evaluation mode; InputError if it is damaged."""
         raise NotImplementedError
 
-    def save_pretrained(
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        """The same model with a network trained further, and its provenance."""
+        raise NotImplementedError
+
+    def save(
         self, folder: str | Path, results: str = "", licence: str | None = None, place: str = ""
     ) -> Path:
         """Save the model to a folder, atomically.
@@ -78,15 +88,13 @@ class Pretrained:
         with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
-            for path in part.iterdir():  # safetensors writes files that only the owner may read
+            for path in _files(part):  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
             text = model_card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
 
-    def push_to_hub(
-        self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False
-    ) -> str:
+    def push(self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False) -> str:
         """Upload the model to the hub as OWNER/NAME, creating the repository if needed; returns its URL.
 
         InputError in one line if that fails: no token, no permission, no network.
@@ -97,7 +105,7 @@ class Pretrained:
             raise InputError(f"{repo_id}: not a hub id; write OWNER/NAME")
         api = HfApi()
         with tempfile.TemporaryDirectory() as parent:
-            folder = self.save_pretrained(Path(parent) / "model", results, licence, repo_id)
+            folder = self.save(Path(parent) / "model", results, licence, repo_id)
             try:
                 api.create_repo(repo_id, private=private, exist_ok=True)
                 api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"Save {self.title}")
@@ -109,12 +117,13 @@ class Pretrained:
         return f"{api.endpoint}/{repo_id}"
 
     @classmethod
-    def from_pretrained(cls, place: str | Path) -> Self:
-        """Load a model from a folder, or from the hub by its id OWNER/NAME (downloaded once).
+    def open(cls, place: str | Path) -> Self:
+        """Open a model by its folder, the output folder of its training, or its hub id OWNER/NAME (downloaded
+        once).
 
         InputError in one line if it is missing, damaged or another kind of model.
         """
-        folder = find_model(place, cls.settings_file, cls.title)
+        folder = find_model(find_saved(place, cls.folder), cls.settings_file, cls.title)
         about = read_json(folder / ABOUT, dict) if (folder / ABOUT).is_file() else {}
         return cls.read(folder, about)
 
@@ -191,6 +200,7 @@ def download_model(repo_id: str, settings_file: str, title: str) -> Path:
     from huggingface_hub import constants, snapshot_download
 
     try:
+        snapshot_download(repo_id, allow_patterns=[f"{DENSE}/{pattern}" for pattern in PATTERNS])
         return Path(snapshot_download(repo_id, allow_patterns=list(PATTERNS), ignore_patterns=["*/*"]))
     except Exception as error:  # the network raises nearly anything
         raise InputError(
@@ -226,14 +236,19 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
             f"The settings of `train.py` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
-        f"| {path.name} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
-        for path in sorted(folder.iterdir())
+        f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
+        for path in _files(folder)
     )
     parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]
     stated = f"The weights are published under `{licence}`.\n\n" if licence else ""
     parts += ["## Licence", stated + LICENCE]
     head = yaml.safe_dump(front, sort_keys=False)
     return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _data(about: dict[str, Any]) -> str:

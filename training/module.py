@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, cast
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import instantiate
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from citerec.datasets.errors import InputError
 from citerec.retrieval.nets import precision
-from citerec.training.settings import FineTuningSettings, RateSettings
+from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
-Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
-"""Parameter groups to an optimiser."""
 
 
-def optimizer_factory(config: Mapping[str, Any]) -> Optimizer:
-    """The configured optimiser, tested on one weight; InputError for invalid options."""
-    for name in ("lr", "weight_decay"):
-        if name in config and type(config[name]) not in (int, float):
-            raise InputError(f"model.optimizer.{name}={config[name]}: must be a number")
-    make = cast(Optimizer, instantiate(config))
-    try:
-        make([{"params": [torch.zeros(1, requires_grad=True)]}])
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"model.optimizer: {error}") from None
-    return make
+def make_optimizer(settings: OptimizerSettings, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+    """The optimiser of groups of weights."""
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
+    # fused: all weights are updated in one kernel.
+    return kind(groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=True)
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
@@ -53,7 +43,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
     def __init__(
         self,
         encoder: Net,
-        optimizer: Optimizer,
+        optimizer: OptimizerSettings,
         schedule: RateSettings,
         ema: float,
         seed: int,
@@ -66,7 +56,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         if ema:
             self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
             self.average.requires_grad_(False)
-        self._averaged, self._make_optimizer = 0, optimizer
+        self._averaged, self._optimizer = 0, optimizer
 
     @property
     def best_encoder(self) -> Net:
@@ -97,7 +87,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
 
     def configure_optimizers(self) -> Any:
         groups = self.parameter_groups()
-        optimizer = self._make_optimizer([{"params": weights} for weights, _ in groups])
+        optimizer = make_optimizer(self._optimizer, [{"params": weights} for weights, _ in groups])
         for group, (_, factor) in zip(optimizer.param_groups, groups, strict=True):
             group["lr"] *= factor
         rate = torch.optim.lr_scheduler.LambdaLR(

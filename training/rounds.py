@@ -6,7 +6,7 @@ import csv
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from citerec.datasets.corpus import Split
 from citerec.datasets.files import atomic_write
+from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
 from citerec.training.settings import RECALL_AT
 
@@ -101,7 +102,11 @@ class History:
             draw(axis, curves, colours := highlight_colours(curves))
             axis.set(xlabel="rounds trained", xlim=(-0.3, max(1, self.rows[-1]["round"]) + 0.3))
             low, high = axis.get_ylim()
-            axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))
+            losses = [value for curve in curves.values() for value in curve.values()]
+            if prefix == "train/" and losses and max(losses) > 10 * min(losses) > 0:
+                axis.set_yscale("log")  # else the first round flattens the others
+            else:
+                axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))
             axis.set_title(title, loc="left", fontsize=9.5)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if curves:
@@ -118,18 +123,20 @@ class Rounds(pl.Callback):
     def __init__(
         self,
         best: Path,
-        save: Callable[[Any, dict[str, Any], Path], None],
+        model: Pretrained,
         about: dict[str, Any],
         monitor: str,
         patience: int = 0,
         shown: Sequence[str] = SHOWN,
     ) -> None:
-        """best: path for `save` to write the encoder of the best round, with its provenance `about`.
+        """best: folder to save the model of the best round in, with its provenance `about`.
+
+        model: what is saved with the encoder, such as its vocabulary.
 
         monitor: the measure that decides which round is best; the last round if it is not measured.
         patience: stop after this many validations without improvement; 0 disables early stopping.
         """
-        self.folder, self._name, self.save, self.about = best.parent, best.name, save, about
+        self.folder, self._name, self.model, self.about = best.parent, best.name, model, about
         self.monitor, self.patience = f"val/{monitor}", patience
         self.history = History(best.parent, shown)
         self._losses: list[Tensor] = []
@@ -137,7 +144,7 @@ class Rounds(pl.Callback):
 
     @property
     def best(self) -> Path:
-        """The file or folder of the best weights."""
+        """The folder of the best weights."""
         return self.folder / self._name
 
     def move(self, folder: Path) -> None:
@@ -190,7 +197,8 @@ class Rounds(pl.Callback):
         if trainer.is_global_zero and self.history.add(done, row, self.monitor) and done:
             # Without durations, so that repeated runs write identical files.
             measured = {k: value for k, value in row.items() if not k.endswith(("seconds", "per_second"))}
-            self.save(module.best_encoder, {**self.about, "round": done, **measured}, self.best)
+            about = {**self.about, "round": done, **measured}
+            self.model.with_encoder(module.best_encoder, about).save(self.best)
         self.history.rows = trainer.strategy.broadcast(self.history.rows)
 
     def _out_of_patience(self) -> bool:

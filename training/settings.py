@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, setting
+from citerec.datasets.settings import Settings, register, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""
@@ -24,6 +24,18 @@ def run_folder(base: str, resume: bool, now: str) -> str:
     """A new folder `now` in `base`; with `resume`, the folder of the latest run if any."""
     link = Path(base, LATEST)
     return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
+
+
+def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
+    """The model of a ranker's dense retriever: `checkpoint`, or else the one saved with the ranker."""
+    if checkpoint is not None or ranker is None:
+        return checkpoint
+    places = (Path(ranker) / "ranker" / "dense", Path(ranker) / "dense")
+    return next((str(place) for place in places if place.is_dir()), None)
+
+
+RESOLVERS: dict[str, Callable[..., str | None]] = {"run_folder": run_folder, "dense_checkpoint": dense_checkpoint}
+"""Functions that the files in conf/ use as ${NAME:...}."""
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
@@ -54,6 +66,46 @@ class RateSettings(Settings):
 
 
 @dataclass(frozen=True)
+class OptimizerSettings(Settings):
+    """Optimiser of the weights."""
+
+    where: ClassVar[str] = "model.optimizer"
+    name: str = setting("adam", choices=("adam", "adamw"))
+    """adam | adamw (decoupled weight decay)"""
+    lr: float = setting(1e-3, above=0)
+    """peak learning rate"""
+    weight_decay: float = 0.0
+    """adam: L2 penalty; adamw: decoupled weight decay"""
+    eps: float = setting(1e-8, above=0)
+    """added to the denominator"""
+
+
+@dataclass(frozen=True)
+class TrainerSettings(Settings):
+    """Arguments of Lightning's Trainer."""
+
+    where: ClassVar[str] = "trainer"
+    accelerator: str = setting("cpu", choices=("cpu", "gpu"))
+    """cpu | gpu"""
+    devices: int = setting(1, least=1)
+    """number of devices, with one process each"""
+    strategy: str = "auto"
+    """auto | ddp (several processes; model=scibert_reranker only)"""
+    precision: str = "32-true"
+    """Lightning's precision; the encoder's is model.precision"""
+    gradient_clip_val: float | None = 1.0
+    """maximum gradient norm; null: no clipping"""
+    enable_progress_bar: bool = False
+    """show a progress bar"""
+    enable_model_summary: bool = False
+    """print a summary of the model"""
+    log_every_n_steps: int = setting(10, least=1)
+    """steps between log entries"""
+    deterministic: bool = True
+    """use deterministic algorithms"""
+
+
+@dataclass(frozen=True)
 class FineTuningSettings(Settings):
     """Fine-tuning of a pretrained transformer."""
 
@@ -64,3 +116,6 @@ class FineTuningSettings(Settings):
     """dropout, in place of the pretrained model's; nearly doubles the time on a CPU"""
     gradient_checkpointing: bool = False
     """recompute activations in the backward pass: less memory, more time"""
+
+
+register("trainer", TrainerSettings)

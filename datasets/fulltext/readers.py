@@ -139,7 +139,7 @@ def read_documents(
     elif path.suffix == ".bib":
         reader = read_bib
     elif path.name in _PAPERS:
-        papers = read_records(path, frozenset(), dict, on_bytes, on_bad)
+        papers = read_records(path, dict, on_bytes, on_bad)
         records = (({**paper, "id": key}, f"{path}, paper {quoted(key)}") for key, paper in papers)
         reader = read_own
     else:

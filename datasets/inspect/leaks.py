@@ -40,7 +40,7 @@ def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
         if ".jsonl" in path.suffixes:
             records = read_paper_metadata(path, on_bytes)
         else:
-            records = read_records(path, frozenset(), dict, on_bytes, lambda bad: None)
+            records = read_records(path, dict, on_bytes, lambda bad: None)
         for paper, record in records:
             if paper == wanted:
                 surnames[row] = sys.intern(first_surname(record.get(key)))

@@ -117,14 +117,14 @@ class GlobalReranking(Pipeline):
         parts = [f"{size_line(results)} {gains}", comparison(rows, columns)]
         depths = depth_columns(results, "mrr")
         parts += [comparison(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
-        for section in token_sections(results.values(), plot):
+        for section in token_sections(results.values(), plot, title):
             parts += [f"### {section.heading}", *section.parts]
         return parts
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
         sections = super().sweep(jobs, varied, folder)
-        sections += token_sections(map(_token_metrics, jobs), folder / PLOT)
+        sections += token_sections(map(_token_metrics, jobs), folder / PLOT, folder.name)
         if any(f"{BASE}{F1}" in job.metrics for job in jobs):
             sections.append(Section("BM25 and a cross-encoder, as published", published_tables("rerankers")))
         return sections
@@ -150,16 +150,23 @@ def _token_metrics(job: SweepJob) -> Metrics:
     return tokens | {name: job.metrics[f"val/{name}"] for name in (F1, "mrr")}
 
 
-def token_sections(results: Iterable[Metrics], plot: Path) -> list[Section]:
+def token_sections(results: Iterable[Metrics], plot: Path, title: str) -> list[Section]:
     """Return the numbers of figure 1 as a table, and draw `plot`; empty if all token limits are the same."""
     keys = ("query_tokens", "candidate_tokens", F1, "mrr")
-    points = sorted(tuple(of[key] for key in keys) for of in results if "query_tokens" in of and F1 in of)
+    shown = [of for of in results if "query_tokens" in of and F1 in of]
+    points = sorted(tuple(of[key] for key in keys) for of in shown)
     if len({point[:2] for point in points}) < 2:
         return []
     curves: dict[str, dict[int, float]] = {}
-    for query, candidate, f1, _ in points:
-        curves.setdefault(f"{query + candidate} tokens per pair", {})[query] = f1
-    curve_plot(plot, curves, "F1@20 by query tokens", "query tokens", "F1@20")
+    intervals: dict[str, dict[int, tuple[float, float]]] = {}
+    for of in shown:
+        name, query = f"{of['query_tokens'] + of['candidate_tokens']} tokens per pair", of["query_tokens"]
+        curves.setdefault(name, {})[query] = of[F1]
+        if f"{F1}/low" in of:
+            intervals.setdefault(name, {})[query] = of[f"{F1}/low"], of[f"{F1}/high"]
+    bases = {f"{of['retriever']}, not reranked": of[f"{BASE}{F1}"] for of in shown if f"{BASE}{F1}" in of}
+    text = f"{title}: F1@20 by query tokens"
+    curve_plot(plot, curves, text, "query tokens", "F1@20", intervals=intervals, lines=bases)
     head = ["query tokens", "candidate tokens", "F1@20", "MRR"]
     return [
         Section(

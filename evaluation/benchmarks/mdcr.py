@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from ir_measures import AP, R, nDCG
 
-from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.downloads import ensure_release, find_file
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import write_text
 from citerec.datasets.json_lines import validate

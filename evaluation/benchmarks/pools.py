@@ -164,7 +164,7 @@ def read_texts(path: Path) -> Iterator[Text]:
     """
     with read_progress(path, path.name) as advance:
         if path.name.removesuffix(".gz").endswith(".json"):
-            for paper, found in read_records(path, frozenset(), dict, advance):
+            for paper, found in read_records(path, dict, advance):
                 yield _parse_text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
             return
         for where, record in read_objects(path, advance):

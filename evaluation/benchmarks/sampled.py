@@ -290,6 +290,7 @@ class SampledBenchmark(PoolBenchmark):
             "graph": sampler.graph.fingerprint,
             "rules": {name: getattr(given.rules, name) for name in names},
             "seed": given.seed,
+            "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
             "tuned": tuned and str(tuned),
@@ -351,14 +352,17 @@ class DatasetLevel(SampledBenchmark):
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
     def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        size_plot(path, {retriever: map_curve(table)}, f"{retriever} on {data}: MAP by pool size")
+        collection = read_json(path.with_name(SAMPLE))["collection"]
+        title = f"{retriever} on {data}: MAP by pool size"
+        size_plot(path, {retriever: map_curve(table)}, title, collection)
         return [f"![MAP by pool size]({path.name})"]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         tables = read_curves({name: output.folder for name, output in outputs.items()})
         curves = {name: map_curve(table) for name, table in tables.items()}
-        size_plot(plot, curves, "MAP by the number of papers in the pool")
+        sample = read_json(next(iter(outputs.values())).folder / SAMPLE)
+        size_plot(plot, curves, f"{title}: MAP by pool size", sample.get("collection"))
         first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}

@@ -19,7 +19,7 @@ from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.downloads import ensure_release, find_file
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import atomic_write
 from citerec.datasets.json_lines import read_objects, validate

@@ -86,7 +86,7 @@ def test_texts_are_the_words_of_their_ranks(words: Words) -> None:
 
 
 def test_frequencies_and_growth_are_those_of_abstracts(words: Words) -> None:
-    """Compare with measurements of real abstracts by `benchmarks.distributions`."""
+    """Compare with measurements of real abstracts."""
     ranks = words.ranks(np.random.default_rng(0).random(1_000_000))
     for rank, share in ((1, 0.060), (10, 0.238), (100, 0.434), (1000, 0.731), (5000, 0.924), (20_000, 0.982)):
         assert np.mean(ranks <= rank) == pytest.approx(share, abs=0.03)

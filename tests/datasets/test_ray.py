@@ -17,10 +17,9 @@ from citerec.datasets import over_ray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.checkpoint import Model, save_model
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import build_encoder
-from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import EncoderConfig
 from citerec.tests.datasets.conftest import run_module
 
@@ -80,7 +79,7 @@ def test_a_store_is_the_same_byte_for_byte(source: Path, tmp_path: Path) -> None
 
 def test_vectors_are_the_same_byte_for_byte(source: Path, tmp_path: Path) -> None:
     corpus = open_corpus(source, cache_dir=tmp_path / "cache")
-    file = checkpoint(corpus, tmp_path / "model.ckpt")
+    file = checkpoint(corpus, tmp_path / "model")
     retrievers = [HAttenRetriever(file) for _ in range(2)]
     retrievers[1].set_encoding("ray")
     for number, retriever in enumerate(retrievers):
@@ -94,8 +93,7 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
     vocabulary = Vocabulary(words)
     table = np.random.default_rng(0).standard_normal((len(vocabulary), 16)).astype(np.float32)
     encoder = build_encoder(EncoderConfig(dim=16, heads=2, hidden=32), table, vocabulary)
-    save_model(Model(encoder, vocabulary, {}), path)
-    return path
+    return HAtten(encoder, vocabulary, {}).save(path)
 
 
 def test_an_unreachable_cluster_is_one_line(tiny_source: Path, tmp_path: Path) -> None:

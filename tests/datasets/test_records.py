@@ -368,7 +368,7 @@ def test_malformed_json_cannot_be_skipped(skipping: Open, tiny_source: Path) -> 
         f'{text[:-1]}, "a": NaN}}',
     ):
         (tiny_source / "papers.json").write_text(broken)
-        with pytest.raises(InputError, match=r"^\S+/papers.json: malformed JSON at") as error:
+        with pytest.raises(InputError, match=r"^\S+/papers.json: malformed JSON after") as error:
             skipping()
         assert "\n" not in str(error.value)
 

@@ -1,4 +1,4 @@
-"""Streamed JSON, intact and damaged, against Python's json module; error positions; bounded memory."""
+"""Streamed JSON, intact and damaged, against Python's json module; error lines; bounded memory."""
 
 import gzip
 import json
@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[2]
 PLAIN = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text() | st.floats(-1e9, 1e9)
 VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 RECORDS = st.dictionaries(st.text(), st.dictionaries(st.sampled_from(["a", "b", "", "c"]), VALUES))
-WANTED = frozenset(("a", "b", ""))
 
 
 @fuzzed(40)
@@ -37,9 +36,9 @@ def test_reads_what_json_reads(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "file.json"
         path.write_bytes(gzip.compress(text) if zipped else text)
-        assert list(read_records(path, WANTED, dict)) == list(records.items())
+        assert list(read_records(path, dict)) == list(records.items())
         path.write_text(json.dumps(list(records.values()), indent=indent), "utf-8")
-        assert list(read_records(path, WANTED, list)) == list(enumerate(records.values()))
+        assert list(read_records(path, list)) == list(enumerate(records.values()))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
@@ -53,53 +52,39 @@ def test_chunk_boundaries_do_not_matter(size: int, tmp_path: Path, monkeypatch: 
     path = tmp_path / "file.json"
     for text in (json.dumps(records), json.dumps(records, indent=3, ensure_ascii=False)):
         path.write_text(text, "utf-8")
-        assert list(read_records(path, WANTED, dict)) == list(records.items())
+        assert list(read_records(path, dict)) == list(records.items())
     path.write_text(f" {json.dumps(list(records.values()))}  \n\n")
-    assert [record for _, record in read_records(path, WANTED, list)] == list(records.values())
+    assert [record for _, record in read_records(path, list)] == list(records.values())
     path.write_text('{"a": {"b": 3}, \n "b": {"b": [nul, "}"]}, "c": {}}')
-    with pytest.raises(InputError, match="at line 2, column 17 after record 'a': invalid string"):
-        list(read_records(path, WANTED, dict))
+    with pytest.raises(InputError, match="after record 'a': invalid string"):
+        list(read_records(path, dict))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "malformed JSON at the end of the file"),
-        (b"\xef\xbb\xbf", "malformed JSON at the end of the file"),
-        (b'{"k": {"a": 1}', "malformed JSON at the end of the file"),
-        (b'{"k": {"a": 1', "malformed JSON at the end of the file"),
-        (b'{"k": {"a": "1', "malformed JSON at the end of the file"),
-        (b'{"k": {"a": "1\\', "malformed JSON at the end of the file"),
-        (b'{"k": ', "malformed JSON at the end of the file"),
-        (b'{"k": {"a": 1}}\n{}', "malformed JSON at line 2, column 1 after record 'k': trailing garbage"),
-        (b'{"k": {"a": 1}\n "l": {}}', "malformed JSON at line 2, column 4 after record 'k': after key"),
-        (b'{"k": {"a": 1},\n}', "malformed JSON at line 2, column 1 after record 'k': invalid object key"),
-        (b'{"k": {"a": 1}]', "malformed JSON at line 1, column 15 after record 'k'"),
-        (b'{"k": {}} "', "malformed JSON at the end of the file after record 'k'"),
-        (b'{"k" {}}', "malformed JSON at line 1, column 6: object key and value must be separated"),
-        (b'{"k": }', "malformed JSON at line 1, column 7: unallowed token"),
-        (b"{k: {}}", "malformed JSON at line 1, column 2: invalid char"),
-        (b'{"k\n": {}}', "malformed JSON at line 1, column 4: invalid character inside string"),
-        (b'{"k": {"a": 1},\n"l": {"a": nul}}', "malformed JSON at line 2, column 15 after record 'k'"),
-        (b'{"k": {"a": NaN}}', "malformed JSON at line 1, column 13: invalid char"),
-        (b'{"k": {"a": "\xff"}}', "malformed JSON at line 1, column 14: invalid bytes in UTF8 string"),
-        (b'{"k": {"a": "\xed\xa0\x80"}}', "malformed JSON at line 1, column 17: invalid UTF-8"),
-        (b'{"k": {"a": "\0"}}', "malformed JSON at line 1, column 14: invalid character inside string"),
-        (b'{"k": {"\xc3\xa9": "\\q"}}', "malformed JSON at line 1, column 16: inside a string"),
-        (b'{"k": {"a": ' + b"1" * 5000 + b"}}", "malformed JSON at line 1, column 5013: integer overflow"),
-        (b'{"k": {"a": 1e999}}', "malformed JSON at line 1, column 18: numeric (floating point) overflow"),
-        (b'{"k": {"a": "b, "c": "d"}, "l": {"a": 1}}', "malformed JSON at line 1, column 18: invalid char"),
-        (b'{"k": {"a": [1, 2}, "l": {"a": 1}}', "malformed JSON at line 1, column 18: after array element"),
-        (b'{"k": {"a": 01}}', "malformed JSON at line 1, column 15: after key and value"),
-        (b'{"k": {"a": /**/1}}', "malformed JSON at line 1, column 13: probable comment"),
-        (b"[]", "the file must hold an object of objects, not a list"),
-        (b'"text"', "the file must hold an object of objects, not a string"),
-        (b"<html>", "malformed JSON at line 1, column 1"),
+        (b"", "malformed JSON: premature EOF"),
+        (b"\xef\xbb\xbf", "malformed JSON: premature EOF"),
+        (b'{"k": {"a": 1}, "l"', "malformed JSON after record 'k': premature EOF"),
+        (b'{"k": {"a": 1', "malformed JSON: premature EOF"),
+        (b'{"k": {"a": "1', "malformed JSON: premature EOF"),
+        (b'{"k": {"a": 1}}\n{}', "malformed JSON after record 'k': trailing garbage near "),
+        (b'{"k": {"a": 1}\n "l": {}}', "malformed JSON: after key and value, inside map, "),
+        (b'{"k": {"a": 1},\n}', "malformed JSON: invalid object key"),
+        (b'{"k" {}}', "malformed JSON: object key and value must be separated by a colon (':') near"),
+        (b"{k: {}}", "malformed JSON: invalid char in json text near '{k: {}}'"),
+        (b'{"k\n": {}}', "malformed JSON: invalid character inside string"),
+        (b'{"k": {"a": 1},\n"l": {"a": nul}}', "malformed JSON after record 'k': invalid string"),
+        (b'{"k": {"a": NaN}}', "malformed JSON: invalid char in json text near"),
+        (b'{"k": {"a": "\xff"}}', "malformed JSON: invalid bytes in UTF8 string near"),
+        (b'{"k": {"a": "\xed\xa0\x80"}}', "malformed JSON: invalid UTF-8"),
+        (b'{"k": {"a": ' + b"1" * 5000 + b"}}", "malformed JSON: integer overflow near"),
+        (b'{"k": {"a": 1e999}}', "malformed JSON: numeric (floating point) overflow near"),
+        (b"[]", 'must hold an object of objects, which begins with {'),
+        (b'"text"', "must hold an object of objects, which begins with {"),
+        (b"<html>", "must hold an object of objects, which begins with {"),
         (b'{"k": 3}', "record 'k': must be an object, not a number"),
         (b'{"k": [{"a": 1}]}', "record 'k': must be an object, not a list"),
-        (b'{"k": {"a": 1, "b": 2, "a": 1}}', "record 'k', field 'a': appears twice"),
-        (b'{"k": {"a": 1, "b": 2, "\\u0061": 1}}', "record 'k', field 'a': appears twice"),
-        (b'{"k": {"a": ' + b"[" * 1030 + b"]" * 1030 + b"}}", "more than 1024 objects and lists are nested"),
         ('{"k": {}}'.encode("utf-16"), "is in UTF-16 or UTF-32 and must be in UTF-8"),
         ('{"k": {}}'.encode("utf-16-le"), "is in UTF-16 or UTF-32 and must be in UTF-8"),
         ('{"k": {}}'.encode("utf-32-be"), "is in UTF-16 or UTF-32 and must be in UTF-8"),
@@ -109,11 +94,11 @@ def test_chunk_boundaries_do_not_matter(size: int, tmp_path: Path, monkeypatch: 
         (gzip.compress(b'{"k": {"a": 1}}', mtime=0) + b"rest", "damaged gzip file"),
     ],
 )  # fmt: skip
-def test_errors_name_file_and_position(content: bytes, message: str, tmp_path: Path) -> None:
+def test_errors_name_the_file_and_the_record_before(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
-        list(read_records(path, frozenset("ab"), dict))
+        list(read_records(path, dict))
     assert str(error.value).startswith(f"{path}") and message in str(error.value)
     assert "\n" not in str(error.value) and len(str(error.value)) < len(str(path)) + 200
 
@@ -137,34 +122,24 @@ def test_repeated_fields_and_lone_surrogates(
 ) -> None:
     monkeypatch.setattr(source_files, "CHUNK", size)
     (tmp_path / "file.json").write_text(text)
-    assert list(read_records(tmp_path / "file.json", frozenset("ab"), dict)) == [record]
+    assert list(read_records(tmp_path / "file.json", dict)) == [record]
 
 
-@pytest.mark.parametrize("value", ['{"t": 1, "t": 2}', "null", "-3.5e2", '"}"', '[{"t": 1}]'])
+@pytest.mark.parametrize("value", ["null", "-3.5e2", '"}"', '[{"t": 1}]'])
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_reading_continues_after_a_bad_record(value: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     good = ['"a": {"t": "x}, y"}', '"b": {"t": [{}], "u": "\\""}', '"c": {}']
-    kind = "field given twice" if value[0] == "{" else "wrong type"
     for top in (dict, list):
         records = [*good[:place], f'"bad": {value}', *good[place:]]
         text = ",\n".join(record if top is dict else record.split(": ", 1)[1] for record in records)
         path.write_text(f"{{{text}}}" if top is dict else f"[{text}]")
         bad: list[BadRecord] = []
-        read = [key for key, _ in read_records(path, frozenset("t"), top, on_bad=bad.append)]
+        read = [key for key, _ in read_records(path, top, on_bad=bad.append)]
         assert read == (["a", "b", "c"] if top is dict else [n for n in range(4) if n != place])
-        assert [(error.kind, error.record) for error in bad] == [(kind, "bad" if top is dict else place)]
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_position_far_into_the_file(zipped: bool, mark: bytes, tmp_path: Path) -> None:
-    lines = [f'"key{i}": {{"a": "é{"x" * 500}"}},' for i in range(5000)]
-    text = mark + "\n".join(["{", *lines, '"last": {"a": ?}}']).encode()
-    path = tmp_path / "file.json"
-    path.write_bytes(gzip.compress(text, 1) if zipped else text)
-    with pytest.raises(InputError, match="malformed JSON at line 5002, column 15 after record 'key4999':"):
-        list(read_records(path, frozenset("a"), dict))
+        assert [(error.kind, error.record) for error in bad] == [
+            ("wrong type", "bad" if top is dict else place)
+        ]
 
 
 ENDLESS = """
@@ -187,7 +162,7 @@ for number, line in enumerate(sys.stdin.read().splitlines()):
     path.write_bytes(gzip.compress(start) + member * 512)
     before = peak()
     try:
-        print("read", sum(1 for _ in read_records(path, frozenset("a"), dict)))
+        print("read", sum(1 for _ in read_records(path, dict)))
     except InputError as error:
         print(before, peak(), str(error).replace(str(path), "FILE"))
 """
@@ -204,11 +179,9 @@ def test_endless_files_are_refused_within_bounded_memory(tmp_path: Path) -> None
         '{"k":{"a":[""  ,""': TOO_LARGE,
         '{"k":{"a":1 ,"b":{}': TOO_LARGE,
         '{"k":{"a":[ [],': TOO_LARGE,
-        '{"k":{"a": [': "more than 1024 objects and lists are nested",
-        '{"k":{"a": {"b":': "more than 1024 objects and lists are nested",
-        '{"k":{"a":1 "b,': "malformed JSON at line 1, column 15",
-        "{ ,": "malformed JSON at line 1, column 2",
-        '{"k":{} \x00': "malformed JSON at line 1, column 8 after record 'k'",
+        '{"k":{"a":1 "b,': "malformed JSON: after key and value",
+        "{ ,": "malformed JSON: invalid object key",
+        '{"k":{} \x00': "malformed JSON: invalid char",
     }
     lines = "\n".join(line.replace("  ", " ") for line in endless)
     command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
@@ -226,7 +199,7 @@ import resource, sys
 from pathlib import Path
 from citerec.datasets.source_files import read_records
 peaks = []
-for number, _ in enumerate(read_records(Path(sys.argv[1]), frozenset("a"), dict), 1):
+for number, _ in enumerate(read_records(Path(sys.argv[1]), dict), 1):
     if number in (20, 100):
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 print(number, *peaks)
@@ -244,24 +217,18 @@ print(number, *peaks)
 def test_long_white_space_between_records(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     space = gzip.compress(b" \r\n\t" * (1 << 18), 1) * 40  # 40 MB, more than the limit of a record
-    path.write_bytes(gzip.compress(b'{"k":') + space + gzip.compress(b"{}, ?"))
-    with pytest.raises(InputError, match=r"at line 10485761, column \d"):
-        list(read_records(path, frozenset("a"), dict))
+    path.write_bytes(gzip.compress(b'{"k":') + space + gzip.compress(b"{}}"))
+    assert list(read_records(path, dict)) == [("k", {})]
 
 
 def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(gzip.compress(json.dumps({str(i): {"a": i} for i in range(100_000)}).encode()))
     seen: list[int] = []
-    list(read_records(path, frozenset("a"), dict, seen.append))
+    list(read_records(path, dict, seen.append))
     assert seen == sorted(seen) and len(seen) > 5 and seen[-1] == path.stat().st_size
 
 
-FIELDS = {
-    "papers": frozenset(("title", "abstract", "year", "field")),
-    "contexts": frozenset(("masked_text", "context_id", "citing_id", "refid")),
-    "test": frozenset(("context_id", "positive_ids")),
-}
 TOPS: dict[str, Any] = {"papers": dict, "contexts": dict, "test": list}
 
 
@@ -297,7 +264,7 @@ def test_a_damaged_file_is_read_like_json_or_refused(corpus: str, data: st.DataO
         path = Path(folder) / f"{stem}.json"
         path.write_bytes(written)
         try:
-            read = list(read_records(path, FIELDS[stem], TOPS[stem]))
+            read = list(read_records(path, TOPS[stem]))
         except InputError as error:
             assert str(path) in str(error) and len(str(error)) < len(str(path)) + 500
             assert "\n" not in str(error) and "\r" not in str(error)
@@ -349,8 +316,5 @@ def readable(content: bytes, stem: str) -> Any:
     items = value if top is dict else list(enumerate(value))
     for _, record in items:
         if not isinstance(record, Pairs):
-            return None
-        names = [name for name, _ in record if name in FIELDS[stem]]
-        if len(names) != len(set(names)):
             return None
     return [(plain(key), plain(record)) for key, record in items]

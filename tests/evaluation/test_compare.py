@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.demo import open_demo
 from citerec.datasets.errors import InputError
-from citerec.evaluation.compare import compare
+from citerec.evaluation.compare import CompareSettings, compare
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.prefetch import Prefetch
 from citerec.retrieval.bm25 import BM25
@@ -116,11 +116,13 @@ def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
         str(outputs / "bm25"),
         str(outputs / "popularity"),
     ]
-    options = ["--measures", "recall@10", "--output", str(outputs / "table.md")]
+    options = ["measures=recall@10", f"output={outputs / 'table.md'}"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (outputs / "table.md").read_text()
     head, line = done.stdout.splitlines()[2], done.stdout.splitlines()[4]
     assert head == "| measure | A | B | A - B | 95 % | p |" and line.startswith("| recall@10 | 0.")
-    bad = subprocess.run([*command, "--measures", "x"], cwd=ROOT, capture_output=True, text=True)
+    with pytest.raises(InputError, match="citerec compare: name two output folders, not 1"):
+        CompareSettings(folders=("bm25",))
+    bad = subprocess.run([*command, "measures=x"], cwd=ROOT, capture_output=True, text=True)
     assert bad.returncode == 2 and bad.stderr.startswith("error: ") and bad.stderr.count("\n") == 1

@@ -210,7 +210,7 @@ def test_a_failed_write_leaves_no_metrics(
 ) -> None:
     Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
 
-    def full(*args: object) -> None:
+    def full(*args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("citerec.evaluation.prefetch.recall_plot", full)

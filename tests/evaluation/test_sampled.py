@@ -14,10 +14,10 @@ import pytest
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.citations.queries import QuerySet, graph_corpus
 from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
 from citerec.evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools
 from citerec.evaluation.compare import compare
-from citerec.evaluation.pool_curves import pool_curves
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.settings import SamplingRules, Tuning
 from citerec.retrieval.article import ArticleRetriever
@@ -156,16 +156,17 @@ def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) 
     assert "the command" in report and "60 distractors" in report
     assert "on validation, the best of 2 pairs" in report
 
-    rows = pool_curves({"BM25": one, "again": two}, tmp_path / "curves").splitlines()
+    outputs = {"BM25": Output(one, metrics, {}), "again": Output(two, metrics, {})}
+    rows = "\n".join(DatasetLevel.page(outputs, tmp_path / "page.png", "arXiv")).splitlines()
     first = next(row for row in rows if row.startswith("| BM25 |"))
     assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
-    assert (tmp_path / "curves" / "map.png").stat().st_size > 5000
+    assert (tmp_path / "page.png").stat().st_size > 5000
     assert compare(one, two, ["map"])["map"].difference == 0
     DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
     with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):
         compare(one, other, ["map"])
     with pytest.raises(InputError, match=r"other: queries, papers, rules or seed differ from .*one"):
-        pool_curves({"a": one, "b": other}, tmp_path / "curves")
+        DatasetLevel.page({"a": outputs["BM25"], "b": Output(other, {}, {})}, tmp_path / "page.png", "")
 
 
 def test_fields_are_measured_separately(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from citerec.datasets.download import ensure_release
+from citerec.datasets.downloads import ensure_release
 from citerec.datasets.errors import InputError
 from citerec.datasets.releases import RELEASES
 from citerec.evaluation.benchmarks.scidocs import (

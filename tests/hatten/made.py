@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,9 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.demo import open_demo
-from citerec.hatten.checkpoint import Model
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
 from citerec.hatten.encoder import build_encoder
+from citerec.hatten.model import HAtten
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.base import Retriever
 
@@ -24,7 +26,7 @@ def unit(rows: int, seed: int) -> NDArray[np.float32]:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **options: Any) -> Model:
+def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **options: Any) -> HAtten:
     """Return a HAtten model over these words; options: fields of EncoderConfig."""
     config = EncoderConfig(**{"dim": 8, "heads": 2, "hidden": 6, "max_tokens": 16, **options})
     vocabulary, random = Vocabulary(words), np.random.default_rng(0)
@@ -34,7 +36,7 @@ def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **op
         for weight in encoder.parameters():
             noise = random.standard_normal(tuple(weight.shape)).astype(np.float32)
             weight.add_(torch.from_numpy(noise) * 0.2)
-    return Model(encoder.eval(), vocabulary, about or {})
+    return HAtten(encoder.eval(), vocabulary, about or {})
 
 
 def documents(rows: list[list[list[int]]]) -> Documents:
@@ -62,3 +64,15 @@ def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:
     found = retriever.search(split.contexts[rows], 10).papers
     pairs = zip(rows, found, strict=True)
     return float(np.mean([bool(set(split.positives[row].tolist()) & set(papers)) for row, papers in pairs]))
+
+
+def write_checkpoint(model: HAtten, path: Path) -> None:
+    """Write the single file of earlier versions, hatten.ckpt."""
+    content = {
+        "format": "hatten-1",
+        "config": asdict(model.encoder.config),
+        "words": model.vocabulary.words,
+        "weights": model.encoder.state_dict(),
+        "about": model.about,
+    }
+    torch.save(content, path)

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.hatten.biencoder import BiEncoder, BiEncoderRetriever
-from citerec.hatten.train import train
+from citerec.hatten.biencoder import BiEncoderRetriever, TunedEncoder
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import history, train_config, train_twice
+from citerec.train import train
 from citerec.training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -84,7 +84,7 @@ def test_gradient_checkpointing_gives_the_same_gradient(tiny_bert: Path, tiny_co
     gradients = []
     for again in (False, True):
         article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
-        encoder = BiEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
+        encoder = TunedEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
         assert article.model.is_gradient_checkpointing == again
         texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
         encoder.encode(texts).square().sum().backward()
@@ -107,5 +107,5 @@ def test_a_folder_of_another_kind_is_a_clear_error(tiny_bert: Path, tmp_path: Pa
     with pytest.raises(InputError, match="retriever=biencoder needs checkpoint=FOLDER"):
         BiEncoderRetriever(None)
     for folder in (tmp_path / "none", tiny_bert):  # a model that was not trained here
-        with pytest.raises(InputError, match="not a saved encoder"):
+        with pytest.raises(InputError, match=r"no such bi-encoder folder|not a saved bi-encoder"):
             BiEncoderRetriever(folder)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec import hatten
 from citerec.datasets.columns import Ragged
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
+from citerec.hatten.reference import load_reference_checkpoint
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.vectors import chunks, padded_length
 from citerec.tests.hatten.made import documents as of_words
@@ -105,7 +105,7 @@ def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference's output is not at ../shared/golden")
 def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     golden = np.load(GOLDEN / "hatten_reference.npz")
-    encoder = hatten.load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
+    encoder = load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
     ids, types, absent_ones = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
     with torch.no_grad():
         ours = encoder(*map(torch.from_numpy, (ids, types, absent_ones)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from citerec.hatten.settings import (
 from citerec.hatten.train import Validation
 from citerec.tests.hatten.made import random_model, unit
 from citerec.training.rounds import History, recall_and_mrr
-from citerec.training.settings import RECALL_AT
+from citerec.training.settings import RECALL_AT, OptimizerSettings
 
 
 def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
@@ -42,8 +41,9 @@ def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
     }
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
-        partial(torch.optim.Adam, lr=0.01),
-        EncoderTraining(schedule=EncoderRateSettings(**schedule), ema=ema),
+        EncoderTraining(
+            schedule=EncoderRateSettings(**schedule), ema=ema, optimizer=OptimizerSettings(lr=0.01)
+        ),
         seed=0,
         total_steps=10,
     )
@@ -120,13 +120,13 @@ def test_learning_rates_warm_up_decay_and_differ_for_vectors(demo_corpus: Corpus
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(names)
 
 
-def test_stale_papers_get_a_fresh_mean_path_and_stale_levels(demo_corpus: Corpus) -> None:
+def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corpus) -> None:
     made, batch = module(demo_corpus), batches(demo_corpus)[0]
     with torch.no_grad():
         fresh = encoder(made).encode(batch.others)
         levels = encoder(made).encode_levels(batch.others)
-    made.stale_vectors = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
-    made.stale_vectors[batch.other_rows] = levels.numpy()
+    made.cached_vectors = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
+    made.cached_vectors[batch.other_rows] = levels.numpy()
     torch.testing.assert_close(made._others(batch), fresh)
     made._others(batch).sum().backward()
     changed = encoder(made).word_vectors.grad

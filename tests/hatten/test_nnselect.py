@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from hydra.utils import instantiate
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.nnselect import AverageEncoder, AverageRetriever, NNSelectRetriever
-from citerec.hatten.train import train
-from citerec.hatten.words import WordVectors
+from citerec.hatten.nnselect import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
+from citerec.hatten.word2vec import Word2Vec
+from citerec.hatten.words import Embeddings, WordVectors
 from citerec.tests.hatten.made import documents, measured_recall
-from citerec.tests.runs import compose_config, history, overrides, train_config, train_twice
+from citerec.tests.runs import compose_config, history, overrides, same, train_config, train_twice
+from citerec.train import train
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",
@@ -51,10 +54,20 @@ def test_magnitudes_and_field_weights_are_trained() -> None:
     assert all(weight.grad is not None for weight in encoder.parameters() if weight.requires_grad)
 
 
+@dataclass(frozen=True)
+class Made(Embeddings):
+    """Given word vectors."""
+
+    vectors: WordVectors
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        return self.vectors
+
+
 @pytest.mark.parametrize("weighting", ["mean", "idf"])
 def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
     given = vectors(demo_corpus)
-    retriever = AverageRetriever(lambda corpus: given, weighting)
+    retriever = AverageRetriever(Made(given), weighting)
     retriever.index(demo_corpus)
     contexts = np.array([5, 0, 17])
     found = retriever.search(contexts, 4)
@@ -82,22 +95,22 @@ def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) ->
 
 
 def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Seeded(Embeddings):
+        seed: int
+
+        def load(self, corpus: Corpus) -> WordVectors:
+            calls.append(self.seed)
+            return vectors(corpus, self.seed)
+
     calls: list[int] = []
-
-    def made(seed: int) -> Callable[..., WordVectors]:
-        def make(corpus: Corpus) -> WordVectors:
-            calls.append(seed)
-            return vectors(corpus, seed)
-
-        return make
-
-    first, second = AverageRetriever(made(0)), AverageRetriever(made(0))
+    first, second = AverageRetriever(Seeded(0)), AverageRetriever(Seeded(0))
     for retriever in (first, second):
         retriever.open(tiny_corpus, tmp_path / "index")
     assert calls == [0, 0]  # once each
     ours, theirs = (retriever.search(np.arange(12), 5) for retriever in (first, second))
     assert (ours.papers == theirs.papers).all() and (ours.scores == theirs.scores).all()
-    for other in (AverageRetriever(made(1)), AverageRetriever(made(0), "mean")):
+    for other in (AverageRetriever(Seeded(1)), AverageRetriever(Seeded(0), "mean")):
         with pytest.raises(InputError, match="the index was built with weights="):
             other.open(tiny_corpus, tmp_path / "index")
 
@@ -110,7 +123,7 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
     assert retriever.encoder.dim == 16
     assert (retriever.search(np.arange(5), 10).papers >= 0).all()
     with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):
-        AverageRetriever(vectors, "tfidf")
+        AverageRetriever(Word2Vec(), "tfidf")
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +133,10 @@ def best(demo: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]) -> None:
-    assert best.name == "nnselect.ckpt"
+    assert best.name == "nnselect"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
-    about = torch.load(best, weights_only=True)["about"]
+    about = NNSelect.open(best).about
     assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
     assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
 
@@ -141,47 +154,34 @@ def test_directions_do_not_change(best: Path) -> None:
 def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
     more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
     more |= {"model.mining.papers": 60, "model.validation.papers": 80}
-    files = train_twice(train, 7, tmp_path, demo, SMALL, more)
-    whole, resumed = (torch.load(path, weights_only=True) for path in files)
-    assert whole["about"] == resumed["about"] and whole["about"]["val/papers"] == 80
-    assert all(torch.equal(weight, resumed["weights"][name]) for name, weight in whole["weights"].items())
+    folders = train_twice(train, 7, tmp_path, demo, SMALL, more)
+    whole, resumed = map(NNSelect.open, folders)
+    assert whole.about == resumed.about and whole.about["val/papers"] == 80
+    assert same(whole.encoder.state_dict(), resumed.encoder.state_dict())
 
 
 @pytest.mark.slow
 def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
     given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
-    assert given.model.loss.name == "triplet" and train(given).is_file()
+    assert given.model.loss.name == "triplet" and train(given).is_dir()
 
 
 def test_a_corpus_with_another_tokeniser_is_rejected(best: Path, tiny_source: Path, tmp_path: Path) -> None:
     other = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path)
-    with pytest.raises(InputError, match=r"nnselect\.ckpt: needs data\.tokenizer=default; tiny has"):
+    with pytest.raises(InputError, match=r"nnselect: needs data\.tokenizer=default; tiny has"):
         NNSelectRetriever(best).index(other)
 
 
-def test_a_file_of_another_kind_is_a_clear_error(best: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_kind_is_a_clear_error(best: Path, tmp_path: Path) -> None:
     assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
-    content, file = torch.load(best, weights_only=True), tmp_path / "other.ckpt"
-    weights, bare = content["weights"], {**content}
-    bare.pop("max_tokens")
-    shorter = {**weights, "mean.word_weight": weights["mean.word_weight"][1:]}
-    for wrong, said in (
-        ({**content, "format": "hatten-1"}, "not a checkpoint of train.py model=nnselect"),
-        ({**content, "words": content["words"][:-1]}, "missing or inconsistent"),
-        ({**content, "weights": shorter}, "missing or inconsistent"),
-        ({**content, "weights": []}, "missing or inconsistent"),
-        (bare, "missing or inconsistent"),
-    ):
-        torch.save(wrong, file)
-        with pytest.raises(InputError, match=rf"other\.ckpt: .*{said}") as raised:
-            NNSelectRetriever(file)
-        assert "\n" not in str(raised.value)
-    (tmp_path / "words" / "static").mkdir(parents=True)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(best, damaged)
+    (damaged / "words.json").write_text(json.dumps(NNSelect.open(best).vocabulary.words[:-1]))
     for path, said in (
-        (None, "retriever=nnselect needs checkpoint=FILE"),
-        (tmp_path / "none.ckpt", "no such checkpoint"),
-        (tmp_path, r"has no nnselect\.ckpt, only other\.ckpt$"),
-        (tmp_path / "words", r"words: has no nnselect\.ckpt, only static$"),
+        (None, "retriever=nnselect needs checkpoint=FOLDER"),
+        (tmp_path / "none", "no such NNSelect model folder"),
+        (tmp_path, "not a saved NNSelect model"),
+        (damaged, "damaged: parts of the model are missing or inconsistent"),
     ):
         with pytest.raises(InputError, match=said):
             NNSelectRetriever(path)

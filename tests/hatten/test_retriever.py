@@ -17,16 +17,15 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.checkpoint import Model, save_model
 from citerec.hatten.documents import DocumentReader
 from citerec.hatten.encoder import HAttenEncoder
-from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.retrieval import dense
 from citerec.retrieval.vectors import BATCH
 from citerec.tests.hatten.made import random_model
 
 
-def model(corpus: Corpus, **options: Any) -> Model:
+def model(corpus: Corpus, **options: Any) -> HAtten:
     return random_model(corpus.words, dim=12, hidden=8, max_tokens=20, **options)
 
 
@@ -41,7 +40,7 @@ def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, pa
 @pytest.mark.parametrize("residual", ["none", "mean"])
 def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path, residual: str) -> None:
     trained = model(tiny_corpus, residual=residual)
-    save_model(trained, tmp_path / "hatten.ckpt")
+    trained.save(tmp_path / "hatten")
     retriever = HAttenRetriever(tmp_path, arithmetic="float32")  # the output folder of its training
     retriever.index(tiny_corpus)
     contexts = np.array([8, 2, 11, 0, 2])
@@ -62,8 +61,8 @@ def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path,
 def test_indexing_another_corpus_replaces_the_first(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path
 ) -> None:
-    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
-    retriever = HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="float32")
+    model(tiny_corpus).save(tmp_path / "hatten")
+    retriever = HAttenRetriever(tmp_path / "hatten", arithmetic="float32")
     retriever.index(demo_corpus)
     assert retriever.search(np.arange(4), 100).papers.max() >= 12
     retriever.index(tiny_corpus)
@@ -84,12 +83,12 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
 
 
 def test_unreadable_files_are_clear_errors(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
+    model(tiny_corpus).save(tmp_path / "hatten")
     for given, message in (
-        ((None,), "retriever=hatten needs checkpoint=FILE"),
-        ((tmp_path / "none.ckpt",), "no such checkpoint"),
+        ((None,), "retriever=hatten needs checkpoint=FOLDER"),
+        ((tmp_path / "none",), "no such HAtten model folder"),
         ((tmp_path / "published.pt", tmp_path / "words.pkl"), "no such checkpoint"),
-        ((tmp_path / "hatten.ckpt", None, "half"), "half: choose auto, float32 or bfloat16"),
+        ((tmp_path / "hatten", None, "half"), "half: choose auto, float32 or bfloat16"),
     ):
         with pytest.raises(InputError, match=message):
             HAttenRetriever(*given)
@@ -98,22 +97,22 @@ def test_unreadable_files_are_clear_errors(tiny_corpus: Corpus, tmp_path: Path) 
 def test_a_model_that_knows_few_words_logs_a_warning(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
-    retriever = HAttenRetriever(tmp_path / "hatten.ckpt")
+    model(tiny_corpus).save(tmp_path / "hatten")
+    retriever = HAttenRetriever(tmp_path / "hatten")
     retriever.prepare(tiny_corpus)
     assert not caplog.messages
     retriever.prepare(demo_corpus)
     (line,) = caplog.messages
-    assert "% of the running words of demo; was it trained on other data" in line
+    assert "% of the tokens of demo; was it trained on other data" in line
 
 
 def test_a_corpus_with_another_tokeniser_is_rejected(
     tiny_source: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     trained = model(tiny_corpus)
-    save_model(replace(trained, about={"tokenizer": "reference"}), tmp_path / "hatten.ckpt")
-    retriever = HAttenRetriever(tmp_path / "hatten.ckpt")
-    said = r"^checkpoint=.*hatten\.ckpt: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
+    replace(trained, about={"tokenizer": "reference"}).save(tmp_path / "hatten")
+    retriever = HAttenRetriever(tmp_path / "hatten")
+    said = r"^checkpoint=.*hatten: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
     with pytest.raises(InputError, match=said):
         retriever.index(tiny_corpus)
     retriever.index(open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path))
@@ -124,10 +123,8 @@ def test_an_interrupted_encoding_over_ray_resumes(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
     generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
     corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
-    save_model(
-        random_model([word for word in corpus.words if word.isalnum()][:2000]), tmp_path / "model.ckpt"
-    )
-    retriever, rows = HAttenRetriever(tmp_path / "model.ckpt"), np.arange(2 * BATCH + 100)
+    made = random_model([word for word in corpus.words if word.isalnum()][:2000])
+    retriever, rows = made.retriever(), np.arange(2 * BATCH + 100)
     retriever.prepare(corpus)
     asked: list[int] = []
     last = 0

@@ -15,18 +15,16 @@ from torch import Tensor
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
-from citerec.hatten.checkpoint import load_model, save_model
 from citerec.hatten.compress import compress
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.encoder import Level
-from citerec.hatten.recipe import StaticEncoder
-from citerec.hatten.retriever import HAttenRetriever
-from citerec.hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
-from citerec.hatten.train import train
-from citerec.hatten.words_retriever import StaticRetriever
+from citerec.hatten.encoder import Level, StaticEncoder
+from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.static import CONFIG, WORDS, StaticModel
+from citerec.hatten.trained import open_static, static_retriever
 from citerec.retrieval.nets import weights_hash
 from citerec.tests.hatten.made import documents, measured_recall, random_model
 from citerec.tests.runs import history, train_twice
+from citerec.train import train
 from citerec.training.hub import WEIGHTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -55,8 +53,8 @@ def test_a_saved_model_loads_unchanged_up_to_rounding(
     tiny_corpus: Corpus, tmp_path: Path, kind: str, error: float
 ) -> None:
     model = replace(random_static(tiny_corpus.words), unknown_weight=0.5)
-    save_static(model, tmp_path / "model", kind)
-    found = load_static(tmp_path / "model")
+    replace(model, dtype=kind).save(tmp_path / "model")
+    found = open_static(tmp_path / "model")
     assert found.unknown_weight == 0.5
     assert (found.vocabulary, found.max_tokens, found.about) == (model.vocabulary, 16, model.about)
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
@@ -64,8 +62,8 @@ def test_a_saved_model_loads_unchanged_up_to_rounding(
     assert np.abs(ours - theirs).max() <= error
     assert (found.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
     # Saving a rounded model again loses nothing more.
-    save_static(found, tmp_path / "again", kind)
-    assert load_static(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
+    found.save(tmp_path / "again")
+    assert open_static(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
 
 
 def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
@@ -85,54 +83,54 @@ def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
         (WEIGHTS, "none", "model.safetensors: damaged"),
         (WORDS, "[1]", "not a list of strings"),
         (WORDS, '["one"]', "1 words"),
-        (CONFIG, '{"format": "other"}', "not a model of train.py"),
+        (CONFIG, '{"format": "other"}', "not a model of citerec train"),
         (
             CONFIG,
             '{"format": "static-1", "max_tokens": 9, "unknown_weight": 0, "vectors": "float32", "near": [4]}',
             r"near: \[4\] does not match weights for 0 paragraphs",
         ),
-        (CONFIG, None, "neither a static model"),
+        (CONFIG, None, "not a saved HAtten model"),
     ],
 )
 def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: str | None, said: str) -> None:
     model, folder = random_static(["a", "b"]), tmp_path / "model"
-    save_static(model, folder)
+    model.save(folder)
     (folder / file).unlink()
     if content is not None:
         (folder / file).write_text(content)
     with pytest.raises(InputError, match=said):
-        load_static(folder)
+        open_static(folder)
     model.encoder.word_vectors[1, 0] = float("nan")
-    save_static(model, tmp_path / "other")
+    model.save(tmp_path / "other")
     with pytest.raises(InputError, match="not finite"):
-        load_static(tmp_path / "other")
+        open_static(tmp_path / "other")
 
 
 def test_the_mean_path_of_a_hatten_file_can_be_loaded(tiny_corpus: Corpus, tmp_path: Path) -> None:
     model = random_model(tiny_corpus.words, residual="mean")
-    save_model(model, tmp_path / "hatten.ckpt")
-    found = StaticRetriever(tmp_path)  # the output folder of its training
+    model.save(tmp_path / "hatten")
+    found = static_retriever(tmp_path)  # the output folder of its training
     found.index(tiny_corpus)
     model.encoder.mean_only = True
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
     with torch.inference_mode():
         expected = model.encoder.encode(reader.papers(np.arange(12))).numpy()
     np.testing.assert_allclose(found.encode_papers(np.arange(12)), expected, atol=1e-6)
-    save_model(random_model(tiny_corpus.words), tmp_path / "plain.ckpt")
+    random_model(tiny_corpus.words).save(tmp_path / "plain")
     with pytest.raises(InputError, match="has no mean path"):
-        load_static(tmp_path / "plain.ckpt")
+        open_static(tmp_path / "plain")
 
 
 def test_levels_with_zero_output_are_not_computed(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = random_model(tiny_corpus.words, residual="mean")
-    save_model(model, tmp_path / "busy.ckpt")
-    assert not load_model(tmp_path / "busy.ckpt").encoder.mean_only
+    model.save(tmp_path / "busy")
+    assert not HAtten.open(tmp_path / "busy").encoder.mean_only
     with torch.no_grad():
         model.encoder.document_level.pool.out.weight.zero_()
         model.encoder.document_level.pool.out.bias.zero_()
-    save_model(model, tmp_path / "idle.ckpt")
+    model.save(tmp_path / "idle")
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
     with torch.inference_mode():
         expected = model.encoder.encode(reader.papers(np.arange(12)))
@@ -141,7 +139,7 @@ def test_levels_with_zero_output_are_not_computed(
         raise AssertionError("a level was computed")
 
     monkeypatch.setattr(Level, "forward", computed)
-    retriever = HAttenRetriever(tmp_path / "idle.ckpt")
+    retriever = HAttenRetriever(tmp_path / "idle")
     retriever.index(tiny_corpus)
     with torch.inference_mode():
         assert torch.equal(retriever.encoder.encode(reader.papers(np.arange(12))), expected)
@@ -149,17 +147,17 @@ def test_levels_with_zero_output_are_not_computed(
 
 def test_a_corpus_with_another_tokeniser_is_rejected(tiny_corpus: Corpus, tmp_path: Path) -> None:
     model = random_static(tiny_corpus.words)
-    save_static(replace(model, about={"tokenizer": "reference"}), tmp_path / "model")
+    replace(model, about={"tokenizer": "reference"}).save(tmp_path / "model")
     with pytest.raises(InputError, match=r"needs data\.tokenizer=reference"):
-        StaticRetriever(tmp_path / "model").index(tiny_corpus)
+        static_retriever(tmp_path / "model").index(tiny_corpus)
     with pytest.raises(InputError, match="retriever=static needs checkpoint=FOLDER"):
-        StaticRetriever(None)
+        static_retriever(None)
 
 
 def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
-    save_static(random_static([*"abcdefg"]), tmp_path / "static")
+    random_static([*"abcdefg"]).save(tmp_path / "static")
     folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
-    found = load_static(folder)
+    found = open_static(folder)
     assert (found.dtype, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
     assert found.about["compressed"] == "4 of 8 words, vectors in int8"
     with pytest.raises(InputError, match="already exists"):
@@ -182,9 +180,9 @@ def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path
     query, shares, lacks, plain = encoder.encode(rows)
     assert query @ shares > query @ lacks
     np.testing.assert_array_equal(plain, model.encoder.encode(documents([[[1, 2]]]))[0])
-    save_static(model, tmp_path / "model")
-    assert StaticRetriever(tmp_path / "model").vocabulary.lookup(["parsing"]) == ids[0]
-    assert StaticRetriever(tmp_path / "model", unknown_weight=0).vocabulary.lookup(["parsing"]) == -1
+    model.save(tmp_path / "model")
+    assert static_retriever(tmp_path / "model").vocabulary.lookup(["parsing"]) == ids[0]
+    assert static_retriever(tmp_path / "model", unknown_weight=0).vocabulary.lookup(["parsing"]) == -1
     norms = np.linalg.norm(encoder.word_vectors[len(vocabulary) :], axis=1)
     np.testing.assert_allclose(norms, 1, atol=1e-5)
 
@@ -204,11 +202,11 @@ SMALL: dict[str, Any] = {
 
 def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> None:
     saved, _ = train_twice(train, 23, tmp_path, demo, SMALL)
-    model = load_static(saved.parent)
+    model = open_static(saved.parent)
     assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
-    assert saved.name == "static" and model.about["model"]["recipe"] == "citerec.hatten.recipe.Static"
+    assert saved.name == "static" and model.about["model"]["near"] == [4, 12]
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]
     # The retriever reads queries like the training did.
-    assert measured_recall(StaticRetriever(saved, unknown_weight=0), demo) == pytest.approx(max(recall[1:]))
+    assert measured_recall(static_retriever(saved, unknown_weight=0), demo) == pytest.approx(max(recall[1:]))
     assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"

@@ -20,9 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from citerec.datasets.errors import InputError, error_line
-from citerec.hatten.checkpoint import load_model
-from citerec.hatten.retriever import HAttenRetriever
-from citerec.hatten.train import train
+from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
     assert_same_run,
@@ -33,6 +31,7 @@ from citerec.tests.runs import (
     train_twice,
     train_until_crash,
 )
+from citerec.train import train
 from citerec.training.settings import DATE_FORMAT, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +51,7 @@ SMALL: Options = {
     "model.batch.mined": 2,
     "model.batch.random": 1,
     "model.batch.contexts_per_paper": 2,
-    "model.batch.stale": False,
+    "model.batch.cached_negatives": False,
     "model.batch.steps_per_round": STEPS,
     "model.mining.depth": 20,
     "model.mining.positives": True,
@@ -98,7 +97,7 @@ def when(condition: Callable[[], bool], process: subprocess.Popen[str], signal_n
 
 
 def assert_same_model(*files: Path) -> None:
-    one, other = map(load_model, files)
+    one, other = map(HAtten.open, files)
     assert same(one.encoder.state_dict(), other.encoder.state_dict()) and one.about == other.about
 
 
@@ -114,7 +113,7 @@ def steps_done(out: Path) -> int:
 
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
-        *("hatten.ckpt", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
+        *("hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
         *("csv", "mined"),
     }
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
@@ -131,10 +130,10 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
 
 
 def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Path, demo: Options) -> None:
-    about, rows = load_model(whole / "hatten.ckpt").about, history(whole)[1:]
+    about, rows = HAtten.open(whole / "hatten").about, history(whole)[1:]
     best = max(rows, key=lambda row: row["val/recall@10"])
     assert (about["round"], about["val/recall@10"]) == (best["round"], best["val/recall@10"])
-    retriever = HAttenRetriever(whole / "hatten.ckpt", arithmetic="float32")
+    retriever = HAttenRetriever(whole / "hatten", arithmetic="float32")
     assert measured_recall(retriever, demo) == pytest.approx(about["val/recall@10"])
     assert about["corpus"] == retriever.corpus.fingerprint
 
@@ -161,7 +160,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
     code, err = finish(start(tmp_path, *given, "resume=true"))
     assert code == 0, err
     assert_same_run(whole, out)
-    assert_same_model(whole / "hatten.ckpt", out / "hatten.ckpt")
+    assert_same_model(whole / "hatten", out / "hatten")
 
 
 @pytest.mark.parametrize(
@@ -179,12 +178,16 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
-            {"model.batch.stale": True, "model.batch.random": 4, "model.schedule.mean_only_rounds": 1},
-            id="mean path first, stale",
+            {
+                "model.batch.cached_negatives": True,
+                "model.batch.random": 4,
+                "model.schedule.mean_only_rounds": 1,
+            },
+            id="mean path first, cached",
         ),
         pytest.param(
-            {"model.batch.stale": True, "model.batch.mined": 0},
-            id="stale, nothing mined",
+            {"model.batch.cached_negatives": True, "model.batch.mined": 0},
+            id="cached, nothing mined",
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -232,7 +235,7 @@ def test_the_included_recipes_train(
     sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
     sizes |= {"model.batch.steps_per_round": 3, "model.rounds": 2, "output_dir": tmp_path}
     best = train(train_config(recipe, demo, sizes, {"model.schedule.mean_only_rounds": 0 if paper else 1}))
-    assert load_model(best).encoder.config.residual == ("none" if paper else "mean")
+    assert HAtten.open(best).encoder.config.residual == ("none" if paper else "mean")
     assert len(history(tmp_path)) >= 2
     if "logger" in recipe:
         import wandb
@@ -251,9 +254,10 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
         ("model", {"model.optimizer.lr": 1e-3}),
         ("seed", {"seed": 1}),
         ("embeddings", {"embeddings.window": 3}),
-        ("data", {"data.seed": 1}),
+        ("", {"data.seed": 1}),
     ):
-        said = f"config.yaml: the interrupted run had other settings of `{part}`; use the same, or restart"
+        what = f"settings of `{part}`" if part else "data"
+        said = f"config.yaml: the interrupted run had other {what}; use the same, or restart"
         refused(said, other)
     state = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(state[: len(state) // 2])
@@ -274,7 +278,7 @@ def test_a_new_run_in_a_used_folder_changes_nothing_before_its_first_saved_round
         paths = [path for name in names for path in (folder / name, *(folder / name).glob("*"))]
         return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
-    names = ["hatten.ckpt", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"]
+    names = ["hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"]
     names.append("mined")
     train(run(0))
     first = files(tmp_path)
@@ -319,7 +323,7 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(demo: Option
     base = tmp_path / "outputs" / "train" / "hatten-demo"
     one = trained()
     assert time.strptime(one.name, DATE_FORMAT)
-    assert (one / "hatten.ckpt").is_file() and (one / ".hydra").is_dir()
+    assert (one / "hatten").is_dir() and (one / ".hydra").is_dir()
     assert trained("resume=true") == one
     two = trained()
     assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
@@ -337,8 +341,8 @@ NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
         ({"model.encoder.residual": "max"}, "residual=max: choose none or mean"),
         ({"model.precision": "half"}, "model.precision=half: choose auto, float32 or bfloat16"),
-        ({"seed": -1}, "seed=-1: must be a non-negative integer"),
-        ({"seed": "a"}, "seed=a: must be a non-negative integer"),
+        ({"seed": -1}, "seed=-1: must be a whole number, at least 0"),
+        ({"seed": "a"}, "seed=a: must be a whole number, at least 0"),
         ({"model.rounds": 0}, "model.rounds=0: must be at least 1"),
         ({"model.rounds": 1.5}, "model.rounds=1.5: must be a whole number"),
         ({"model.ema": 1}, "model.ema=1"),
@@ -348,12 +352,15 @@ NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
         ({"model.loss.temperature": 0}, "model.loss.temperature=0"),
         ({"model.loss.positives": "[a]"}, "model.loss.positives=.*: must be a list of whole numbers"),
         ({"model.optimizer.lr": "high"}, "model.optimizer.lr=high: must be a number"),
-        ({"model.optimizer.lr": -1}, "model.optimizer: Invalid learning rate: -1"),
+        ({"model.optimizer.lr": -1}, "model.optimizer.lr=-1.0: must be above 0"),
         ({"model.batch.queries": 0}, "model.batch.queries=0: must be at least 1"),
         ({"model.batch.random": -1}, "model.batch.random=-1: must not be below 0"),
-        ({**PLAIN, "model.batch.stale": True}, f"model.batch.stale=True: {NO_MEAN_PATH}"),
         (
-            {**PLAIN, "model.batch.stale": False, "model.schedule.mean_only_rounds": 1},
+            {**PLAIN, "model.batch.cached_negatives": True},
+            f"model.batch.cached_negatives=True: {NO_MEAN_PATH}",
+        ),
+        (
+            {**PLAIN, "model.batch.cached_negatives": False, "model.schedule.mean_only_rounds": 1},
             f"mean_only_rounds=1: {NO_MEAN_PATH}",
         ),
         ({"model.mining.depth": 0}, "model.mining.depth=0: must be at least 1"),
@@ -367,9 +374,15 @@ NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
             {"model": "nnselect", "model.word_dropout": 2},
             "word_dropout=2.*: must be at least 0 and at most 1",
         ),
-        ({"model": "nnselect", "model.batch.stale": True}, f"stale=True: {NO_MEAN_PATH}"),
+        (
+            {"model": "nnselect", "model.batch.cached_negatives": True},
+            f"cached_negatives=True: {NO_MEAN_PATH}",
+        ),
         ({"model": "biencoder", "model.dropout": 1.0}, "model.dropout=1.0: must be at least 0 and below 1"),
-        ({"model": "biencoder", "model.batch.stale": True}, f"stale=True: {NO_MEAN_PATH}"),
+        (
+            {"model": "biencoder", "model.batch.cached_negatives": True},
+            f"cached_negatives=True: {NO_MEAN_PATH}",
+        ),
         ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
         ({"trainer": "gpu"}, "^trainer.accelerator=gpu: no GPU found; use trainer=cpu$"),
@@ -390,7 +403,7 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
     monkeypatch: pytest.MonkeyPatch, demo: Options, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "citerec.hatten.recipe.HAtten.build", lambda *_: pytest.fail("word vectors are trained")
+        "citerec.hatten.model.load_initial_vectors", lambda *_: pytest.fail("word vectors are trained")
     )
     with pytest.raises(InputError, match=r"queries=100000: more than the [\d,]+ training contexts of demo"):
         train(train_config(demo, {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}))

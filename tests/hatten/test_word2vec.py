@@ -15,7 +15,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten import word2vec as module
-from citerec.hatten.word2vec import TrainingTexts, default_epochs, word2vec
+from citerec.hatten.word2vec import TrainingTexts, Word2Vec, default_epochs
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def test_small_corpora_get_more_epochs(words: int, epochs: int) -> None:
 
 def test_one_thread_is_deterministic(tiny_corpus: Corpus, tmp_path: Path) -> None:
     one, two, other = (
-        word2vec(tiny_corpus, **arguments(tmp_path / name, seed=seed))
+        Word2Vec(**arguments(tmp_path / name, seed=seed)).load(tiny_corpus)
         for name, seed in (("one", 0), ("two", 0), ("two", 1))
     )
     assert one.words == two.words
@@ -54,28 +54,28 @@ def test_one_thread_is_deterministic(tiny_corpus: Corpus, tmp_path: Path) -> Non
 def test_vectors_are_trained_once_per_corpus_and_settings(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = word2vec(tiny_corpus, **arguments(tmp_path))
-    word2vec(tiny_corpus, **arguments(tmp_path, window=4))
-    word2vec(demo_corpus, **arguments(tmp_path))
+    first = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
+    Word2Vec(**arguments(tmp_path, window=4)).load(tiny_corpus)
+    Word2Vec(**arguments(tmp_path)).load(demo_corpus)
     monkeypatch.setattr(module, "train_vectors", None)
-    again = word2vec(tiny_corpus, **arguments(tmp_path, workers=2))
+    again = Word2Vec(**arguments(tmp_path, workers=2)).load(tiny_corpus)
     assert again.words == first.words
     np.testing.assert_array_equal(again.matrix, first.matrix)
     for change in ({"seed": 1}, {"dim": 9}, {"epochs": 2}, {"min_count": 3}):
         with pytest.raises(TypeError, match="NoneType"):
-            word2vec(tiny_corpus, **arguments(tmp_path, **change))
+            Word2Vec(**arguments(tmp_path, **change)).load(tiny_corpus)
 
 
 def test_rare_words_are_excluded_but_markers_always_included(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path
 ) -> None:
-    found = word2vec(tiny_corpus, **arguments(tmp_path))
+    found = Word2Vec(**arguments(tmp_path)).load(tiny_corpus)
     frequent = {w for w, n in zip(tiny_corpus.words, tiny_corpus.word_counts, strict=True) if n >= 2}
     assert set(found.words) == frequent | {"targetcit", "othercit"} and found.dim == 8
     with pytest.raises(InputError, match=r"no word occurs 1000 times.*embeddings\.min_count"):
-        word2vec(tiny_corpus, **arguments(tmp_path, min_count=1000))
+        Word2Vec(**arguments(tmp_path, min_count=1000)).load(tiny_corpus)
     without_contexts = open_corpus(tiny_source, splits=["test"], cache_dir=tmp_path)
-    assert {"targetcit", "othercit"} <= set(word2vec(without_contexts, **arguments(tmp_path)).words)
+    assert {"targetcit", "othercit"} <= set(Word2Vec(**arguments(tmp_path)).load(without_contexts).words)
 
 
 def test_progress_and_completion_are_logged(
@@ -83,7 +83,7 @@ def test_progress_and_completion_are_logged(
 ) -> None:
     monkeypatch.setattr(module, "LOG_EVERY", 0.0)
     caplog.set_level(logging.INFO)
-    word2vec(tiny_corpus, **arguments(tmp_path, epochs=3))
+    Word2Vec(**arguments(tmp_path, epochs=3)).load(tiny_corpus)
     lines = [message for message in caplog.messages if message.startswith("word vectors:")]
     assert "training word2vec of tiny" in lines[0] and "3 x " in lines[0]
     assert "epoch 1 of 3" in lines[1] and "epoch 2 of 3" in lines[2] and "s left" in lines[2]

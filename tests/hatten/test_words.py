@@ -23,13 +23,13 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.releases import RELEASES
 from citerec.hatten.words import (
+    GloVe,
+    ReferenceVectors,
     WordVectors,
     cached_vectors,
-    glove,
     load_vectors,
     log_coverage,
     read_vectors,
-    reference,
 )
 
 
@@ -178,10 +178,10 @@ def test_every_format_gives_the_same_vectors(
     assert found.words == WORDS
     np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
     for _ in range(2):  # read, then from the cache
-        vectors = glove(tiny_corpus, str(path), 4, str(tmp_path / "cache"))
+        vectors = GloVe(str(path), 4, str(tmp_path / "cache")).load(tiny_corpus)
         assert vectors.words == [*WORDS, "targetcit", "othercit"]
         np.testing.assert_array_equal(vectors.matrix[:5], found.matrix)
-    assert glove(tiny_corpus, str(path), 4, str(tmp_path / "cache"), markers=False).words == WORDS
+    assert GloVe(str(path), 4, str(tmp_path / "cache"), markers=False).load(tiny_corpus).words == WORDS
 
 
 @pytest.mark.parametrize("header", [False, True])
@@ -201,9 +201,9 @@ def test_the_first_vector_of_a_repeated_word_is_used(
 
 def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> None:
     path = write(tmp_path / "glove.txt")
-    glove(tiny_corpus, str(path), 4, str(tmp_path))
+    GloVe(str(path), 4, str(tmp_path)).load(tiny_corpus)
     path.write_text("trees 1 2 3 4\n")
-    assert glove(tiny_corpus, str(path), 4, str(tmp_path), markers=False).words == ["trees"]
+    assert GloVe(str(path), 4, str(tmp_path), markers=False).load(tiny_corpus).words == ["trees"]
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -232,7 +232,7 @@ def test_bad_files_are_clear_errors(tmp_path: Path, tiny_corpus: Corpus, name: s
     data, message = BAD[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message) as error:
-        glove(tiny_corpus, str(tmp_path / name), 4, str(tmp_path))
+        GloVe(str(tmp_path / name), 4, str(tmp_path)).load(tiny_corpus)
     assert name in str(error.value)
     assert not list(tmp_path.glob("vectors/*.npz"))
 
@@ -253,7 +253,7 @@ def test_a_wrong_source_is_a_clear_error(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "glove.txt")
     with pytest.raises(InputError, match=said):
-        glove(tiny_corpus, source, dim, "cache")
+        GloVe(source, dim, "cache").load(tiny_corpus)
 
 
 def release(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
@@ -277,11 +277,11 @@ def test_glove_is_downloaded_on_first_use(
     archive = zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
     release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
-        found = glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False)
+        found = GloVe("glove.6B", 50, str(tmp_path), markers=False).load(tiny_corpus)
         assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
     assert len(server.requests) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
-        glove(tiny_corpus, "glove.6B", 100, str(tmp_path))
+        GloVe("glove.6B", 100, str(tmp_path)).load(tiny_corpus)
 
 
 def test_a_glove_file_in_the_cache_folder_is_found(
@@ -291,7 +291,7 @@ def test_a_glove_file_in_the_cache_folder_is_found(
     (tmp_path / "vectors").mkdir()
     with gzip.open(tmp_path / "vectors" / "glove.6B.50d.txt.gz", "wt") as file:
         file.writelines(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS)
-    assert glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False).words == WORDS
+    assert GloVe("glove.6B", 50, str(tmp_path), markers=False).load(tiny_corpus).words == WORDS
 
 
 @pytest.fixture
@@ -306,13 +306,13 @@ def test_the_reference_release_keeps_its_order_and_needs_its_tokeniser(
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
     files = str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl")
-    found = reference(reference_corpus, *files, 4)
+    found = ReferenceVectors(*files, 4).load(reference_corpus)
     assert found.words == words
     np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32))
     assert found.vocabulary()[0].pad_id == 6
     said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
     with pytest.raises(InputError, match=said):
-        reference(tiny_corpus, *files, 4)
+        ReferenceVectors(*files, 4).load(tiny_corpus)
 
 
 def test_the_reference_release_is_downloaded_on_first_use(
@@ -324,15 +324,15 @@ def test_the_reference_release_is_downloaded_on_first_use(
         rf"{address}: HTTP 404.*unigram_embeddings_200dim\.pkl, vocabulary_200dim\.pkl, or model\.zip, into"
     )
     with pytest.raises(InputError, match=said):
-        reference(reference_corpus, None, None, 4, str(tmp_path))
+        ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus)
     files = {
         "model/glove/unigram_embeddings_200dim.pkl": pickle.dumps(MATRIX),
         "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
     }
     server.put("model.zip", zipped(**files))
-    assert reference(reference_corpus, None, None, 4, str(tmp_path)).words == WORDS
+    assert ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus).words == WORDS
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not match"):
-        reference(reference_corpus, None, str(tmp_path / "words.pkl"), 4, str(tmp_path))
+        ReferenceVectors(None, str(tmp_path / "words.pkl"), 4, str(tmp_path)).load(reference_corpus)
     with pytest.raises(InputError, match=r"nowhere\.pkl: no such file"):
-        reference(reference_corpus, str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path))
+        ReferenceVectors(str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path)).load(reference_corpus)

@@ -21,13 +21,14 @@ from citerec.evaluation.benchmarks.recommend import Recommend
 from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
 from citerec.hatten.documents import Vocabulary
-from citerec.hatten.recipe import StaticEncoder
-from citerec.hatten.static import StaticModel, load_static, save_static
+from citerec.hatten.encoder import StaticEncoder
+from citerec.hatten.static import StaticModel
 from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from citerec.rerank.ranker import IN_DOMAIN, LinearModel, RankingModel
+from citerec.rerank.linear import IN_DOMAIN, LinearModel
+from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
@@ -51,7 +52,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("model") / "static"
     vocabulary = Vocabulary(["targetcit", *WORDS])
     vectors = np.random.default_rng(0).normal(size=(len(vocabulary), 16)).astype(np.float32)
-    save_static(StaticModel(StaticEncoder(vectors, vocabulary).to_numpy(), vocabulary, 64, {}), folder)
+    StaticModel(StaticEncoder(vectors, vocabulary).to_numpy(), vocabulary, 64, {}).save(folder)
     return str(folder)
 
 
@@ -61,7 +62,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
     weights = LinearModel({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel({IN_DOMAIN: weights}).save_pretrained(folder / "ranker")
+    RankingModel({IN_DOMAIN: weights}).save(folder / "ranker")
     return str(folder)
 
 
@@ -73,9 +74,9 @@ def library(request: pytest.FixtureRequest, static: str, ranked: str, tmp_path: 
 
 
 def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: Path) -> None:
-    load_static(static).push_to_hub("someone/static")
-    RankingModel.load(ranked).push_to_hub("someone/ranker")
-    random_model(["targetcit", *WORDS], residual="mean").push_to_hub("someone/hatten")
+    StaticModel.open(static).push("someone/static")
+    RankingModel.open(ranked).push("someone/ranker")
+    random_model(["targetcit", *WORDS], residual="mean").push("someone/hatten")
     found, hubs = {}, ("someone/static", "someone/ranker")
     models = {"own": (ranked,), "apart": (static, f"{ranked}/ranker"), "hub": hubs}
     for name, given in (models | {"hatten": ("someone/hatten", "someone/ranker")}).items():

@@ -10,7 +10,8 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.rerank.ranker import IN_DOMAIN, LinearModel, Ranker, RankingModel
+from citerec.rerank.linear import IN_DOMAIN, LinearModel
+from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever, small_change
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query

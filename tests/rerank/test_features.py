@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.nnselect import AverageRetriever
+from citerec.hatten.words import Embeddings, WordVectors
 from citerec.rerank.corpus_statistics import CorpusStatistics, keep_fields
 from citerec.rerank.features import (
     FEATURES,
@@ -44,13 +46,18 @@ from citerec.tests.retrieval.test_every import question
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
 
-def average(corpus: Corpus) -> AverageRetriever:
-    """Make a dense retriever of random word vectors."""
-    from citerec.hatten.words import WordVectors
+@dataclass(frozen=True)
+class RandomVectors(Embeddings):
+    """The same random vectors whenever a corpus has as many words."""
 
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(len(corpus.words), 8)).astype(np.float32)
-    return AverageRetriever(lambda corpus: WordVectors(list(corpus.words), vectors, "random"))
+    def load(self, corpus: Corpus) -> WordVectors:
+        vectors = np.random.default_rng(0).normal(size=(len(corpus.words), 8)).astype(np.float32)
+        return WordVectors(list(corpus.words), vectors, "random")
+
+
+def average() -> AverageRetriever:
+    """Make a dense retriever of random word vectors."""
+    return AverageRetriever(RandomVectors())
 
 
 def open_statistics(
@@ -58,7 +65,7 @@ def open_statistics(
 ) -> tuple[CorpusStatistics, dict[str, Any], Queries]:
     parts: dict[str, Any] = {"bm25": BM25()}
     if dense:
-        parts["dense"] = average(corpus)
+        parts["dense"] = average()
     for part in parts.values():
         part.index(corpus)
     queries = Queries.from_contexts(corpus, corpus.split(split).contexts)

@@ -48,8 +48,7 @@ def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
         prefetched = Prefetched([tmp_path / "found.npy"])
         listing = CitedAndNegatives(NegativesSettings(3, 6))
         lists = TrainingLists(reader, split, queries, prefetched, batch, listing, 0)
-        given = RerankerSettings(loss=ListLossSettings(loss))
-        module = RerankModule(encoder, torch.optim.SGD, given, 0, 1)
+        module = RerankModule(encoder, RerankerSettings(loss=ListLossSettings(loss)), 0, 1)
         module.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
         assert len(lists) == batch.accumulate
         for item in range(len(lists)):

@@ -127,8 +127,8 @@ def test_published_rerankers_are_saved_and_loaded(
     checkpoint: Path, transformer: Path, tmp_path: Path
 ) -> None:
     model = load_reference(checkpoint, transformer)
-    model.save_pretrained(tmp_path / "saved")
-    again = CrossEncoder.from_pretrained(tmp_path / "saved")
+    model.save(tmp_path / "saved")
+    again = CrossEncoder.open(tmp_path / "saved")
     assert (again.head, again.config) == ("sigmoid", model.config)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
 

@@ -65,7 +65,7 @@ def test_batches_hold_each_pair_once_within_the_token_limit(lengths: list[int], 
 def test_scores_match_the_network_on_single_pairs(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
-    model = CrossEncoder.from_pretrained(tiny_reranker)
+    model = CrossEncoder.open(tiny_reranker)
     pairs = PairReader(tiny_corpus, model.tokenizer, model.config).pairs(*all_pairs)
     with torch.no_grad():
         expected = [float(model.scores(model(*pairs.padded(np.array([row]))))[0]) for row in range(144)]
@@ -215,9 +215,9 @@ def sharpen(model: CrossEncoder) -> None:
 
 def test_the_fingerprint_covers_exactly_what_scores_depend_on(tiny_reranker: Path, tmp_path: Path) -> None:
     def saved(name: str, change: Callable[[CrossEncoder], None]) -> Path:
-        model = CrossEncoder.from_pretrained(tiny_reranker)
+        model = CrossEncoder.open(tiny_reranker)
         change(model)
-        model.save_pretrained(tmp_path / name)
+        model.save(tmp_path / name)
         return tmp_path / name
 
     changes = [configure(max_tokens=63), configure(other_citations="drop"), nudge, sharpen]

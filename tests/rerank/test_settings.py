@@ -10,7 +10,6 @@ from citerec.datasets.configuration import read_settings
 from citerec.datasets.errors import InputError
 from citerec.rerank.settings import (
     DistilLossSettings,
-    DistilSettings,
     ListLossSettings,
     NegativesSettings,
     PairSettings,
@@ -78,7 +77,6 @@ from citerec.rerank.settings import (
         (DistilLossSettings, {"weight": 1.5}, r"model\.distil\.weight=1\.5: must be above 0 and at most 1"),
         (DistilLossSettings, {"temperature": 0.0}, r"model\.distil\.temperature=0\.0: must be above 0"),
         (DistilLossSettings, {"teacher_temperature": 0.0}, r"model\.distil\.teacher_temperature=0\.0"),
-        (DistilSettings, {"word_dropout": 1.0}, r"model\.word_dropout=1\.0: must be at least 0 and below 1"),
     ],
 )
 def test_invalid_settings_raise_one_line_that_names_them(

@@ -30,6 +30,7 @@ from transformers import (
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
+from citerec.hatten.biencoder import BiEncoder
 from citerec.retrieval.adapters import add_adapter, is_adapted
 from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.article_text import ArticleReader
@@ -268,7 +269,7 @@ def test_adapters_are_saved_with_their_encoder(tiny_bert: Path, adapter: Path, t
     with torch.no_grad():  # as training would
         trained: Any = encoder.model
         trained.encoder.layer[0].output.adapter_up.bias += 1
-    encoder.save(tmp_path / "saved")
+    BiEncoder(encoder).save(tmp_path / "saved")
     again = ArticleEncoder.load(tmp_path / "saved")
     assert is_adapted(again) and weights_hash(again) == weights_hash(encoder)
     local = ArticleConfig("local", path=str(tmp_path / "saved"), max_tokens=32)
@@ -428,7 +429,7 @@ def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig,
     with torch.no_grad():
         next(encoder.model.parameters()).mul_(1.5)
     for _ in range(2):  # an existing encoder is replaced
-        encoder.save(tmp_path / "encoder")
+        BiEncoder(encoder).save(tmp_path / "encoder")
     loaded = ArticleEncoder.load(tmp_path / "encoder")
     assert replace(loaded.config, path=None) == replace(config, path=None)
     retrievers = [ArticleRetriever(encoder), ArticleRetriever(loaded)]
@@ -440,7 +441,7 @@ def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig,
 
 
 def test_a_saved_encoder_refuses_other_settings(config: ArticleConfig, tmp_path: Path) -> None:
-    ArticleEncoder.pretrained(replace(config, pooling="cls")).save(tmp_path / "encoder")
+    BiEncoder(ArticleEncoder.pretrained(replace(config, pooling="cls"))).save(tmp_path / "encoder")
     local = ArticleConfig("local", path=str(tmp_path / "encoder"), max_tokens=24, pooling="mean")
     with pytest.raises(InputError, match=r"encoder\.pooling=mean: the encoder in .* was trained with cls"):
         ArticleRetriever(local)
@@ -454,8 +455,8 @@ def test_a_saved_encoder_refuses_other_settings(config: ArticleConfig, tmp_path:
 def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(InputError, match="something other than an encoder"):
-        ArticleEncoder.pretrained(config).save(tmp_path / "other")
+    with pytest.raises(InputError, match="something other than a bi-encoder"):
+        BiEncoder(ArticleEncoder.pretrained(config)).save(tmp_path / "other")
     with pytest.raises(InputError, match=r"not a saved encoder \(no encoder.json"):
         ArticleEncoder.load(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))

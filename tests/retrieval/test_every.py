@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.checkpoint import save_model
-from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.model import HAttenRetriever
 from citerec.retrieval.article import article_retriever
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.bm25 import BM25
@@ -31,8 +30,8 @@ Maker = Callable[[Corpus, Path, Path], Retriever]
 
 
 def hatten(corpus: Corpus, folder: Path, _: Path) -> Retriever:
-    if not (folder / "hatten.ckpt").exists():
-        save_model(random_model(corpus.words, dim=12, hidden=8, max_tokens=20), folder / "hatten.ckpt")
+    if not (folder / "hatten").exists():
+        random_model(corpus.words, dim=12, hidden=8, max_tokens=20).save(folder / "hatten")
     return HAttenRetriever(folder, arithmetic="float32")
 
 

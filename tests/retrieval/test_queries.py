@@ -9,8 +9,7 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.hatten.checkpoint import save_model
-from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.model import HAttenRetriever
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.corpus_statistics import CorpusStatistics
@@ -34,11 +33,9 @@ def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None
     assert (found.papers[2] == -1).all()
 
 
-def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    save_model(
-        random_model([*tiny_corpus.words, "zyzzyva"], dim=12, hidden=8, max_tokens=20), tmp_path / "m.ckpt"
-    )
-    retriever = HAttenRetriever(tmp_path / "m.ckpt", arithmetic="float32")
+def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus) -> None:
+    model = random_model([*tiny_corpus.words, "zyzzyva"], dim=12, hidden=8, max_tokens=20)
+    retriever = HAttenRetriever(model, arithmetic="float32")
     retriever.index(tiny_corpus)
     asked = Queries.from_list(tiny_corpus, [Query("zyzzyva"), Query("quagga"), Query("")])
     assert (retriever.search(asked, 3).papers[0] >= 0).all()

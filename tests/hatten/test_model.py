@@ -16,17 +16,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec import hatten
 from citerec.datasets.errors import InputError
 from citerec.datasets.releases import RELEASES
-from citerec.hatten.checkpoint import Model, load_model, load_reference_model, open_model, save_model
 from citerec.hatten.encoder import HAttenEncoder
-from citerec.tests.hatten.made import documents, random_model
+from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.reference import load_reference_checkpoint, load_reference_model
+from citerec.tests.hatten.made import documents, random_model, write_checkpoint
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 
 
-def model(**options: Any) -> Model:
+def model(**options: Any) -> HAtten:
     return random_model(WORDS, {"round": 3, "val/mrr": 0.5}, **options)
 
 
@@ -37,7 +37,8 @@ def vectors(encoder: HAttenEncoder) -> torch.Tensor:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    save_model(model(), tmp_path / "hatten.ckpt")
+    """The single file of earlier versions."""
+    write_checkpoint(model(), tmp_path / "hatten.ckpt")
     return tmp_path / "hatten.ckpt"
 
 
@@ -46,15 +47,18 @@ def saved(tmp_path: Path) -> Path:
     [{}, {"trainable_vectors": "all", "residual": "mean"}, {"trainable_vectors": "none", "layers": 2}],
     ids=["paper", "mean path", "two layers"],
 )
-def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any]) -> None:
-    before = model(**options)
-    save_model(before, tmp_path / "new" / "hatten.ckpt")
-    after = load_model(tmp_path / "new" / "hatten.ckpt")
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any], earlier: bool) -> None:
+    before, place = model(**options), tmp_path / "new" / ("hatten.ckpt" if earlier else "hatten")
+    place.parent.mkdir()
+    (lambda path: write_checkpoint(before, path) if earlier else before.save(path))(place)
+    after = HAtten.open(place)
     assert torch.equal(vectors(after.encoder), vectors(before.encoder))
     assert (after.vocabulary, after.about) == (before.vocabulary, before.about)
     assert after.encoder.config == before.encoder.config
     assert not after.encoder.training
-    assert os.listdir(tmp_path / "new") == ["hatten.ckpt"]
+    assert os.listdir(tmp_path / "new") == [place.name]
+    assert HAtten.open(tmp_path / "new").about == HAtten.open(tmp_path / "new" / "hatten.ckpt").about
 
 
 def test_a_file_from_before_input_dropout_keeps_its_dropout_everywhere(saved: Path) -> None:
@@ -62,29 +66,30 @@ def test_a_file_from_before_input_dropout_keeps_its_dropout_everywhere(saved: Pa
     content["config"].update(dropout=0.2)
     del content["config"]["input_dropout"]
     torch.save(content, saved)
-    assert load_model(saved).encoder.config.input_dropout == 0.2
+    assert HAtten.open(saved).encoder.config.input_dropout == 0.2
 
 
 def test_a_vocabulary_with_padding_at_another_index_loads_unchanged(tmp_path: Path) -> None:
-    save_model(random_model(["<eos>", "<pad>", "deep", "targetcit"]), tmp_path / "hatten.ckpt")
-    after = load_model(tmp_path / "hatten.ckpt")
+    random_model(["<eos>", "<pad>", "deep", "targetcit"]).save(tmp_path / "hatten")
+    after = HAtten.open(tmp_path / "hatten")
     assert after.encoder.pad_id == 1 and after.encoder.marker_ids == [3]
 
 
 def test_saving_over_a_model_keeps_it_when_the_device_is_full(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = saved.read_bytes()
-    real = Path.open
+    place = tmp_path / "hatten"
+    model().save(place)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
 
-    def full(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
-        return real(Path("/dev/full") if "w" in mode else path, mode, *rest, **options)
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space", str(place))
 
-    with monkeypatch.context() as patch, pytest.raises(OSError) as raised:
-        patch.setattr(Path, "open", full)
-        save_model(model(), saved)
-    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(saved)
-    assert saved.read_bytes() == before and os.listdir(saved.parent) == ["hatten.ckpt"]
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr("citerec.hatten.model.write_weights", full)
+        random_model(WORDS).save(place)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    assert os.listdir(tmp_path) == ["hatten"]
 
 
 @pytest.mark.parametrize(
@@ -125,28 +130,28 @@ def test_missing_or_inconsistent_parts_are_a_clear_error(saved: Path, part: str,
     of |= {} if value is None else {key: value}
     torch.save(content, saved)
     with pytest.raises(InputError, match=r"hatten\.ckpt: ") as raised:
-        load_model(saved)
+        HAtten.open(saved)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_missing_file_and_a_file_of_another_kind_are_clear_errors(tmp_path: Path) -> None:
     path = tmp_path / "other.ckpt"
-    with pytest.raises(InputError, match="no such checkpoint"):
-        load_model(path)
+    with pytest.raises(InputError, match="no such HAtten model folder"):
+        HAtten.open(path)
     for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-1"}), os.urandom(1000)):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"other\.ckpt: not a "):
-            load_model(path)
+            HAtten.open(path)
     torch.save([1, 2], path)
     with pytest.raises(InputError, match=r"other\.ckpt: must contain a dictionary, not a list"):
-        load_model(path)
+        HAtten.open(path)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "hatten.ckpt"
-    save_model(model(), path)
+    write_checkpoint(model(), path)
     return path
 
 
@@ -162,7 +167,7 @@ def test_a_damaged_file_is_a_clear_error_or_still_loads(whole: Path, data: st.Da
     path = whole.with_name("damaged.ckpt")
     path.write_bytes(content)
     try:
-        loaded = load_model(path)
+        loaded = HAtten.open(path)
     except InputError as error:
         assert str(error).startswith(str(path))
     else:
@@ -186,7 +191,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path, legacy: bool) -> None:
     torch.save(
         {"format": "hatten-1", "config": CreatesFolder(made)}, path, _use_new_zipfile_serialization=not legacy
     )
-    for load in (load_model, hatten.load_reference_checkpoint):
+    for load in (HAtten.open, load_reference_checkpoint):
         with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
             load(path)
     assert not made.exists()
@@ -230,7 +235,7 @@ def reference(folder: Path, content: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_sizes_of_a_published_checkpoint_are_inferred(tmp_path: Path, layers: int) -> None:
     content = reference_content(layers=layers)
-    encoder = hatten.load_reference_checkpoint(reference(tmp_path, content))
+    encoder = load_reference_checkpoint(reference(tmp_path, content))
     config = encoder.config
     assert (config.dim, config.heads, config.hidden, config.layers) == (8, 2, 6, layers)
     assert (config.max_tokens, config.max_paragraphs, config.paragraph_types) == (16, 3, 20)
@@ -260,20 +265,20 @@ def test_an_inconsistent_published_checkpoint_is_a_clear_error(tmp_path: Path) -
         content["document_encoder"].pop(name, None)
         content["document_encoder"] |= {} if value is None else {name: value}
         with pytest.raises(InputError, match=r"published\.pt: "):
-            hatten.load_reference_checkpoint(reference(tmp_path, content))
+            load_reference_checkpoint(reference(tmp_path, content))
 
 
 def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path, saved: Path) -> None:
     path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
     words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
-    published = load_reference_model(path, words)
-    assert published.about["tokenizer"] == "reference"  # checked by the retriever
-    assert published.encoder.pad_id == 2 and published.vocabulary.lookup(["nets"]).tolist() == [3]
+    encoder, vocabulary = load_reference_model(path, words)
+    assert encoder.pad_id == 2 and vocabulary.lookup(["nets"]).tolist() == [3]
+    assert HAttenRetriever(path, words).about["tokenizer"] == "reference"
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):
         load_reference_model(path, words)
-    with pytest.raises(InputError, match=r"not a checkpoint of train\.py .* retriever\.vocabulary=FILE"):
-        load_model(path)
+    with pytest.raises(InputError, match=r"not a checkpoint of citerec train .* retriever\.vocabulary=FILE"):
+        HAtten.open(path)
     with pytest.raises(InputError, match=r"hatten\.ckpt: no 'document_encoder' in it"):
         load_reference_model(saved, words)
 
@@ -291,5 +296,6 @@ def test_the_published_checkpoint_is_downloaded_by_name(
         address = server.put(name, data)
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
     for _ in range(2):
-        assert open_model("hatten-acl200", cache_dir=tmp_path / "cache").vocabulary.words == listed
+        found = HAttenRetriever("hatten-acl200", cache_dir=tmp_path / "cache")
+        assert found.vocabulary.words == listed
     assert len(server.requests) == 2

@@ -1,0 +1,186 @@
+"""HAtten as a model: trained, saved, opened and searched with; hatten.encoder is its network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.documents import DocumentReader, Vocabulary
+from citerec.hatten.encoder import HAttenEncoder, build_encoder
+from citerec.hatten.reference import PUBLISHED, load_reference_model
+from citerec.hatten.retriever import DenseModel, EncoderRetriever
+from citerec.hatten.settings import EncoderConfig, HAttenSettings
+from citerec.hatten.static import StaticModel
+from citerec.hatten.train import start_training, train_encoder
+from citerec.hatten.word2vec import Word2Vec
+from citerec.hatten.words import Embeddings, inverse_document_frequency, load_initial_vectors
+from citerec.retrieval.nets import precision, weights_to_numpy, weights_to_torch
+from citerec.retrieval.settings import IndexConfig
+from citerec.training.checkpoint import read_torch
+from citerec.training.hub import (
+    WEIGHTS,
+    check_consistent,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
+from citerec.training.loop import TrainingRun
+
+FORMAT, WORDS = "hatten-1", "words.json"
+"""Format name, and file of the word list."""
+FILE = "hatten.ckpt"
+"""Single file that earlier versions saved."""
+
+
+@dataclass(frozen=True)
+class HAtten(DenseModel):
+    """An encoder with its vocabulary, which is all that encoding a corpus needs, and its training record."""
+
+    settings_file = "hatten.json"
+    folder = "hatten"
+    title = "HAtten model"
+    description = """\
+HAtten finds candidates for a missing citation. It embeds the passage, together with the title and abstract of
+the citing paper, and every paper that may be cited, and recommends the nearest papers by cosine similarity
+(Gu, Gao and Hahnloser, [ECIR 2022](https://arxiv.org/abs/2112.01206)).
+
+```sh
+citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("hatten", "sentence-similarity")
+
+    encoder: HAttenEncoder
+    vocabulary: Vocabulary
+    about: dict[str, Any]
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: HAttenSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train the encoder of Gu et al. 2022, section 4.1, with or without the mean path.
+
+        embeddings: the initial word vectors, by default word2vec's of the corpus. changes: fields of the
+        settings, such as rounds=4.
+        """
+        settings, run = replace(settings or HAttenSettings(), **changes), run or TrainingRun()
+        embeddings = embeddings or Word2Vec()
+        start_training(run, settings, corpus, mean_path=settings.encoder.residual == "mean")
+        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        encoder = build_encoder(settings.encoder, table, vocabulary)
+        encoder.precision = precision(settings.precision)
+        if encoder.mean is not None:
+            encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
+            encoder.mean.dropout = settings.word_dropout
+        reader = DocumentReader(corpus, vocabulary, settings.encoder.max_tokens)
+        model = cls(encoder, vocabulary, {"vectors": name})
+        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder, about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> HAttenRetriever:
+        """Nearest-neighbour search with this model."""
+        return HAttenRetriever(self, index=index)
+
+    def mean_path(self, place: str | Path = "") -> StaticModel:
+        """The mean path as a static model; InputError, naming the place, if it has none."""
+        if self.encoder.mean is None:
+            raise InputError(
+                f"{place}: this HAtten model has no mean path (model.encoder.residual=none); "
+                "use retriever=hatten"
+            )
+        encoder = self.encoder.mean.to_numpy(self.encoder.word_vectors)
+        return StaticModel(encoder, self.vocabulary, self.encoder.config.max_tokens, self.about)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
+        write_json(folder / WORDS, self.vocabulary.words)
+        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
+
+    @classmethod
+    def open(cls, place: str | Path) -> Self:
+        """As Pretrained.open; also opens the file hatten.ckpt of earlier versions."""
+        for file in (Path(place), Path(place) / FILE):
+            if file.is_file():
+                return cls._open_file(file)
+        return super().open(place)
+
+    @classmethod
+    def _open_file(cls, path: Path) -> Self:
+        content = read_torch(path)
+        if content.get("format") != FORMAT:
+            hint = (
+                "; a published checkpoint needs its word list: retriever.vocabulary=FILE"
+                if "document_encoder" in content
+                else ""
+            )
+            raise InputError(f"{path}: not a checkpoint of citerec train model=hatten{hint}")
+        return cls._build(content, path)
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        settings = read_json(folder / cls.settings_file, dict)
+        if settings.get("format") != FORMAT:
+            raise InputError(f"{folder / cls.settings_file}: not a {cls.title} in the format {FORMAT}")
+        words, weights = read_json(folder / WORDS, list), weights_to_torch(read_weights(folder / WEIGHTS))
+        return cls._build({**settings, "words": words, "weights": weights, "about": about}, folder)
+
+    @classmethod
+    def _build(cls, content: dict[str, Any], path: str | Path) -> Self:
+        """Build a model from the content of a file or folder; InputError if its parts are inconsistent."""
+        with check_consistent(path):
+            # Files from before `input_dropout` existed were trained with the same rate everywhere.
+            config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
+            weights, about = content["weights"], dict(content["about"])
+            vocabulary = Vocabulary.from_saved(content["words"], len(weights["word_vectors"]))
+            encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
+            encoder.load_state_dict(weights)
+            encoder.mean_only = encoder.levels_are_zero  # skip levels that contribute nothing
+        return cls(encoder.eval(), vocabulary, about)
+
+
+class HAttenRetriever(EncoderRetriever):
+    """Nearest-neighbour search with HAtten."""
+
+    name = "hatten"
+
+    def __init__(
+        self,
+        checkpoint: HAtten | str | Path | None,
+        vocabulary: str | Path | None = None,
+        arithmetic: str = "auto",
+        index: IndexConfig | None = None,
+        cache_dir: str | Path = ".cache",
+    ) -> None:
+        """checkpoint: a model, or where it is: saved by citerec train model=hatten, or published together
+        with the word list `vocabulary`; hatten-acl200 is downloaded to `cache_dir` with its word list.
+
+        arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
+        """
+        super().__init__(index)
+        if checkpoint is None:
+            raise InputError(
+                "retriever=hatten needs checkpoint=FOLDER, the output of citerec train model=hatten, "
+                f"or checkpoint={PUBLISHED}, which is downloaded"
+            )
+        if isinstance(checkpoint, HAtten):
+            self.model = checkpoint
+        elif vocabulary is not None or str(checkpoint) == PUBLISHED:
+            encoder, words = load_reference_model(checkpoint, vocabulary, cache_dir)
+            self.model = HAtten(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
+        else:
+            self.model = HAtten.open(checkpoint)
+        self.checkpoint = None if isinstance(checkpoint, HAtten) else checkpoint
+        self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
+        self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about
+        self.encoder.precision = precision(arithmetic)

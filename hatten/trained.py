@@ -1,0 +1,69 @@
+"""Opens what `checkpoint=` names. Only the static model does without torch: others are imported late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from citerec.datasets.errors import InputError
+from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.static import CONFIG, StaticModel, StaticRetriever
+from citerec.retrieval.settings import IndexConfig
+from citerec.training.checkpoint import find_saved
+
+
+def trained_retriever(
+    checkpoint: str | Path | None, index: IndexConfig | None = None, cache_dir: str | Path = ".cache"
+) -> WordsRetriever:
+    """Return the retriever of a saved static or HAtten model; InputError if there is none."""
+    if checkpoint is not None and is_static(checkpoint):
+        return static_retriever(checkpoint, index)
+    from citerec.hatten.model import HAttenRetriever  # torch
+
+    return HAttenRetriever(checkpoint, index=index, cache_dir=cache_dir)
+
+
+def static_retriever(
+    checkpoint: str | Path | None, index: IndexConfig | None = None, unknown_weight: float | None = None
+) -> StaticRetriever:
+    """Return the retriever of a static model, or of the mean path of a saved HAtten.
+
+    unknown_weight: weight of out-of-vocabulary words; None: as saved. Raises InputError if there is none.
+    """
+    if checkpoint is None:
+        raise InputError(
+            "retriever=static needs checkpoint=FOLDER, the output of citerec train model=static, or of "
+            "model=hatten with a mean path"
+        )
+    return StaticRetriever(open_static(checkpoint), index, unknown_weight, checkpoint)
+
+
+def open_static(place: str | Path) -> StaticModel:
+    """Open a static model, or the mean path of HAtten, with float32 vectors; else InputError."""
+    if is_static(place) or not Path(place).exists():
+        return StaticModel.open(place)
+    from citerec.hatten.model import HAtten  # torch
+
+    return HAtten.open(place).mean_path(place)
+
+
+def open_model(place: str | Path) -> DenseModel:
+    """Open a folder that a dense model of any kind was saved in."""
+    folder = Path(place)
+    if (folder / "encoder.json").is_file():
+        from citerec.hatten.biencoder import BiEncoder
+
+        return BiEncoder.open(folder)
+    if (folder / "nnselect.json").is_file():
+        from citerec.hatten.nnselect import NNSelect
+
+        return NNSelect.open(folder)
+    if is_static(folder):
+        return StaticModel.open(folder)
+    from citerec.hatten.model import HAtten
+
+    return HAtten.open(folder)
+
+
+def is_static(place: str | Path) -> bool:
+    """Whether a folder contains a static model."""
+    return (find_saved(place, StaticModel.folder) / CONFIG).is_file()

@@ -1,0 +1,141 @@
+"""What a run leaves for `resume=true`, and how it goes on from there.
+
+The output folder contains config.yaml (settings), last.ckpt (full state after the last round), history.csv,
+training.png, metrics.json (best round) and the folder of the best weights. A resumed run continues from
+last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of
+config.yaml.
+
+A new run writes to `unfinished` until its first round is saved. Then its files move to the output folder, and
+those of an earlier run move to a subfolder of `earlier`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import yaml
+from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.training.checkpoint import save_torch
+from citerec.training.rounds import CURVES, HISTORY, METRICS, Rounds
+from citerec.training.settings import DATE_FORMAT, LATEST
+
+log = logging.getLogger(__name__)
+
+LAST = "last.ckpt"
+"""The full state of a run after its last round."""
+SAVED_SETTINGS = "config.yaml"
+"""The settings of a run; a resumed run must have the same."""
+UNFINISHED, EARLIER = "unfinished", "earlier"
+"""Subfolders of the output folder: of a run before its first round is saved, and of earlier runs."""
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints atomically; Lightning moves them from /tmp, which may be another device."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        save_torch(checkpoint, Path(path))
+
+
+class RunCheckpoint(Checkpoint):
+    """Saves the full state after each round; the first save moves a new run to the output folder."""
+
+    def __init__(self, folder: Path, rounds: Rounds, others: Sequence[str] = ()) -> None:
+        """others: names of files that the run writes besides those of every run."""
+        self.folder, self.rounds = folder, rounds
+        self.names = [*others, rounds.best.name, HISTORY, CURVES, METRICS, SAVED_SETTINGS, LAST]
+
+    def start_new_run(self, settings: Mapping[str, Any] | None) -> None:
+        """Start a run in `unfinished` by writing its settings (None if another process writes them)."""
+        unfinished = self.folder / UNFINISHED
+        self.rounds.move(unfinished)
+        if settings is None:
+            return
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with atomic_write(unfinished / SAVED_SETTINGS) as path:
+            path.write_text(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True), "utf-8")
+        if (self.folder / LAST).exists():
+            log.info(
+                f"starting a new run; the earlier run in {self.folder} can be resumed with resume=true until "
+                f"the first round of this one is saved, and then moves to {self.folder / EARLIER}"
+            )
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.save_checkpoint(self.rounds.folder / LAST, weights_only=False)
+        if self.rounds.folder == self.folder:
+            return
+        if trainer.is_global_zero:
+            self._replace_earlier_run()
+        self.rounds.move(self.folder)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.strategy.barrier()  # all processes open the best weights, which the first one has written
+
+    def _replace_earlier_run(self) -> None:
+        existing = [name for name in self.names if (self.folder / name).exists()]
+        if existing:
+            earlier = self.folder / EARLIER / time.strftime(DATE_FORMAT)
+            while earlier.exists():
+                earlier = earlier.with_name(f"{earlier.name}-again")
+            earlier.mkdir(parents=True)
+            for name in existing:
+                (self.folder / name).rename(earlier / name)
+            log.info(f"moved the earlier run in {self.folder} to {earlier}")
+        for name in self.names:  # last.ckpt comes last, so that a folder with it is complete
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.rounds.folder / name, self.folder / name)
+        shutil.rmtree(self.rounds.folder, ignore_errors=True)
+        link_latest(self.folder)
+
+
+def link_latest(folder: Path) -> None:
+    """Link `latest` to a folder named by date and time: this one or its parent (a sweep)."""
+    for dated in (folder.absolute(), folder.absolute().parent):
+        try:
+            time.strptime(dated.name, DATE_FORMAT)
+        except ValueError:
+            continue
+        link = dated.with_name(f".{LATEST}-{os.getpid()}")
+        try:
+            link.symlink_to(dated.name, target_is_directory=True)
+            link.replace(dated.with_name(LATEST))
+        except OSError as error:
+            link.unlink(missing_ok=True)
+            log.warning(f"{dated.with_name(LATEST)}: not linked to {dated.name} ({error.strerror})")
+        return
+
+
+def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
+    """The state to resume from; None if there is none, InputError if it is damaged or settings differ."""
+    last, saved = folder / LAST, folder / SAVED_SETTINGS
+    if not last.exists():
+        log.info(f"nothing to resume in {folder}: starting from the beginning")
+        return None
+    earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
+    alternative = "or restart with resume=false or another output_dir"
+    for section, value in plain(settings).items():
+        if not isinstance(earlier, dict) or earlier.get(section) != value:
+            what = "other data" if section == "corpus" else f"other settings of `{section}`"
+            raise InputError(f"{saved}: the interrupted run had {what}; use the same, {alternative}")
+    if not zipfile.is_zipfile(last):
+        raise InputError(f"{last}: damaged, cannot resume from it; restore it, {alternative}")
+    return last
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they are read back from a file: lists for tuples, texts for paths."""
+    values: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return values
