@@ -133,8 +133,6 @@ class DraftSettings(RankingSettings):
 class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
 
-    renamed: ClassVar[dict[str, str]] = {"names": "allowed_hosts", "patience": "timeout"}
-
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
     port: int = setting(8000, most=65535)

@@ -25,7 +25,7 @@ COMMANDS, main = _PROGRAM["COMMANDS"], _PROGRAM["main"]
         ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),
         ("data conver", 2, "", "error: citerec data conver: no such command; did you mean citerec data conv"),
         ("xyz", 2, "", "error: citerec xyz: no such command; citerec --help lists the commands"),
-        ("serve library=x names=[a]", 2, "", "error: names is now called allowed_hosts: write allowed_hosts"),
+        ("serve library=x names=[a]", 2, "", "error: names: is now called allowed_hosts"),
     ],
 )
 def test_the_command(
