@@ -60,9 +60,9 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	rm -rf $(BUILTIN)/small
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/both output=$(BUILTIN)/small words=40000 vectors=int8
 	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BUILTIN)/small \
-		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.ranker.queries=3000 output_dir=$(BUILTIN)/neurips
+		model.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.queries=3000 output_dir=$(BUILTIN)/neurips
 	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BUILTIN)/small \
-		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.ranker.queries=3000 output_dir=$(BUILTIN)/acl
+		model.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.queries=3000 output_dir=$(BUILTIN)/acl
 	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'rankers=[$(BUILTIN)/neurips,$(BUILTIN)/neurips,$(BUILTIN)/acl]'
 
 results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)

@@ -98,8 +98,9 @@ RENAMED = {
     "from": "address",
     "names": "allowed_hosts",
     "patience": "timeout",
-    "model.ranker.fewer": "model.ranker.no_contexts_queries",
-    "model.ranker.foreign": "model.ranker.out_of_domain_checkpoint",
+    "model.ranker": "model, as in model.queries=1000",
+    "model.fewer": "model.no_contexts_queries",
+    "model.foreign": "model.out_of_domain_checkpoint",
     "model.pairs.cut": "model.pairs.truncate",
     "model.pairs.others": "model.pairs.other_citations",
 }
