@@ -74,7 +74,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
         if key not in names:
             if new := RENAMED.get(key):
-                raise InputError(f"{key} is now called {new}: write {new}={value}")
+                raise InputError(f"{key}: is now called {new}")
             close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])

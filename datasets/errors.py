@@ -43,6 +43,10 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         try:
             with exit_on_input_error():
                 main()
+                sys.stdout.flush()
+        except BrokenPipeError:  # as in `citerec --help | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise SystemExit(130) from None
@@ -88,6 +92,12 @@ EXTRAS = {
 """Modules that the base installation lacks, and the extra that installs each."""
 
 
+def _command() -> str:
+    """Return the running command as the user typed it: citerec train, or python train.py."""
+    name = sys.argv[0]
+    return name if name.startswith("citerec ") else f"python {os.path.basename(name)}"
+
+
 def missing_extra(what: str, extra: str) -> str:
     """Return the error line for an optional dependency that is not installed."""
     return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
@@ -98,7 +108,7 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
-        return missing_extra(f"this command ({error.name})", extra)
+        return missing_extra(f"{_command()} ({error.name})", extra)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = error.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"

@@ -70,7 +70,7 @@ class RecommendSettings(ContextSettings):
     """Recommendations from a library, as its users get them."""
 
     library: str | None = None
-    """folder of a library built by recommend.py"""
+    """folder of a library (citerec build)"""
     reranker: str | None = None
     """cross-encoder that reranks the top papers; null: none"""
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
