@@ -65,8 +65,8 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 		model.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.queries=3000 output_dir=$(BUILTIN)/acl
 	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'rankers=[$(BUILTIN)/neurips,$(BUILTIN)/neurips,$(BUILTIN)/acl]'
 
-results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)
-	$(BIN)/citerec results docs/retrieval.yaml $(ARGS)
+results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
+	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)
 
 test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" $(ARGS)

@@ -4,7 +4,7 @@
 
 generates 1.66 million papers and 3.2 million contexts in DIR, unless they exist, and runs each stage in a
 separate process to report its peak resident memory. Stages that would take hours are timed on a sample and
-extrapolated. docs/speed.md has results.
+extrapolated. docs/results/speed.md has results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build a corpus from full texts: citerec data build source=FILES output=DIR (docs/build.md).
+"""Build a corpus from full texts: citerec data build source=FILES output=DIR (docs/guide/build.md).
 
 The files are read twice, first for papers, then for contexts (Gu et al. 2022, section 3).
 """
@@ -143,7 +143,7 @@ class BuildReport:
         found = {**self.counts["full texts"], **self.counts["references"], **self.counts["contexts"]}
         counts = ", ".join(f"{outcome}: {count:,}" for outcome, count in found.items()) or "no full texts"
         if self.unresolved:
-            counts += "; add a file with titles and abstracts of the cited papers to source (docs/build.md)"
+            counts += "; add titles and abstracts of the cited papers to source (docs/guide/build.md)"
         return counts
 
 

@@ -1,4 +1,4 @@
-"""Generate a corpus of any size with realistic statistics: citerec data generate (docs/scale.md).
+"""Generate a corpus of any size with realistic statistics: citerec data generate (docs/guide/scale.md).
 
 The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts. A corpus is
 generated in blocks of papers or contexts. Each block depends only on the plan and its own number, so the

@@ -351,7 +351,7 @@ class StoreSettings(Tolerance):
     candidates: str = setting("abstract", choices=("abstract", "all"))
     """papers with an abstract, or all"""
     backend: str = setting("local", choices=("local", "ray"))
-    """where texts are tokenised: in this process, or by Ray tasks (docs/scale.md)"""
+    """where texts are tokenised: in this process, or by Ray tasks (docs/guide/scale.md)"""
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> StoreSettings:

@@ -39,7 +39,7 @@ HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safeten
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 RERANKER_WEIGHT = 0.3
-"""Weight of its score relative to the retriever's, both as z-scores (docs/reranking.md)."""
+"""Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
 _MARK = re.compile(
     rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"

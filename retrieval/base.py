@@ -116,7 +116,7 @@ class Retriever(ABC):
     has_vectors = False
     """whether `raw_vectors` is implemented"""
     encodings: tuple[str, ...] = ("local",)
-    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/scale.md)"""
+    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/guide/scale.md)"""
     encoding = "local"
 
     def __init__(self) -> None:

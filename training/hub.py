@@ -251,11 +251,6 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
     return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files below a folder, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
 def _data(about: dict[str, Any]) -> str:
     """Describe the training data; removes it from `about`."""
     data, corpus, tokenizer = (about.pop(key, None) for key in ("data", "corpus", "tokenizer"))

@@ -1,6 +1,6 @@
 """Find the files of a collection by name, folder or pattern, and read them by format.
 
-JSON lines have one of four layouts, distinguished by the keys of each record and described in docs/build.md:
+JSON lines have one of four layouts, told apart by the keys of each record (docs/guide/build.md):
 
 - our own (`id`), in which everything but the id is optional:
 

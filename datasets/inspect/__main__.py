@@ -1,4 +1,4 @@
-"""Inspect a corpus before using it: citerec data inspect data=... (docs/inspect.md)."""
+"""Inspect a corpus before using it: citerec data inspect data=... (docs/guide/inspect.md)."""
 
 from __future__ import annotations
 

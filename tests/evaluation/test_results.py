@@ -233,11 +233,11 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
         ("retrieval", {"Prefetch"}),
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
-        ("global_reranking", {"GlobalPrefetch", "GlobalReranking"}),
+        ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
     ],
 )
 def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
-    plan = read_plan(ROOT / "docs" / f"{name}.yaml")
+    plan = read_plan(ROOT / "docs" / "results" / f"{name}.yaml")
     found = [job_settings(job) for job in plan.jobs]
     assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
