@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -141,7 +141,7 @@ class Explainer:
         weights: dict[str, float] = {}
         for word, factor in zip(words, near.tolist(), strict=True):
             if _is_term(word):
-                stem = _stemmer().stemWord(word)
+                stem = _stem(word)
                 weights[stem] = max(weights.get(stem, 0.0), self.idf(word) * factor)
         return weights
 
@@ -169,15 +169,19 @@ class Explainer:
         return 1 - float(np.log(count) / np.log(self._tokens)) if count else 0.0
 
 
-@cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
+_IGNORED = frozenset([*STOPWORDS_EN, TARGET_MARKER.lower(), OTHER_MARKER.lower()])
+_WORD = re.compile(r"[^\W_]+")
+_STEMMER = Stemmer.Stemmer("english")
+
+
+@lru_cache(1 << 16)
+def _stem(word: str) -> str:
+    return str(_STEMMER.stemWord(word))
 
 
 def _is_term(word: str) -> bool:
     """True if a word counts: not a stop word, number, sign, letter or marker."""
-    ignored = word in STOPWORDS_EN or word in (TARGET_MARKER.lower(), OTHER_MARKER.lower())
-    return len(word) > 1 and word[0].isalpha() and not ignored
+    return len(word) > 1 and word[0].isalpha() and word not in _IGNORED
 
 
 def _distances(words: Sequence[str]) -> np.ndarray:
@@ -209,9 +213,9 @@ def evidence_sentence(text: str, weights: dict[str, float], least: float = 0.0) 
 
 def _stems(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the stem, start and end of each word that counts."""
-    for match in re.finditer(r"[^\W_]+", text):
+    for match in _WORD.finditer(text):
         if _is_term(word := match[0].lower()):
-            yield _stemmer().stemWord(word), match.start(), match.end()
+            yield _stem(word), match.start(), match.end()
 
 
 def sentence_around(context: str) -> tuple[int, int]:
