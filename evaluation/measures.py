@@ -166,32 +166,15 @@ class PerQuery:
 
     @classmethod
     def read(cls, path: str | Path) -> PerQuery:
-        """Read a file that `write` wrote; InputError naming file, line and column if it is malformed."""
+        """Read a file that `write` wrote; InputError if it is missing or another file."""
         try:
             with Path(path).open(encoding="utf-8", newline="") as file:
-                rows = list(csv.reader(file))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+                head, *rows = csv.reader(file)
+            ids, citing, *columns = zip(*rows, strict=True)
+            values = {
+                name: np.array(column, np.float64) for name, column in zip(head[2:], columns, strict=True)
+            }
+        except (OSError, ValueError, csv.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else f"no measures per query ({error})"
             raise InputError(f"{path}: {reason}; benchmarks write this file next to their report") from None
-        if len(rows) < 2 or rows[0][:2] != ID_COLUMNS:
-            raise InputError(
-                f"{path}: not a table of per-query measures (header {','.join(ID_COLUMNS)},MEASURE,...)"
-            )
-        names = rows[0][2:]
-        for line, row in enumerate(rows, 1):
-            if len(row) != len(rows[0]):
-                raise InputError(f"{path}, line {line}: {len(row)} columns instead of {len(rows[0])}")
-        values = {
-            name: _parse_column(path, name, [row[2 + i] for row in rows[1:]]) for i, name in enumerate(names)
-        }
-        return cls([row[0] for row in rows[1:]], [row[1] for row in rows[1:]], values)
-
-
-def _parse_column(path: str | Path, name: str, texts: list[str]) -> npt.NDArray[np.float64]:
-    numbers = np.empty(len(texts))
-    for i, text in enumerate(texts):
-        try:
-            numbers[i] = float(text)
-        except ValueError:
-            raise InputError(f"{path}, line {i + 2}, column {name!r}: {text!r} is not a number") from None
-    return numbers
+        return cls(ids, citing, values)

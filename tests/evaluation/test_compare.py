@@ -36,7 +36,7 @@ def test_values_written_and_read_are_the_same(
     table = PerQuery(queries, papers, {"mrr": np.array(first), "recall@10": np.array(second)})
     table.write(tmp_path / "per_query.csv")
     again = PerQuery.read(tmp_path / "per_query.csv")
-    assert (again.query_ids, again.citing_ids) == (queries, papers)
+    assert (list(again.query_ids), list(again.citing_ids)) == (queries, papers)
     assert {name: array.tolist() for name, array in again.values.items()} == {
         "mrr": first,
         "recall@10": second,
@@ -46,18 +46,13 @@ def test_values_written_and_read_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", r"not a table of per-query measures \(header query_id,citing_id,MEASURE,\.\.\.\)"),
-        ("query_id,citing_id,mrr\n", "not a table of per-query measures"),
-        ("a,b\n1,2\n", "not a table of per-query measures"),
-        ("query_id,citing_id,mrr\nq,p\n", "line 2: 2 columns instead of 3"),
-        ("query_id,citing_id,mrr\nq,p,1\nr,p,x\n", "line 3, column 'mrr': 'x' is not a number"),
-    ],
+    "text", ["", "query_id,citing_id,mrr\n", "a,b\n1,2,3\n", "query_id,citing_id,mrr\nq,p,x\n"]
 )
-def test_a_malformed_table_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_another_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "per_query.csv").write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(
+        InputError, match=r"per_query.csv: no measures per query \(.*benchmarks write this file"
+    ):
         PerQuery.read(tmp_path / "per_query.csv")
 
 
