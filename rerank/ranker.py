@@ -139,6 +139,8 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
                 )
                 for name, one in content["models"].items()
             }
+            if not models:
+                raise ValueError("no models")
         dense = folder / DENSE
         return cls(models, about, open_model(dense) if dense.is_dir() else None)
 

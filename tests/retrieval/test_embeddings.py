@@ -64,7 +64,7 @@ class Encoder:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name[0] != "."}
 
 
 def of(found: Embeddings) -> list[list[list[float]]]:
