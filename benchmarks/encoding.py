@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=128, help="papers for MiniLM; 0: leave it out")
     parser.add_argument("--plain", type=int, default=16, help="papers for the reference-style encoder")
     parser.add_argument("--queries", type=int, default=64, help="queries, encoded one at a time")
-    parser.add_argument("--checkpoint", type=Path, help="hatten.ckpt; default: random weights")
+    parser.add_argument("--checkpoint", type=Path, help="HAtten model; default: random weights")
     parser.add_argument("--static", type=Path, help="folder of a static model; default: random weights")
     args = parser.parse_args()
     setup(args)

@@ -156,7 +156,7 @@ def recall(exact: NDArray[np.int32], found: NDArray[np.int32]) -> float:
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--checkpoint", type=Path, help="hatten.ckpt; default: random word vectors")
+    parser.add_argument("--checkpoint", type=Path, help="HAtten model; default: random word vectors")
     parser.add_argument("--vectors", type=int, help="number of papers to generate; default: real ones")
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--depth", type=int, default=100, help="papers per query")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, align_note, describe_type, field_notes
+from citerec.datasets.settings import RENAMED, Settings, align_note, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
 
@@ -73,8 +73,8 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         else:
             raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
         if key not in names:
-            if new := getattr(kind, "renamed", {}).get(key):
-                raise InputError(f"{key} is now called {new}: write {new}={value}")
+            if new := RENAMED.get(key):
+                raise InputError(f"{key}: is now called {new}")
             close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])

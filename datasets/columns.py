@@ -326,8 +326,8 @@ def write_words(
 ) -> None:
     """Write the words and their counts, and finish the token writers with the final word ids.
 
-    words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted by
-    descending count, or keep their order (keep_order).
+    words: by id. tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted
+    by descending count, or keep their order (keep_order).
     """
     counts = np.zeros(len(words), np.int64)
     for writer, counted in tokens:

@@ -8,12 +8,19 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
 
-from citerec.datasets.errors import InputError, missing_extra
+from citerec.datasets.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
 from citerec.datasets.help import config_groups, option_notes
-from citerec.datasets.settings import SCHEMAS, Settings, check, describe_type
+from citerec.datasets.settings import RENAMED, SCHEMAS, Settings, check, describe_type
 
 T = TypeVar("T")
 
@@ -69,6 +76,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
         is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
+        if new := RENAMED.get(key):
+            return f"{key}: is now called {new}"
         line = f"{key}: there is no such option"
         if is_root:
             known = sorted({*known, *config_groups()} - {"hydra"})
@@ -124,9 +133,33 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
     if group == "hydra/launcher" and name in EXTRAS:
         return missing_extra(f"{group}={name}", EXTRAS[name])
+    if new := RENAMED.get(f"{group}={name}"):
+        return f"{group}={name}: is now called {new}"
     if not options:
         close = get_close_matches(group, config_groups(), 1)
         return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"
     if close := get_close_matches(name, options, 1):
         return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
     return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
+
+
+def configuration_line(error: BaseException) -> str | None:
+    """Return the line for an error that Hydra or OmegaConf raised; None for others."""
+    if isinstance(error, InstantiationException) and error.__cause__ is not None:
+        return error_line(error.__cause__)  # raised by a constructor, or a bug in it
+    if not isinstance(error, HydraException | OmegaConfBaseException):
+        return None
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MissingConfigException) and cause.missing_cfg_file:
+            return unknown_choice(cause.missing_cfg_file, cause.options or ())
+        if isinstance(cause, MissingMandatoryValue):
+            return describe_missing(cause.full_key or str(cause.key))
+        if isinstance(cause, ConfigAttributeError | ConfigKeyError | ValidationError):
+            return describe(cause)
+        cause = cause.__cause__ or cause.__context__
+    return f"configuration: {error}"
+
+
+BEFORE_MAIN.append(store_schemas)
+EXPLAIN.append(configuration_line)

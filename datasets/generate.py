@@ -32,7 +32,7 @@ SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9
 """Frequencies fall as (rank + SHIFT) ** -HEAD up to rank CORE, then as rank ** -TAIL."""
 CORE_SHARE = 0.86
-"""Share of running words up to rank CORE."""
+"""Share of tokens up to rank CORE."""
 MAX_RANK = 2.0**40
 
 _COMMON = """
@@ -54,7 +54,7 @@ TWO_SYLLABLES = 3000
 """Offset added to ranks so that only the first thousand words have two syllables."""
 
 TABLE = 1 << 17
-"""Number of ranks whose words are kept in memory; one running word in 200 is rarer."""
+"""Number of ranks whose words are kept in memory; one token in 200 is rarer."""
 
 SEPARATORS = [" ", ", ", ". ", "-", " (", ") "]
 SEPARATOR_SHARES = [0.875, 0.043, 0.043, 0.025, 0.007, 0.007]
@@ -90,7 +90,7 @@ class Words:
         self._bounds = np.cumsum(SEPARATOR_SHARES)[:-1]
 
     def share(self, rank: int) -> float:
-        """Share of running words up to this rank, which is at most CORE."""
+        """Share of tokens up to this rank, which is at most CORE."""
         return float(self._core[rank - 1])
 
     def ranks(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -39,9 +39,7 @@ def options(*, _root_: DictConfig) -> str:
     return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $ in the help
 
 
-def register_help() -> None:
-    """Register the resolver `${options:}`."""
-    OmegaConf.register_new_resolver("options", options, replace=True)
+OmegaConf.register_new_resolver("options", options, replace=True)
 
 
 def config_groups() -> list[str]:

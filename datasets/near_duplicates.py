@@ -4,8 +4,8 @@ A text is the set of its shingles (three consecutive words), a title the set of 
 hashes. Two sets that are similar enough have similar sizes and share one of the rarest elements of each (the
 prefix filter of Chaudhuri, Ganti and Kaushik 2006). Pairs that pass these filters are compared in full.
 
-SetSimilaritySearch finds the same pairs, in Python: 46 s and 1.3 GB for 50,000 titles with abstracts, linear at
-best, against 1 s and less than 0.1 GB; 400,000 generated ones take 7 s and 0.3 GB here.
+SetSimilaritySearch finds the same pairs, in Python: 46 s and 1.3 GB for 50,000 titles with abstracts, linear
+at best, against 1 s and less than 0.1 GB; 400,000 generated ones take 7 s and 0.3 GB here.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from citerec.datasets.configuration import read_settings
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.settings import Settings
 from citerec.evaluation.report import (
@@ -69,7 +68,7 @@ class Benchmark(ABC):
 
     def __init__(self, **options: Any) -> None:
         """options: fields of the settings. Raises InputError for unusable values."""
-        self.settings: Any = read_settings(self.settings_class, options)
+        self.settings: Any = self.settings_class(**options)
 
     @abstractmethod
     def run(

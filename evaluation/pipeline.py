@@ -46,6 +46,7 @@ from citerec.evaluation.stages import (
 )
 from citerec.rerank.reranker import Reranker
 from citerec.rerank.scores import PairScores, Processes, candidate_scores, first_k
+from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
@@ -80,7 +81,7 @@ class Pipeline(CorpusBenchmark):
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: the output of train.py model=scibert_reranker"
             )
-        self.scoring = self.settings.scoring
+        self.scoring = self.settings.scoring or ScoringSettings()
         self.processes = Processes.from_torchrun()
         if self.processes.count > 1 and self.scoring.backend == "fastest":
             raise InputError(

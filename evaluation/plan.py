@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+import yaml
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.json_lines import validate
@@ -140,8 +138,8 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Read a plan; InputError names the faulty part."""
     try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
-    except (OSError, YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     file = validate(content, PlanFile, f"{path}")
     data = {name: validate(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}

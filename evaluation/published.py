@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from citerec.datasets.errors import InputError
 from citerec.evaluation.report import markdown_table
@@ -48,7 +48,7 @@ def figures() -> dict[str, list[dict[str, Any]]]:
     """Read all tables, by name."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        content = OmegaConf.to_container(OmegaConf.load(path))
+        content = yaml.safe_load(path.read_text("utf-8"))
         assert isinstance(content, dict) and not content.keys() & tables.keys(), path
         tables |= {str(name): of_name for name, of_name in content.items()}
     return tables

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import ClassVar
-
-from hydra.utils import get_class
 
 from citerec.datasets.arguments import run_command
 from citerec.datasets.errors import InputError, fail, one_line_errors
@@ -68,7 +67,7 @@ def write_page(plan: Plan) -> None:
         for name, job in finished.items():
             settings = job_settings(job)["benchmark"]
             output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
-            benchmarks.setdefault(get_class(settings["_target_"]), {})[name] = output
+            benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
         kinds |= dict.fromkeys(benchmarks)
         sections += _section(plan, data, benchmarks, finished, missing)
     shown = {one.published for one in plan.data.values()}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from citerec.datasets.configuration import read_settings
+import citerec.rerank.settings  # noqa: F401  (the schema of `scoring`)
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, check_count, register, setting
-from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
@@ -71,7 +70,7 @@ class RecommendSettings(ContextSettings):
     """Recommendations from a library, as its users get them."""
 
     library: str | None = None
-    """folder of a library built by recommend.py"""
+    """folder of a library (citerec build)"""
     reranker: str | None = None
     """cross-encoder that reranks the top papers; null: none"""
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
@@ -87,7 +86,7 @@ class PipelineSettings(ContextSettings):
     candidates: Any = 100
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
-    """how pairs are scored: rerank.settings.ScoringSettings, or its options"""
+    """how pairs are scored, a rerank.settings.ScoringSettings; null: the defaults"""
     fuse: str = setting("none", choices=("none", "score", "rank"))
     """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
     weight: Any = "tuned"
@@ -113,8 +112,6 @@ class PipelineSettings(ContextSettings):
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")
         assert self.tuned_cutoffs  # raises InputError for an unknown measure
-        if not isinstance(self.scoring, ScoringSettings):
-            object.__setattr__(self, "scoring", read_settings(ScoringSettings, self.scoring or {}))
 
     @property
     def tuned_cutoffs(self) -> list[int]:

@@ -91,8 +91,10 @@ def _dense_files(path: Path) -> dict[str, Path]:
 
 def link_or_copy(source: str | Path, to: str | Path) -> None:
     """Copy a file or folder, using hard links if possible."""
-    if Path(source).is_dir():
-        shutil.copytree(source, to, copy_function=link_or_copy)
+    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
+        Path(to).mkdir()
+        for part in Path(source).iterdir():
+            link_or_copy(part, Path(to) / part.name)
         return
     try:
         os.link(Path(source).resolve(), to)

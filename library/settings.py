@@ -1,4 +1,4 @@
-"""Options of the commands of recommend.py; the first line of a docstring is a command's help."""
+"""Options of the commands of a library; the first line of a docstring is a command's help."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BuildSettings(AddSettings):
     contexts: str = ""
     """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""
-    """ranking model: folder written by train.py or save_pretrained, or hub id, of a static model or
+    """ranking model: folder written by citerec train or save_pretrained, or hub id, of a static model or
     HAtten; or bm25; empty: the built-in model"""
     ranker: str = ""
     """learned ranker, if it is not in the model's folder: folder or hub id"""
@@ -132,8 +132,6 @@ class DraftSettings(RankingSettings):
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
-
-    renamed: ClassVar[dict[str, str]] = {"names": "allowed_hosts", "patience": "timeout"}
 
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""

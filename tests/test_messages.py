@@ -18,7 +18,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 from citerec.datasets.errors import error_line
-from citerec.datasets.help import option_notes, register_help
+from citerec.datasets.help import option_notes
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -165,7 +165,6 @@ def test_help_describes_every_option(entry: str, choice: str) -> None:
 def test_help_lists_the_groups_that_the_command_reads(
     command: str, read: list[str], others: list[str], option: str
 ) -> None:
-    register_help()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(command.split()[0], command.split()[1:], return_hydra_config=True)
         HydraConfig.instance().set_config(config)

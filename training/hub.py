@@ -128,6 +128,11 @@ class Pretrained:
         return cls.read(folder, about)
 
 
+def _files(folder: Path) -> list[Path]:
+    """The files of a model and of a model saved inside it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def write_json(path: Path, content: object) -> None:
     """Write plain values as JSON."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -34,7 +34,10 @@ def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
     return next((str(place) for place in places if place.is_dir()), None)
 
 
-RESOLVERS: dict[str, Callable[..., str | None]] = {"run_folder": run_folder, "dense_checkpoint": dense_checkpoint}
+RESOLVERS: dict[str, Callable[..., str | None]] = {
+    "run_folder": run_folder,
+    "dense_checkpoint": dense_checkpoint,
+}
 """Functions that the files in conf/ use as ${NAME:...}."""
 
 

@@ -22,9 +22,9 @@ from citerec.datasets.configuration import read_settings
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import write_text
-from citerec.datasets.inspect import duplicates, statistics
+from citerec.datasets.inspect import duplicate_papers, statistics
+from citerec.datasets.inspect.distributions import Plot, draw_plots
 from citerec.datasets.inspect.leaks import first_authors, leak_table
-from citerec.datasets.inspect.plots import Plot, draw_plots
 from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
 from citerec.datasets.records import TARGET_MARKER
@@ -76,8 +76,8 @@ def inspect_corpus(
     surnames = first_authors(corpus, corpus.papers_file, given.authors)
     if not any(surnames):
         log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)
-    papers = duplicates.PaperDuplicates(view, counted, titles, given.near)
-    near_contexts = duplicates.ContextDuplicates(view, counted, given.near)
+    papers = duplicate_papers.PaperDuplicates(view, counted, titles, given.near)
+    near_contexts = duplicate_papers.ContextDuplicates(view, counted, given.near)
     dropped = statistics.bad_record_table(corpus)
     tables = [
         *([dropped] if dropped else []),
@@ -88,9 +88,9 @@ def inspect_corpus(
         statistics.length_table(corpus, contexts, titles, abstracts),
         statistics.empty_table(view, contexts),
         leak_table(view, surnames, given.title_words),
-        duplicates.paper_duplicate_table(view, papers, given.near),
-        duplicates.twin_table(view, papers),
-        duplicates.context_duplicate_table(view, near_contexts, given.near),
+        duplicate_papers.paper_duplicate_table(view, papers, given.near),
+        duplicate_papers.twin_table(view, papers),
+        duplicate_papers.context_duplicate_table(view, near_contexts, given.near),
     ]
     plots = draw_plots(folder, view, contexts, titles, abstracts)
     drawn = draw_examples(corpus, given.examples, given.seed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from omegaconf import OmegaConf
+import yaml
 
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.pools import ABOUT
@@ -143,10 +143,11 @@ def _token_metrics(job: SweepJob) -> Metrics:
     """Return the metrics of an evaluation, or the validation metrics of a training with its tokens."""
     if f"val/{F1}" not in job.metrics:
         return job.metrics
-    pairs = OmegaConf.select(OmegaConf.load(job.folder / ".hydra" / "config.yaml"), "model.pairs")
-    if pairs is None or pairs.query_tokens is None:
+    config = yaml.safe_load((job.folder / ".hydra" / "config.yaml").read_text("utf-8"))
+    pairs = config["model"].get("pairs", {})
+    if not (query := pairs.get("query_tokens")):
         return {}
-    tokens = {"query_tokens": pairs.query_tokens, "candidate_tokens": pairs.max_tokens - pairs.query_tokens}
+    tokens = {"query_tokens": query, "candidate_tokens": pairs["max_tokens"] - query}
     return tokens | {name: job.metrics[f"val/{name}"] for name in (F1, "mrr")}
 
 

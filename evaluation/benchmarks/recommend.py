@@ -34,7 +34,7 @@ class Recommend(Prefetch):
         """Evaluate the library instead of `retriever`."""
         given = self.settings
         if given.library is None:
-            raise InputError("benchmark=recommend needs library=FOLDER, the output of recommend.py build")
+            raise InputError("benchmark=recommend needs library=FOLDER, the output of citerec build")
         # Users get the fastest backend of their machine; a benchmark must use the same one in each run.
         opened = LibraryRetriever(Recommender.open(given.library, given.reranker, ScoringSettings()))
         return super().run(folder, provenance, lambda: opened, data)

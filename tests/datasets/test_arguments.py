@@ -26,7 +26,6 @@ class Ask(Settings):
     """Ask."""
 
     positional: ClassVar[str] = "text"
-    renamed: ClassVar[dict[str, str]] = {"count": "k"}
     library: str
     """folder (e.g. mine)"""
     text: str = ""
@@ -105,8 +104,8 @@ def test_a_text_is_kept_verbatim(text: str) -> None:
         (["library=x", "format=xml"], "format=xml: choose table or json"),
         (["library=x", "library=y"], "library: given twice"),
         (["library=x", "one", "two"], "text: given twice"),
+        (["--from=x"], "from: is now called address"),
         (["--library"], "--library: give a value, as library=..."),
-        (["library=x", "count=3"], "count is now called k: write k=3"),
         (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
     ],
 )

@@ -17,6 +17,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from citerec.datasets.errors import InputError, error_line
+from citerec.evaluate import build_benchmark
 from citerec.evaluation import jobs
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
@@ -156,7 +157,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         )
         data = Data(corpus, config.split, filters, config.index_dir)
         try:
-            instantiate(config.benchmark).run(folder, Provenance(), retriever, data)
+            build_benchmark(config.benchmark).run(folder, Provenance(), retriever, data)
         except Exception as error:
             if line := error_line(error):
                 raise InputError(line) from None

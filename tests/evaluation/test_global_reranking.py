@@ -24,6 +24,7 @@ from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import SweepJob, print_table
+from citerec.rerank.settings import ScoringSettings
 from citerec.rerank.train import RerankingValidation
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.bm25 import BM25
@@ -78,7 +79,9 @@ def test_validation_in_training_measures_the_same(seed: int, found: int) -> None
 
 def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
     given: dict[str, Any] = {"cutoffs": [10, 1000], "f1": [20, 3], "depths": [], "scores_dir": folder / "s"}
-    return GlobalReranking(reranker=reranker, scoring={"precision": "float32"}, **(given | options))
+    return GlobalReranking(
+        reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options)
+    )
 
 
 def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:

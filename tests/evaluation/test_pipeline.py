@@ -27,6 +27,7 @@ from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.stages import depth_metrics
 from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
@@ -45,7 +46,7 @@ DATA = [
 
 def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
     given: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
-    return Pipeline(reranker=reranker, scoring={"precision": "float32"}, **(given | options))
+    return Pipeline(reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options))
 
 
 def scored_pairs(folder: Path) -> list[int]:

@@ -17,6 +17,7 @@ from citerec.evaluation.pipeline import Pipeline
 from citerec.evaluation.prefetch import Prefetch
 from citerec.evaluation.settings import SamplingRules, Tuning
 from citerec.rerank.scores import Processes
+from citerec.rerank.settings import ScoringSettings
 
 PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
 
@@ -44,7 +45,6 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
         (Pipeline, {"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
         (Pipeline, {"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
         (Pipeline, {"validation_queries": 0}, "benchmark.validation_queries=0"),
-        (Pipeline, {"scoring": {"speed": 9}}, "scoring.speed: there is no such option"),
         (MDCR, {"split": "train"}, "benchmark.split=train: choose val or test"),
         (CSFCube, {"dir": None}, r"needs data\.dir=FOLDER"),
         (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
@@ -67,7 +67,8 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
 )
 def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
-        benchmark(**({"reranker": "somewhere"} if benchmark is Pipeline else {}) | given)
+        given = {"reranker": "somewhere"} | given if benchmark is Pipeline else given
+        benchmark(**vars(read_settings(benchmark.settings_class, given)))
     assert "\n" not in str(error.value)
 
 
@@ -87,4 +88,4 @@ def test_unusable_nested_settings_are_named(kind: Any, given: dict[str, Any], me
 def test_several_processes_need_a_fixed_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "from_torchrun", classmethod(lambda cls: cls(0, 2)))
     with pytest.raises(InputError, match=r"scoring\.backend=fastest: processes might choose differently"):
-        Pipeline(reranker="somewhere", scoring={"backend": "fastest"})
+        Pipeline(reranker="somewhere", scoring=ScoringSettings(backend="fastest"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from starlette.exceptions import HTTPException
 
 from citerec.library.mcp import make_server
 from citerec.tests.library.conftest import RecommenderSpy, serving
-
-ROOT = Path(__file__).parents[2]
 
 
 def call_tools(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -38,8 +36,8 @@ def over_http(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None
 
 
 def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
-    arguments = ["recommend.py", "mcp", f"library={recommender.library.path}"]
-    check(StdioServerParameters(command=sys.executable, args=arguments, cwd=str(ROOT)))
+    arguments = ["-m", "citerec", "mcp", f"library={recommender.library.path}"]
+    check(StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ)))
 
 
 @pytest.mark.parametrize("connect", [in_process, over_http, over_stdio])

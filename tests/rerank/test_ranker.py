@@ -35,6 +35,7 @@ from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
+from citerec.tests.hatten.made import random_model
 from citerec.tests.rerank.test_features import average
 from citerec.tests.runs import compose_config
 from citerec.train import train
@@ -175,6 +176,23 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
     for place in ("out", "out/ranker"):
         found = RankingModel.open(tmp_path / place)
         assert found.models == {IN_DOMAIN: LinearModel(MIXED)} and found.about == {"seed": 3}
+
+
+def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
+    dense = random_model(demo_corpus.words, residual="mean").mean_path()
+    weights = {IN_DOMAIN: LinearModel({"dense.score": 1.0, "bm25.score": 0.5})}
+    model = RankingModel(weights, {}, dense)
+    folder = model.save(tmp_path / "ranker")
+    assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
+    assert folder.stat().st_mode == (folder / "dense").stat().st_mode
+    rankings = []
+    for one in (model, RankingModel.open(tmp_path)):
+        made = one.retriever()
+        made.index(demo_corpus)
+        rankings.append(made.search(contexts(demo_corpus), 10))
+    same(*rankings)
+    with pytest.raises(InputError, match=r"without its dense model: use Ranker.over\(retriever, ranker\)"):
+        RankingModel(weights).retriever()
 
 
 @pytest.mark.parametrize(

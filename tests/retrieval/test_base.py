@@ -216,11 +216,3 @@ def test_ranks_by_citations_in_training_contexts(tiny_corpus: Corpus) -> None:
     for papers, scores in zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True):
         assert papers == rows + [-1] * 7
         assert scores[:4] == [3, 1, 1, 1]
-
-
-def test_a_corpus_without_training_contexts_raises_one_line(tiny_source: Path, tmp_path: Path) -> None:
-    (tiny_source / "train.json").unlink()
-    (tiny_source / "val.json").unlink()
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    with pytest.raises(InputError, match=r"lacks \(it has test\)"):
-        Popularity().index(corpus)

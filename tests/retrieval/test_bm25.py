@@ -23,7 +23,6 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.records import SPLITS
 from citerec.retrieval import postings
 from citerec.retrieval.bm25 import BM25, citing_contexts, top_scores
 from citerec.retrieval.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
@@ -218,31 +217,6 @@ def test_repeated_fields_and_terms_count_repeatedly(tiny_source: Path, tmp_path:
     np.testing.assert_allclose(found[0].scores[1], 3 * found[0].scores[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"query": ["body"]}, "'body' is not one of context, title, abstract, key_terms"),
-        ({"query": "contexts"}, "retriever.query: 'contexts' is not one of"),
-        ({"query": []}, "retriever.query"),
-        ({"stemmer": "klingon"}, r"retriever\.stemmer: 'klingon' is not one of .*english"),
-        ({"method": "bm42"}, "retriever.method"),
-        ({"backend": "fortran"}, "retriever.backend"),
-        ({"stopwords": "tlh"}, r"retriever\.stopwords: tlh not recognized"),
-        ({"k1": -1}, "retriever.k1"),
-        ({"b": 1.5}, "retriever.b"),
-        ({"k1": float("inf")}, "retriever.k1"),
-        ({"contexts": -1}, "retriever.contexts"),
-        ({"contexts": 0.5}, "retriever.contexts"),
-        ({"threads": 0}, "retriever.threads"),
-        ({"backend": "rank_bm25", "method": "bm25l"}, "has no 'bm25l'"),
-        ({"backend": "rank_bm25", "k1": 0}, "divides by 0"),
-    ],
-)
-def test_invalid_settings_raise_one_line(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        BM25(**settings)
-
-
 def test_set_parameters_applies_to_the_next_index(tiny_corpus: Corpus) -> None:
     retriever = indexed(tiny_corpus)
     retriever.set_parameters(k1=0.4, b=0.1)
@@ -262,17 +236,6 @@ def test_a_corpus_without_words_raises_one_line(tiny_source: Path, tmp_path: Pat
         BM25().index(open_corpus(tiny_source, cache_dir=tmp_path / "cache"))
 
 
-def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    indexed(tiny_corpus).save(folder)
-    others = {"k1": 1.0, "b": 0.5, "method": "okapi", "stemmer": None, "stopwords": None, "contexts": 1}
-    for key, value in others.items():
-        with pytest.raises(InputError, match="the index was built with "):
-            BM25(**{key: value}).load(folder, tiny_corpus)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="the index was built with library=bm25s, not rank_bm25"):
-        BM25(backend="rank_bm25").load(folder, tiny_corpus)
-
-
 # Training contexts in the index.
 
 
@@ -288,14 +251,6 @@ def test_only_training_contexts_enter_the_index(tiny_source: Path, tmp_path: Pat
     others = dict.fromkeys(("c7", "c8", "c9", "c10", "c11", "c12"), text)
     assert found(rewritten(tiny_source, tmp_path / "after", **others)) == before
     assert found(rewritten(tiny_source, tmp_path / "changed", c3="Transition systems TARGETCIT.")) != before
-
-
-def test_contexts_need_a_training_split(tiny_source: Path, tmp_path: Path) -> None:
-    for split in SPLITS[:2]:
-        (tiny_source / f"{split}.json").unlink()
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    with pytest.raises(InputError, match=r"retriever\.contexts: corpus tiny has no split 'train'"):
-        BM25(contexts=1).index(corpus)
 
 
 @settings(deadline=None, max_examples=50)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from citerec.datasets.citations.queries import open_papers
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.splitting import RandomSplitting
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.bm25 import BM25
@@ -227,15 +225,10 @@ def test_without_the_graph_only_later_papers_move(corpus: Corpus) -> None:
     assert "citation graph" in indexed(corpus).protocol
 
 
-def test_tuned_weights_are_shares_and_an_index_of_other_settings_is_refused(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_tuned_weights_are_shares(corpus: Corpus) -> None:
     retriever = indexed(corpus, weights="tuned")
     weights = retriever.tuned["weights"]
     assert set(weights) == set(SIGNALS) and sum(weights.values()) == pytest.approx(1)
-    retriever.save(tmp_path / "index")
-    with pytest.raises(InputError, match="built with similar=5, not 6"):
-        Citations(BM25(), similar=6, depth=10).load(tmp_path / "index", corpus)
 
 
 def test_months_come_from_arxiv_identifiers() -> None:
@@ -250,30 +243,6 @@ def test_months_come_from_arxiv_identifiers() -> None:
         elif years[row]:
             assert (dates.first[row], dates.last[row] + 1) == (12 * years[row], 12 * years[row] + 12)
     assert dates.first[-1] < 0 and dates.last[-1] > 12 * 9999
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"similar": 0}, r"retriever\.similar=0: must be a whole number"),
-        ({"depth": "many"}, r"retriever\.depth=many"),
-        ({"weights": {"text": 1}}, r"retriever\.weights: .*one weight for each of text, cited, citing"),
-        ({"measure": "map"}, r"retriever\.measure=map: choose recall@K"),
-    ],
-)
-def test_bad_options_raise_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Citations(BM25(), **options)
-
-
-def test_without_validation_weights_must_be_given(
-    opened: Callable[[list[Paper]], Corpus], tmp_path: Path
-) -> None:
-    path = tmp_path / "papers.jsonl"
-    path.write_text("\n".join(map(json.dumps, literature(1))) + "\n")
-    corpus = open_papers(path, RandomSplitting(0.5, 0.0, 0.5, seed=0), cache_dir=tmp_path / "cache")
-    with pytest.raises(InputError, match=r"split 'val', which corpus .* lacks; set retriever\.weights"):
-        Citations(BM25()).index(corpus)
 
 
 def test_queries_without_matches_find_nothing(corpus: Corpus) -> None:

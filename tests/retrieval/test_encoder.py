@@ -197,22 +197,6 @@ def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
         model(torch.full((1, limit + 1), 5))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("pooling", "max", "encoder.pooling=max: choose mean, cls or aspire"),
-        ("layers", "first", "encoder.layers=first: choose last or all"),
-        ("layout", "html", "encoder.layout=html: choose sentence or sep"),
-        ("markers", "keep", "encoder.markers=keep: choose drop or mask"),
-        ("max_tokens", 0, "encoder.max_tokens=0: must be at least 8"),
-        ("query", ["year"], "'year' is not one of context, title, abstract"),
-    ],
-)
-def test_unknown_settings_raise_one_clear_line(key: str, value: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        ArticleConfig(**{"name": "tiny", key: value})
-
-
 GOLDEN = Path(__file__).parent / "golden" / "adapter"
 
 """A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with

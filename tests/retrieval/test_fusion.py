@@ -34,7 +34,6 @@ from citerec.retrieval.fusion import (
     tune_weight,
 )
 from citerec.retrieval.popularity import Popularity
-from citerec.retrieval.settings import recall_measures
 from citerec.tests.retrieval.made import assert_same, indexed
 
 PAPERS = 9
@@ -192,13 +191,6 @@ def test_samples_depend_on_the_seed(tiny_corpus: Corpus) -> None:
         sample_queries(tiny_corpus, "dev", 3, 0)
 
 
-@pytest.mark.parametrize("measure", ["mrr", "recall", "recall@", "recall@0", "recall@-1", "recall@ten", ""])
-def test_only_recall_is_tuned_for(measure: str) -> None:
-    assert recall_measures("recall@20", "x") == (["recall@20"], [20])
-    with pytest.raises(InputError, match=r"x=.*: choose recall@K"):
-        recall_measures(measure, "x")
-
-
 # A reranker and its prefetcher.
 
 FOUND = np.array([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
@@ -308,37 +300,3 @@ def test_weights_come_from_validation_and_never_from_test(tiny_source: Path, tmp
     changed("val", "c7")
     after = joined(changed("val", "c8"), measure="recall@1").tuned
     assert after["weights"]["fame"] > before["weights"]["fame"]
-
-
-def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    joined(tiny_corpus).save(tmp_path / "index")
-    others: dict[str, Any] = {"depth": 7, "method": "rrf", "weights": "equal", "seed": 1}
-    for key, value in (others | {"parts": {"words": BM25(k1=0.5), "fame": Popularity()}}).items():
-        with pytest.raises(InputError, match="the index was built with"):
-            Fusion(**{"parts": parts(), key: value}).load(tmp_path / "index", tiny_corpus)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"parts": {}}, "retriever.parts: name at least one retriever"),
-        ({"method": "sum"}, "retriever.method=sum: choose convex or rrf"),
-        ({"depth": 0}, "retriever.depth=0: must be a whole number, at least 1"),
-        ({"measure": ["recall@10", "mrr"]}, "retriever.measure=mrr: choose recall@K"),
-        ({"measure": []}, "retriever.measure"),
-        ({"weights": "best"}, "neither tuned nor equal nor one weight for each of words, fame"),
-        ({"weights": {"words": 1}}, "one weight for each of words, fame"),
-        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is not a non-negative number"),
-        ({"weights": {"words": 0, "fame": 0}}, "at least one weight must be positive"),
-    ],
-)
-def test_bad_options_raise_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Fusion(**{"parts": parts(), **options})
-
-
-def test_without_a_validation_split_weights_must_be_given(tiny_source: Path, tmp_path: Path) -> None:
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=["train", "test"])
-    with pytest.raises(InputError, match=r"set retriever\.weights to equal"):
-        joined(corpus)
-    assert (joined(corpus, weights="equal").search(ALL[8:], 3).papers >= 0).any()

@@ -269,23 +269,6 @@ def test_subvectors_have_two_dimensions_by_default(dim: int, parts: int) -> None
         build_index(IndexConfig("pq", subvectors=9), vectors)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "annoy"}, "index.kind=annoy: choose exact, half, ivf, hnsw, pq or ivfpq"),
-        ({"kind": "hnsw", "probes": 3}, "index.probes=3: index=hnsw has no such setting"),
-        ({"kind": "ivf", "lists": 0}, "index.lists=0: must be at least 1"),
-        ({"kind": "hnsw", "links": 1}, "index.links=1: must be at least 2"),
-        ({"kind": "ivf", "seed": -1}, "index.seed=-1: must not be below 0"),
-        ({"kind": "exact", "device": "tpu"}, "index.device=tpu: choose auto, cpu or gpu"),
-        ({"kind": "ivf", "device": "gpu"}, "index.device=gpu: index=ivf has no such setting"),
-    ],
-)
-def test_invalid_settings_raise_one_clear_error(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        IndexConfig(**settings)
-
-
 def test_an_index_depends_on_its_build_settings_alone() -> None:
     assert IndexConfig("ivf", probes=3).asdict() == IndexConfig("ivf", probes=9).asdict()
     assert IndexConfig("ivf", lists=3).asdict() != IndexConfig("ivf", lists=9).asdict()

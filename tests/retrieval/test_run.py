@@ -201,15 +201,6 @@ def test_a_query_in_two_files(tiny_corpus: Corpus, tmp_path: Path) -> None:
         CachedRun([file, file]).index(tiny_corpus)
 
 
-def test_missing_files_raise_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"needs retriever\.files"):
-        CachedRun([])
-    with pytest.raises(InputError, match=r"no such file: .*none\.trec"):
-        CachedRun(tmp_path / "none.trec")
-    with pytest.raises(InputError, match="No such file"):
-        Run.read(tmp_path / "none.trec")
-
-
 def test_max_results_of_a_run(tiny_corpus: Corpus, tmp_path: Path) -> None:
     val, test = write_runs(
         indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.inspect.duplicates import (
+from citerec.datasets.inspect.duplicate_papers import (
     ContextDuplicates,
     EqualGroups,
     PaperDuplicates,

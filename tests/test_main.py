@@ -1,0 +1,68 @@
+"""The command `citerec`."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+from citerec.datasets.errors import error_line
+from citerec.recommend import COMMANDS as LIBRARY
+
+_PROGRAM = runpy.run_module("citerec.__main__")  # not an import: other tests run it as a program
+COMMANDS, main = _PROGRAM["COMMANDS"], _PROGRAM["main"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        ("", 0, "citerec COMMAND key=value", ""),
+        ("--help", 0, "citerec COMMAND key=value", ""),
+        ("--version", 0, "citerec 0.", ""),
+        ("ask --help", 0, "citerec ask: Recommend papers", ""),
+        ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),
+        ("data conver", 2, "", "error: citerec data conver: no such command; did you mean citerec data conv"),
+        ("xyz", 2, "", "error: citerec xyz: no such command; citerec --help lists the commands"),
+        ("serve library=x names=[a]", 2, "", "error: names: is now called allowed_hosts"),
+    ],
+)
+def test_the_command(
+    arguments: str, code: int, out: str, err: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["citerec", *arguments.split()])
+    try:
+        main()
+        ended: object = 0
+    except SystemExit as end:
+        ended = end.code
+    printed = capsys.readouterr()
+    assert ended == code and printed.out.startswith(out) and printed.err.startswith(err)
+
+
+def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["citerec"])
+    main()
+    listed = capsys.readouterr().out
+    assert all(f"\n  {name} " in listed for name in (*LIBRARY, *COMMANDS))
+
+
+@pytest.mark.parametrize(
+    ("program", "command"), [("citerec train", "citerec train"), ("some/train.py", "python train.py")]
+)
+def test_a_missing_extra_names_the_command(
+    program: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    line = error_line(ModuleNotFoundError(name="hydra.utils"))
+    assert line == f"{command} (hydra.utils) needs the extra train: pip install 'citerec[train]'"
+
+
+def test_a_reader_may_close_the_pipe() -> None:
+    command = [sys.executable, "-m", "citerec", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
