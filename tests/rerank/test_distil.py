@@ -16,8 +16,8 @@ from scipy.stats import spearmanr
 
 import citerec.rerank.distil
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.demo import open_demo
 from citerec.datasets.errors import InputError
+from citerec.datasets.generate import open_demo
 from citerec.hatten.biencoder import BiEncoderRetriever
 from citerec.hatten.checkpoint import Model, load_model, save_model
 from citerec.hatten.documents import DocumentReader
