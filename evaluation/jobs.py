@@ -36,7 +36,7 @@ BUILT_BY = "made.txt"
 """Holds the command that built a benchmark, next to it."""
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
-"""Parts of its configuration that `evaluate.py` uses."""
+"""Parts of its configuration that `citerec evaluate` uses."""
 
 
 def why_missing(job: Job) -> str | None:
@@ -89,7 +89,7 @@ def _modified(path: Path) -> float:
 
 
 def job_settings(job: Job) -> dict[str, Any]:
-    """Return the settings with which `evaluate.py` would run a job; InputError for unknown options."""
+    """Return the settings with which `citerec evaluate` would run a job; InputError for unknown options."""
     return _settings(tuple(job.overrides))
 
 

@@ -79,7 +79,7 @@ class Pipeline(CorpusBenchmark):
         super().__init__(**options)
         if self.settings.reranker is None:
             raise InputError(
-                f"benchmark={self.name} needs reranker=FOLDER: the output of train.py model=scibert_reranker"
+                f"benchmark={self.name} needs reranker=FOLDER: output of citerec train model=scibert_reranker"
             )
         self.scoring = self.settings.scoring or ScoringSettings()
         self.processes = Processes.from_torchrun()

@@ -36,7 +36,7 @@ class DataSet(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Trainable(msgspec.Struct, forbid_unknown_fields=True):
-    """A training by train.py with these overrides, per data set or `shared` by all of them."""
+    """A training by citerec train with these overrides, per data set or `shared` by all of them."""
 
     overrides: list[str]
     checkpoint: str
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """A run of `evaluate.py` with these overrides into `folder`, after the steps that it needs."""
+    """A run of `citerec evaluate` with these overrides into `folder`, after the steps that it needs."""
 
     data: str
     name: str

@@ -92,7 +92,7 @@ def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     share = counts[known].sum() / max(counts.sum(), 1)
     log.info(
         f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
-        f"cover {100 * share:.1f} % of the running words"
+        f"cover {100 * share:.1f} % of the tokens"
     )
     if share < 0.5:
         log.warning(f"word vectors: most words of {corpus.name} have no vector; do they match the tokeniser?")
@@ -310,7 +310,7 @@ def words_and_vectors(
 
 
 def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
-    """Subtract the mean over running words and scale to unit length; `<pad>` stays zero."""
+    """Subtract the mean over tokens and scale to unit length; `<pad>` stays zero."""
     known = vocabulary.lookup(corpus.words)
     counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
     moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)

@@ -80,7 +80,7 @@ def test_vectors_and_their_coverage_are_logged(tiny_corpus: Corpus, caplog: pyte
     everything = some(list(tiny_corpus.words))
     assert log_coverage(everything, tiny_corpus) is everything
     assert caplog.messages[-1] == (
-        f"word vectors: some, {len(everything)} words, 3 dimensions, cover 100.0 % of the running words"
+        f"word vectors: some, {len(everything)} words, 3 dimensions, cover 100.0 % of the tokens"
     )
     counts = dict(zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True))
     log_coverage(some(["the", "trees", "elsewhere"]), tiny_corpus)
