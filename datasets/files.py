@@ -221,17 +221,18 @@ def write_checksums(folder: Path, keep: bool = False) -> None:
     write_text(path, json.dumps(sums, indent=1) + "\n")
 
 
-def check_checksums(folder: Path, advice: str = "") -> None:
+def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
 
-    Files that nothing has touched since they were last compared (CHECKED) are not read again.
+    trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
+    times do not tell of a failing disk.
     Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
     """
     path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
     advice = advice and f"; {advice}"
     try:
         sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
-        checked = _read_stamps(folder / CHECKED)
+        checked = _read_stamps(folder / CHECKED) if trust else {}
         for name, wanted in sums.items():
             path = folder / name
             stamps[name] = [wanted, *file_stamp(path)]

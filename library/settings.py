@@ -24,6 +24,11 @@ class InfoSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifySettings(LibrarySettings):
+    """Read a whole library and tell whether a file is damaged."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeSettings(LibrarySettings):
     """Shared by the commands that change a library."""
 
@@ -70,11 +75,16 @@ class RemoveSettings(ChangeSettings):
     """paper ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
     source: tuple[str, ...] = ()
     """source files or folders of the library; papers that other sources also contain stay"""
+    force: bool = False
+    """even if other sources have lost more than a fifth of the papers"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateSettings(ChangeSettings):
     """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
+
+    force: bool = False
+    """even if more than a fifth of the papers is removed"""
 
 
 @dataclass(frozen=True, kw_only=True)
