@@ -292,3 +292,23 @@ def test_latex_inputs_are_limited(tmp_path: Path) -> None:
             read_source(paper)
     paper.write_text(text + "\\input{empty}\\input{15}")
     assert "15 16 17" in read_source(paper)
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (r"\addbibresource{/Users/ann/Library/refs.bib}", "refs.bib"),
+        (r"\bibliography{/home/ann/refs}", "library/refs.bib"),
+        (r"\addbibresource{C:\Users\ann\refs.bib}", "a/b/refs.bib"),
+        (r"\bibliography{../refs}", "refs.bib"),
+    ],
+)
+def test_a_bib_file_that_moved_is_found_by_its_name(tmp_path: Path, command: str, place: str) -> None:
+    folder = tmp_path / "paper"
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_text("@misc{trees, title={Parsing Trees}}")
+    (tmp_path / "refs.bib").write_text("@misc{trees, title={Outside of the folder}}")
+    (folder / "p.tex").write_text(
+        rf"\documentclass{{a}}\begin{{document}}Trees \cite{{trees}}.{command}\end{{document}}"
+    )
+    assert full_text(folder / "p.tex").references["trees"].title == "Parsing Trees"
