@@ -202,6 +202,8 @@ class RerankerSettings(FineTuningSettings):
     """dropout, replacing the pretrained model's; slow on a CPU"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
+    new_tokens: str = setting("copied", choices=("copied", "random"))
+    """initial vectors of the added tokens: copied (<cit> from the mask, <sep> from the separator) | random"""
     layers: int | None = setting(None, least=1)
     """transformer layers to keep, evenly spaced from first to last; null: all"""
     ema: float = setting(0.0, below=1)
