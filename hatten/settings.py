@@ -111,7 +111,7 @@ class EncoderValidationSettings(Settings):
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
-    """split to validate on"""
+    """split to validate on; val/1: half of its citing papers, to train a ranker on the other, val/2"""
     queries: int = 2000
     """maximum queries, sampled if there are more; 0: no validation"""
     papers: int = 0

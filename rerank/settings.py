@@ -284,7 +284,8 @@ class RankerSettings(Settings):
 
     where: ClassVar[str] = "model"
     split: str = "val"
-    """split to train the ranker on; its retrievers must not have been trained on it"""
+    """split to train the ranker on; its retrievers must not have been trained on it. val/2: the half of val
+    that did not choose the dense model's round, if that was trained with model.validation.split=val/1"""
     queries: int | None = setting(10_000, least=1)
     """maximum queries, sampled if there are more; null: all"""
     no_contexts_queries: int = setting(3000, least=1)
