@@ -191,7 +191,7 @@ def test_papers_named_in_a_file_are_cited(tmp_path: Path, name: str, text: str, 
     (tmp_path / "refs.bib").write_text(
         "@misc{two, title={Work of two}, year=2001, note={arXiv preprint arXiv:0704.0001v2}}"
     )
-    with pytest.raises(InputError, match="add a file with titles and abstracts of the cited papers"):
+    with pytest.raises(InputError, match="add titles and abstracts of the cited papers"):
         build_corpus(str(tex), tmp_path / "out", TRAIN)
     more.write_text(text)
     build_corpus([str(tex), str(more)], tmp_path / "out", TRAIN)
