@@ -83,12 +83,14 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         head: str = "sigmoid",
         seed: int = 0,
         layers: int | None = None,
+        new_tokens: str = "copied",
     ) -> Self:
         """Load a pretrained transformer (retrieval.encoder) with the added tokens and a random head.
 
-        `<cit>` is initialised from the model's mask token, `<sep>` and `<eos>` from its separator. A saved
-        reranker (encoder=local encoder.path=FOLDER) keeps its head. layers: number of layers to keep
-        (`keep_layers`). Raises InputError if the encoder is unavailable.
+        new_tokens: `copied` initialises `<cit>` from the model's mask token, `<sep>` and `<eos>` from its
+        separator; `random` as all weights of the model. A saved reranker (encoder=local encoder.path=FOLDER)
+        keeps its head and tokens. layers: number of layers to keep (`keep_layers`). Raises InputError if the
+        encoder is unavailable.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
             saved = cls.open(encoder.path)
@@ -111,7 +113,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             nn.init.normal_(made.score.weight, std=0.02)
             nn.init.zeros_(made.score.bias)
         vectors = subword_vectors(model).data
-        for token, source in initial.items():
+        for token, source in initial.items() if new_tokens == "copied" else ():
             row = tokenizer.get_vocab()[token]
             vectors[row] = vectors[source] if source is not None else vectors[:row].mean(0)
         return made

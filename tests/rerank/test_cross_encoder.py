@@ -89,6 +89,18 @@ def test_added_tokens_are_initialised_from_similar_ones(make_encoder: Make, tiny
     assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
 
 
+def test_added_tokens_can_be_random(tiny_bert: Path) -> None:
+    encoder = ArticleConfig("tiny", path=str(tiny_bert))
+    one, other = (
+        CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), seed=seed, new_tokens="random")
+        for seed in (0, 1)
+    )
+    before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
+    new, others = (subword_vectors(made.model)[len(before) :] for made in (one, other))
+    assert len(new) == 3 and (new != others).any(1).all()
+    assert not any((row == before).all(1).any() for row in new)
+
+
 def test_training_continues_from_a_saved_reranker(make_encoder: Make, tmp_path: Path) -> None:
     before = make_encoder("linear", 3)
     before.save(tmp_path / "before")
