@@ -1,6 +1,7 @@
 """Generate a corpus of any size with realistic statistics: data=demo and `citerec data generate`.
 
-The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts (docs/guide/scale.md).
+The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts
+(docs/guide/scale.md).
 Each paper has a topic and a theme of a few of the topic's words, which its text and the contexts that cite it
 use. Contexts replace most of them by synonyms: matching words finds some of the cited papers, and a model
 that learns the synonyms, which all papers of a topic share, finds more.
