@@ -300,7 +300,9 @@ def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[Read
         if bad:
             more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
             lines = [*map(str, bad[:SHOWN]), *more]
-            log.warning("%s: skipped %d records\n  %s", file, len(bad), "\n  ".join(lines))
+            log.warning(
+                "%s: %d records were skipped or read only in part\n  %s", file, len(bad), "\n  ".join(lines)
+            )
     return list(sources.values())
 
 

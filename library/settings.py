@@ -41,7 +41,8 @@ class AddSettings(ChangeSettings):
     """Add papers to a library."""
 
     source: tuple[str, ...]
-    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib)"""
+    """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
+    plain or .gz (e.g. papers.bib)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +50,8 @@ class BuildSettings(AddSettings):
     """Build a library from files of papers, or again from the files that it was built from."""
 
     source: tuple[str, ...] = ()
-    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib);
-    empty, with overwrite: those of the library, with its contexts and model"""
+    """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
+    plain or .gz (e.g. papers.bib); empty, with overwrite: those of the library, with its contexts and model"""
     contexts: str = ""
     """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""
