@@ -6,4 +6,5 @@ tei, latex     TEI and LaTeX documents; latex_source converts LaTeX to plain tex
 catalogue      the papers of all files; resolves references to papers
 markers        finds the citation markers in a text
 contexts       cuts the text around citations, masks other markers and selects contexts
+collection     writes the corpus of a collection, with a report
 """

@@ -59,6 +59,10 @@ from citerec.datasets.source_files import read_records
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
+_PANDOC = "convert it to Markdown (pandoc --to=markdown)"
+_CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
+_CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
+"""What to do with files that are not read."""
 _PAPERS = ("papers.json", "papers.json.gz")
 """Files of a corpus in the source format (datasets/source_files.py)."""
 
@@ -82,10 +86,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not isinstance(name, str) or not name:
             raise InputError(f"source: {name!r} is not the name of a file or folder")
         path = Path(name).expanduser()
-        if path.suffix.lower() == ".pdf":
-            raise InputError(
-                f"source: {name}: PDF is not supported; convert it to TEI with GROBID or use the LaTeX source"
-            )
+        if advice := _CONVERTED.get(path.suffix.lower()):
+            raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
             files = [file for file in files if file.name.endswith(IN_FOLDERS) or is_archive(file)]
@@ -93,12 +95,17 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             files = [path]
         else:
             files = sorted(Path(file) for file in glob.glob(str(path), recursive=True))
-        files = [file for file in files if file.is_file() and (file.suffix != ".tex" or is_paper(file))]
+        files = [file for file in files if file.is_file()]
+        parts = [file for file in files if file.suffix == ".tex" and not is_paper(file)]
+        files = [file for file in files if file not in parts]
         if not files:
-            raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
+            reason = f"no such file, or a folder without {', '.join(IN_FOLDERS)}"
+            if parts:
+                reason = f"no \\documentclass in {parts[0].name}, a chapter; give the main file or its folder"
+            raise InputError(f"source: {name}: {reason}")
         found.update(dict.fromkeys(files))
     if all(file.suffix == ".bib" for file in found):
-        raise InputError(f"source: {names[0]}: has no running text; add the .tex files that cite it")
+        raise InputError(f"source: {names[0]}: has no running text; add the files that cite it")
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
     named = {Path(name).expanduser() for name in names}
 
@@ -155,10 +162,9 @@ def read_documents(
 
 
 def read_bib(path: Path, id: str) -> Document:
-    """Read the entries with title and abstract of a .bib file; these are papers."""
-    entries = bib_entries(decode_latex(path)).values()
-    entries_with_abstract = [entry for entry in entries if entry.title and entry.abstract]
-    return Document(Metadata(""), entries_with_abstract=lambda: entries_with_abstract)
+    """Read the entries of a .bib file; these are papers."""
+    entries = list(bib_entries(decode_latex(path)).values())
+    return Document(Metadata(""), entries=lambda: entries)
 
 
 def _read_record(record: Object, where: str) -> Document:
