@@ -41,6 +41,7 @@ from citerec.datasets.fulltext.documents import (
 )
 from citerec.datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
 from citerec.datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
+from citerec.datasets.fulltext.markdown import is_markdown, markdown_documents, read_markdown
 from citerec.datasets.fulltext.tei import read_tei
 from citerec.datasets.json_lines import (
     CitedId,
@@ -56,9 +57,11 @@ from citerec.datasets.progress import OnBytes
 from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
 from citerec.datasets.source_files import read_records
 
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
-_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", ".markdown", ".md", ".qmd")
+_NOT_IN_AN_ID += (".Rmd", ".rmd")
+_READ = (*IN_FOLDERS, ".markdown", ".rmd")
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
 _CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
@@ -77,7 +80,8 @@ class SourceFile(NamedTuple):
 def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
-    Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped.
+    Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped,
+    and so are Markdown files without citations, chapters of books, and files printed from Markdown.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
@@ -90,7 +94,12 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-            files = [file for file in files if file.name.endswith(IN_FOLDERS) or is_archive(file)]
+            files = [file for file in files if file.name.endswith(_READ) or is_archive(file)]
+            markdown = markdown_documents([file for file in files if is_markdown(file)])
+            printed = {file.with_suffix(".tex") for file in markdown}  # by Pandoc, knitr and Quarto
+            printed |= {file.with_suffix(".md") for file in markdown if file.suffix != ".md"}
+            files = [file for file in files if not is_markdown(file) or file in markdown]
+            files = [file for file in files if file not in printed]
         elif path.exists():
             files = [path]
         else:
@@ -139,6 +148,8 @@ def read_documents(
     reader: Any
     if path.suffix == ".tex":
         reader = read_latex
+    elif is_markdown(path):
+        reader = read_markdown
     elif ".xml" in path.suffixes[-2:]:
         reader = read_tei
     elif is_archive(path):
