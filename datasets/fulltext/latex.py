@@ -94,7 +94,7 @@ def read_latex(path: Path, paper: str) -> Document:
     if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017
         years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source))
         metadata = metadata._replace(year=next(filter(None, years), 0))
-    return Document(metadata, partial(_full_text, path, source), partial(_abstract_entries, path, source))
+    return Document(metadata, partial(_full_text, path, source), partial(_cited_entries, path, source))
 
 
 def read_metadata(source: str, paper: str) -> Metadata:
@@ -117,11 +117,9 @@ def read_metadata(source: str, paper: str) -> Metadata:
     )
 
 
-def _abstract_entries(path: Path, source: str) -> list[Reference]:
-    """The cited .bib entries that have a title and an abstract."""
+def _cited_entries(path: Path, source: str) -> list[Reference]:
     keys = [key for found in CITATION.finditer(source) for key in cited_keys(found[1])]
-    entries = read_bibliography(path, source, keys).values()
-    return [entry for entry in entries if entry.title and entry.abstract]
+    return list(read_bibliography(path, source, keys).values())
 
 
 def cited_keys(citation: str) -> list[str]:
@@ -152,8 +150,8 @@ def read_archive(path: Path, paper: str) -> Document:
 
     with _unpack(path) as document:
         found = read_latex(document, paper)
-        entries_with_abstract = found.entries_with_abstract()
-        return Document(found.metadata, full_text, lambda: entries_with_abstract)
+        entries = found.entries()
+        return Document(found.metadata, full_text, lambda: entries)
 
 
 @contextmanager
