@@ -198,6 +198,7 @@ class Retriever(ABC):
         queries: [Q], a split, or rows of contexts. Memory grows with Q * k: search large sets in batches.
         filters: which candidates may be returned; the result is the same as for a corpus without the others
         (see retrieval.index for approximate indexes).
+        Raises InputError if a score is NaN.
         """
         corpus = self.corpus
         if k < 1:
@@ -221,6 +222,13 @@ class Retriever(ABC):
         if len(queries) == 0 or depth == 0:
             return Ranking(*empty_rankings(len(queries), k))
         found = self._search(queries, depth, allowed)
+        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
+        if wrong.any():
+            names = queries[np.flatnonzero(wrong)[:5]].names()
+            raise InputError(
+                f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
+                f"{', '.join(names)}; its weights or vectors are damaged"
+            )
         drop = (found.papers == queries.citing[:, None]) | ~eligible[found.papers]
         return top_k(found.papers, found.scores, k, drop)
 
