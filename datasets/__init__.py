@@ -5,6 +5,6 @@ prepare         writes records to a store, once            corpus        the mem
 tokenize        splits texts into words                    generate      a demo corpus, or one of any size
 downloads       fetches published data                     releases      addresses, sizes and checksums
 arguments       options key=value of commands              configuration those that Hydra composes
-inspect/        reports on a corpus                        fulltext/     builds one from full texts (latex: TeX)
+inspect/        reports on a corpus                        fulltext/     builds one from full texts
 citations/      citation graphs, as corpora
 """

@@ -59,8 +59,8 @@ from citerec.datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
-_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", ".markdown", ".md", ".qmd")
-_NOT_IN_AN_ID += (".Rmd", ".rmd")
+_MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", *_MARKDOWN)
 _READ = (*IN_FOLDERS, ".markdown", ".rmd")
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
