@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
     "update": (settings.UpdateSettings, "citerec.library.commands:update"),
     "ask": (settings.AskSettings, "citerec.library.commands:ask"),
+    "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),
     "draft": (settings.DraftSettings, "citerec.library.draft:draft"),
     "serve": (settings.ServeSettings, "citerec.library.server:serve"),

@@ -36,7 +36,6 @@ from citerec.evaluation.stages import (
     DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
-    check_tuning,
     depth_metrics,
     headline,
     pipeline_name,
@@ -91,7 +90,6 @@ class Pipeline(CorpusBenchmark):
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         given, retriever, corpus = self.settings, task.retriever, task.corpus
-        check_tuning(given, corpus)
         scores = self._scores(corpus)
         index = open_index(task)
         score = partial(self._score_candidates, retriever, scores)

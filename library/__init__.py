@@ -1,7 +1,8 @@
 """Libraries: folders of your own papers that recommend which of them to cite.
 
 library      the folder: open, create, change            sources         readers for files of papers
-papers       one paper: clean, merge                     bibliographies  readers for BibTeX and RIS
+papers       one paper: clean, merge                     bibliographies  reader for BibTeX
+exports      readers for RIS, NBIB, EndNote
 identities   which records are the same paper            filters         which papers may be recommended
 recommender  recommendations for a passage               duplicates      merging records of the same paper
 models       the ranking model of a library              builtin         making the built-in model

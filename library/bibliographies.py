@@ -1,4 +1,4 @@
-"""Readers for BibTeX and RIS, the exports of reference managers (JabRef, Zotero, Mendeley, EndNote)."""
+"""Reader for BibTeX and BibLaTeX (JabRef, Zotero, Mendeley)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import rispy
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
-from bibtexparser.model import Entry, ParsingFailedBlock
+from bibtexparser.model import Entry, ImplicitComment, ParsingFailedBlock
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
@@ -29,8 +28,20 @@ _INHERITED = ("journal", "journaltitle", "booktitle", "year", "date", "publisher
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
 _QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
-_KEY = re.compile(r"@\s*\w+\s*[{(]\s*([^\s,{}()=]+)\s*,")
-_STRING_NAME = re.compile(r"([\w-]\s*=\s*)([A-Za-z][\w:.+/-]*)(?=\s*[,}])")
+_KEY = re.compile(r"@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,")
+_FIELD = re.compile(
+    r"(?:^[ \t]*+,?|,)[ \t]*+([A-Za-z][\w-]*)[ \t]*=[ \t]*"
+    r"(?=[{\"]|[\w-]+[ \t]*(?:[,#]|\}?[ \t]*$))",
+    re.MULTILINE,
+)
+"""The beginning of a field."""
+_BARE = re.compile(r"[^\s#{}\",=]+")
+_BETWEEN = re.compile(r"\s*(#)?\s*")
+_QUOTE_OR_BRACE = re.compile(r"\\.|[{}\"]", re.DOTALL)
+_BRACES = re.compile(r"(?<!\\)[{}]")
+_NAME_PART = re.compile(
+    r"(?:^|,)\s*\"?(given|family|prefix|suffix)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^,]*)"
+)
 
 
 def latex_to_text(latex: str) -> str:
@@ -53,32 +64,127 @@ def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     return parse_bibtex(decode_latex(path), str(path), on_bad)
 
 
+class _ParsedEntry(NamedTuple):
+    """fields: values by lower-case name. bibtex: valid in other files. problem: what is wrong with it."""
+
+    key: str
+    fields: dict[str, str]
+    bibtex: str
+    problem: str = ""
+
+
 def parse_bibtex(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of BibTeX entries, in order. Raises InputError if there are none. name: for errors."""
-    library = parse_string(text)
-    blocks = [block for block in library.blocks if isinstance(block, Entry | ParsingFailedBlock)]
-    if not blocks:
+    library = parse_string(text, parse_stack=[])
+    strings: dict[str, str] = {}
+    for string in library.strings:
+        strings[string.key.lower()] = _plain_value(string.value, strings) or ""
+    entries: list[tuple[str, _ParsedEntry | None]] = []
+    for block, after in zip(library.blocks, [*library.blocks[1:], None], strict=True):
+        if isinstance(block, Entry | ParsingFailedBlock):
+            # What follows one closing brace too many is a comment to the parser.
+            rest = (after.raw or "") if isinstance(after, ImplicitComment) else ""
+            parsed = _parse_block(block, rest if _FIELD.search(rest) else "", strings)
+            where = f"{name}, line {(block.start_line or 0) + 1}"
+            key = _KEY.match(block.raw or "")
+            entries.append((f"{where} ({key[2]})" if key else where, parsed))
+    if not entries:
         raise InputError(f"{name}: has no entries (@article{{key, ...}})")
-    # The parser keeps what it has read of an entry with a duplicate field or key.
-    read = [block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block for block in blocks]
-    entries = {entry.key.lower(): entry for entry in reversed(read) if isinstance(entry, Entry)}
-    strings = {name.lower(): str(string.value) for name, string in library.strings_dict.items()}
-    for block, entry in zip(blocks, read, strict=True):
-        where = f"{name}, line {(block.start_line or 0) + 1}"
-        if key := _KEY.match(raw := block.raw or ""):
-            where += f" ({key[1]})"
-        if not isinstance(entry, Entry):
+    by_key = {entry.key.lower(): entry.fields for _, entry in reversed(entries) if entry}
+    for where, entry in entries:
+        if entry is None:
             on_bad(InputError(f"{where}: cannot be parsed: check its braces, quotes and commas"))
             continue
-        parse = partial(_parse_entry, entry, entries, _expand_strings(raw, strings))
-        yield from usable_paper(parse, where, on_bad)
+        if entry.problem:
+            on_bad(InputError(f"{where}: {entry.problem}"))
+        yield from usable_paper(partial(_make_paper, entry, by_key), where, on_bad)
 
 
-def _parse_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPaper:
-    fields = _fields(entry)
+def _parse_block(
+    block: Entry | ParsingFailedBlock, rest: str, strings: dict[str, str]
+) -> _ParsedEntry | None:
+    """Parse an entry. rest: of its text, behind where the parser ended it. None if nothing can be read."""
+    # The parser keeps what it has read of an entry with a duplicate field or key.
+    entry = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
+    raw = block.raw or ""
+    if not isinstance(entry, Entry) or rest:
+        return _recover(raw + rest, strings)
+    fields: dict[str, str] = {}  # the first of duplicate fields counts, as in BibTeX
+    for field in entry.fields:
+        written = str(field.value).strip()
+        if (value := _plain_value(written, strings)) is None:
+            return _recover(raw, strings)
+        if written not in (value, f"{{{value}}}", f'"{value}"'):  # abbreviations and # need this file
+            place = re.compile(rf"(\b{re.escape(field.key)}\s*=\s*){re.escape(written)}")
+            raw = place.sub(lambda match, value=value: f"{match[1]}{{{value}}}", raw, count=1)  # type: ignore[misc]
+        fields.setdefault(field.key.lower(), value)
+    return _ParsedEntry(entry.key, fields, raw.strip())
+
+
+def _plain_value(written: str, strings: dict[str, str]) -> str | None:
+    """Return a value without delimiters; parts joined by # are joined. None if it is malformed.
+
+    >>> _plain_value('"A " # {B{c}} # jan', {"jan": "January"}), _plain_value("{a} b", {})
+    ('A B{c}January', None)
+    """
+    parts, place, written = [], 0, written.strip()
+    while place < len(written):
+        if written[place] == "{":
+            content, end = braced_argument(written, place)
+            closed = end - place == len(content) + 2
+        elif written[place] == '"':
+            content, end = _quoted_value(written, place)
+            closed = end > 0
+        else:
+            name = _BARE.match(written, place)
+            content, end = (strings.get(name[0].lower(), name[0]), name.end()) if name else ("", 0)
+            closed = name is not None
+        between = _BETWEEN.match(written, end)
+        if not closed or between is None or (between[1] is None and between.end() < len(written)):
+            return None
+        parts.append(content)
+        place = between.end()
+    return "".join(parts)
+
+
+def _quoted_value(written: str, start: int) -> tuple[str, int]:
+    """Return the text in quotes, and where they end; 0 if they do not, outside of braces."""
+    depth = 0
+    for sign in _QUOTE_OR_BRACE.finditer(written, start + 1):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if sign[0] == '"' and depth == 0:
+            return written[start + 1 : sign.start()], sign.end()
+    return "", 0
+
+
+def _recover(raw: str, strings: dict[str, str]) -> _ParsedEntry | None:
+    """Read a malformed entry by its lines: a field begins at `name =` and ends where the next one begins."""
+    head = _KEY.match(raw.lstrip())
+    starts = list(_FIELD.finditer(raw))
+    if not head or not starts:
+        return None
+    fields, broken = dict[str, str](), []
+    for match, end in zip(starts, [*(match.start() for match in starts[1:]), len(raw)], strict=True):
+        written = raw[match.end() : end].strip().removesuffix(",")
+        value = _plain_value(written, strings)
+        if value is None and end == len(raw):  # with the brace that closes the entry
+            value = _plain_value(written.removesuffix("}").rstrip().removesuffix(","), strings)
+        if value is None:
+            broken.append(match[1])
+            value = _BRACES.sub("", written).strip().strip('"')
+        fields.setdefault(match[1].lower(), value)
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    where = f" in {', '.join(broken)}" if broken else ""
+    problem = f"braces, quotes or commas do not match{where}; the entry was read as far as possible"
+    return _ParsedEntry(head[2], fields, f"@{head[1]}{{{head[2]},\n{lines}}}", problem)
+
+
+def _make_paper(entry: _ParsedEntry, entries: dict[str, dict[str, str]]) -> LibraryPaper:
+    """Return the paper of an entry. entries: the fields of all by key, for crossref."""
+    fields = _without_braces(entry.fields)
     parent = entries.get(fields.get("crossref", "").strip().lower())
-    if parent is not None and parent is not entry:
-        inherited = _fields(parent)
+    if parent is not None and parent is not entry.fields:
+        inherited = _without_braces(parent)
         inherited.setdefault("booktitle", inherited.get("title", ""))
         fields = {name: inherited[name] for name in _INHERITED if inherited.get(name)} | fields
 
@@ -104,96 +210,29 @@ def _parse_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> Librar
         url=first("url").replace("\\_", "_").replace("\\%", "%"),
         collections=names(_GROUPS),
         tags=names(_TAGS),
-        bibtex=bibtex,
+        bibtex=entry.bibtex,
     )
 
 
-def _fields(entry: Entry) -> dict[str, str]:
-    """Return field values by lower-case name. The first of duplicate fields counts, as in BibTeX."""
-    found: dict[str, str] = {}
-    for field in entry.fields:
-        value = str(field.value).strip()
+def _without_braces(fields: dict[str, str]) -> dict[str, str]:
+    """Remove second braces around whole values, as in {{Title}}."""
+    found = {}
+    for name, value in fields.items():
+        value = value.strip()
         if value.startswith("{") and braced_argument(value, 0)[1] == len(value):
             value = value[1:-1]
-        found.setdefault(field.key.lower(), value)
+        found[name] = value
     return found
 
 
 def _author_names(authors: str) -> Iterator[str]:
-    """Yield each author as "First von Last Jr"."""
+    """Yield each author as "First von Last Jr"; also in biblatex's form, given=Ann, family=Lee."""
     for name in split_multiple_persons_names(authors):
-        parts = parse_single_name_into_parts(name, strict=False)
-        full_name = latex_to_text(" ".join(parts.first + parts.von + parts.last + parts.jr))
+        if named := {key: value.strip('{}"') for key, value in _NAME_PART.findall(name)}:
+            parts = [named[part] for part in ("given", "prefix", "family", "suffix") if part in named]
+        else:
+            person = parse_single_name_into_parts(name, strict=False)
+            parts = person.first + person.von + person.last + person.jr
+        full_name = latex_to_text(" ".join(parts))
         if full_name and full_name != "others":
             yield full_name
-
-
-def _expand_strings(raw: str, strings: dict[str, str]) -> str:
-    """Replace @string names in an entry by their values, so that it is valid in other files."""
-
-    def expand(match: re.Match[str]) -> str:
-        value = strings.get(match[2].lower())
-        return match[0] if value is None else f"{match[1]}{{{value}}}"
-
-    return _STRING_NAME.sub(expand, raw).strip()
-
-
-_RECORD = re.compile(r"^(TY  ?-.*?(?:^ER  ?-[^\n]*|(?=^TY  ?-)|\Z))", re.MULTILINE | re.DOTALL)
-_RECORD_END = re.compile(r"^ER  ?-", re.MULTILINE)
-
-
-def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    pieces = _RECORD.split(decode_latex(path))  # alternately text outside records and a record
-    if len(pieces) == 1:
-        raise InputError(f"{path}: has no records (TY  - JOUR ... ER  -)")
-    line = 1
-    for number, piece in enumerate(pieces):
-        if number % 2:
-            where = f"{path}, line {line}"
-            record = piece if _RECORD_END.search(piece) else f"{piece.rstrip()}\nER  - "
-            yield from usable_paper(partial(_parse_ris, record, where), where, on_bad)
-        elif piece.strip():
-            start = line + piece[: -len(piece.lstrip())].count("\n")
-            on_bad(InputError(f"{path}, line {start}: is outside of a record; records begin with TY  -"))
-        line += piece.count("\n")
-
-
-def _parse_ris(record: str, where: str) -> LibraryPaper:
-    try:
-        parsed = rispy.loads(record, skip_unknown_tags=True)
-    except (rispy.parser.ParseError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{where}: is not a RIS record: {error}") from None
-    if not parsed:
-        raise InputError(f"{where}: is not a RIS record (it must begin with TY  - and end with ER  -)")
-    fields: dict[str, Any] = parsed[0]
-
-    def values(*names: str) -> list[str]:
-        found = (fields.get(name) or [] for name in names)
-        return [str(text) for value in found for text in (value if isinstance(value, list) else [value])]
-
-    def first(*names: str) -> str:
-        return next(map(str.strip, values(*names)), "")
-
-    url = first("urls", "url")
-    number = first("number", "custom7", "accession_number")
-    arxiv_fields = [number, url, first("notes"), first("journal_name")]
-    return make_paper(
-        key=first("label", "id"),
-        title=first("title", "primary_title", "short_title"),
-        abstract=first("abstract", "notes_abstract"),
-        authors=map(_given_name_first, values("authors", "first_authors")),
-        year=find_year(first("year", "publication_year", "date")),
-        venue=first("secondary_title", "alternate_title3", "journal_name", "publisher"),
-        doi=first("doi"),
-        arxiv=next(filter(None, map(find_arxiv_id, arxiv_fields)), ""),
-        url=url,
-        tags=[name for text in values("keywords") for name in split_names(text)],
-    )
-
-
-def _given_name_first(name: str) -> str:
-    """Turn "Lee, Ann B." into "Ann B. Lee"."""
-    family, _, given = name.partition(",")
-    given, _, suffix = given.partition(",")
-    return f"{given} {family} {suffix}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import digest_file
+from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
@@ -30,6 +30,7 @@ from citerec.library.library import (
     ReadFile,
     check_target,
     read_manifest,
+    rebuild_command,
 )
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
@@ -41,12 +42,15 @@ from citerec.library.settings import (
     InfoSettings,
     RemoveSettings,
     UpdateSettings,
+    VerifySettings,
 )
 from citerec.library.sources import find_sources, read_source
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
+LOSS = 0.2
+"""Largest share of papers that a changed source may lose without `force`."""
 SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
 
@@ -65,9 +69,14 @@ def build(settings: BuildSettings) -> Library:
         model, ranker = model or old.model, ranker or old.ranker
         if not files:
             raise InputError(f"{path}: was not built from files; give source=...")
+        if lost := [str(file) for file in (*files, *cited) if not file.exists()]:
+            raise InputError(
+                f"{path}: was built from {lost[0]}, which is missing; put it back, or name the files "
+                "to build from, as in source=papers.bib"
+            )
     model_files(model, ranker)  # to report errors before the papers are read
-    path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with Deduplicator(path.absolute().parent) as records:
+    parent = path.absolute().parent
+    with disk_errors(parent, "the library", "library"), Deduplicator(parent) as records:
         sources = _read_sources(files, records)
         if old is not None:
             _keep_papers_without_source(path, old, records)
@@ -137,7 +146,7 @@ def remove(settings: RemoveSettings) -> Library:
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     with Library.edit(settings.library, settings.wait) as library:
         if settings.source:
-            return _reread(library, _remaining_sources(library, settings.source))
+            return _reread(library, _remaining_sources(library, settings.source), settings.force)
         changed = remove_papers(library, settings.id)
     print(f"{library.path}: {len(library) - len(changed):,} removed; {count_noun(len(changed))}")
     return changed
@@ -153,7 +162,7 @@ def update(settings: UpdateSettings) -> Library:
         if [_describe_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: source files are unchanged; {count_noun(len(library))}")
             return library
-        return _reread(library, sources)
+        return _reread(library, sources, settings.force)
 
 
 def _remaining_sources(library: Library, names: Sequence[str]) -> list[ReadFile]:
@@ -169,8 +178,12 @@ def _remaining_sources(library: Library, names: Sequence[str]) -> list[ReadFile]
     return left
 
 
-def _reread(library: Library, known: list[ReadFile]) -> Library:
-    """Write a generation with the current papers of these sources and those added without a source."""
+def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
+    """Write a generation with the current papers of these sources and those added without a source.
+
+    force: even if source files that have changed lose more than LOSS of the papers, as a half-written export
+    does; else raises InputError.
+    """
     with Deduplicator(library.path) as records:
         sources = _read_sources([Path(source.path) for source in known], records)
         for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
@@ -179,6 +192,13 @@ def _reread(library: Library, known: list[ReadFile]) -> Library:
         kept, new, removed = _compare(library, records)
         if removed == len(library) and not new.any():
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
+        changed_files = [file.path for file in sources if file not in known]
+        if removed > LOSS * len(library) and changed_files and not force:
+            raise InputError(
+                f"{library.path}: {removed:,} of {count_noun(len(library))} would be removed, since "
+                f"{' and '.join(changed_files)} changed; check that it is complete, then confirm with "
+                "force=true"
+            )
         cited = [_describe_file(Path(source.path)) for source in library.manifest.contexts]
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
@@ -207,6 +227,18 @@ def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.nd
         else:
             new[number] = True
     return np.sort(np.array(kept, np.int64)), new, len(library) - seen
+
+
+def verify(settings: VerifySettings) -> None:
+    """Read every file of a library and compare it with its checksum."""
+    library = Library.open(settings.library, trust=False)
+    if not (library.folder / CHECKSUMS).exists():
+        raise InputError(
+            f"{library.path}: was built without checksums, so damage cannot be seen; build it again: "
+            + rebuild_command(library.path)
+        )
+    size = folder_bytes(library.folder) / 1e6
+    print(f"{library.path}: no damage; {count_noun(len(library))}, {size:,.1f} MB")
 
 
 def info(settings: InfoSettings) -> None:
@@ -268,7 +300,9 @@ def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[Read
         if bad:
             more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
             lines = [*map(str, bad[:SHOWN]), *more]
-            log.warning("%s: skipped %d records\n  %s", file, len(bad), "\n  ".join(lines))
+            log.warning(
+                "%s: %d records were skipped or read only in part\n  %s", file, len(bad), "\n  ".join(lines)
+            )
     return list(sources.values())
 
 

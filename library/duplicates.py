@@ -29,6 +29,7 @@ class Deduplicator:
     """
 
     def __init__(self, folder: Path, library: Library | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._existing = library, len(library) if library else 0

@@ -126,13 +126,16 @@ class Library:
             raise InputError("corpus and metadata differ in their number of papers")
 
     @classmethod
-    def open(cls, path: str | Path) -> Library:
-        """Open the current generation. Raises InputError if the folder is not a library of this version."""
+    def open(cls, path: str | Path, trust: bool = True) -> Library:
+        """Open the current generation. trust: as for `check_checksums`.
+
+        Raises InputError if the folder is not a library of this version, or if it is damaged.
+        """
         path = Path(path).expanduser()
         while True:
             manifest = read_manifest(path)
             try:
-                check_generation(path, manifest)
+                check_generation(path, manifest, trust)
                 return cls(path, manifest)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
@@ -261,16 +264,14 @@ def read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = f"damaged library ({MANIFEST}: {error_text(error)})"
-        raise InputError(f"{path}: {reason}; build it again: {_rebuild(path, 'source=... ')}") from None
-    found = f"of version {quoted(version)}" if version is not None else "without a version"
-    command = _rebuild(path, "source=... ")
-    raise InputError(
-        f"{path}: a library {found}, but this program reads version {VERSION}; build it again: {command}"
-    )
+        problem = f"damaged library ({MANIFEST}: {error_text(error)})"
+    else:
+        found = f"of version {quoted(version)}" if version is not None else "without a version"
+        problem = f"a library {found}, but this program reads version {VERSION}"
+    raise InputError(f"{path}: {problem}; build it again: {rebuild_command(path, 'source=... ')}")
 
 
-def _rebuild(path: Path, source: str = "") -> str:
+def rebuild_command(path: Path, source: str = "") -> str:
     """Return the command that builds a library again, from its known sources or others."""
     return f"citerec build library={path} {source}overwrite=true"
 
@@ -278,13 +279,16 @@ def _rebuild(path: Path, source: str = "") -> str:
 def damaged(path: Path, error: Exception) -> InputError:
     """Return the one error for every damage to a library."""
     reason = error_text(error).replace(f"{path}/", "")
-    return InputError(f"{path}: damaged library ({reason}); build it again: {_rebuild(path)}")
+    return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
 
 
-def check_generation(path: Path, manifest: Manifest) -> None:
-    """Raise InputError if a file of the current generation differs from its checksum."""
+def check_generation(path: Path, manifest: Manifest, trust: bool = True) -> None:
+    """Raise InputError if a file of the current generation differs from its checksum.
+
+    trust: as for `check_checksums`.
+    """
     for sums in sorted((path / GENERATIONS / str(manifest.generation)).rglob(CHECKSUMS)):
-        check_checksums(sums.parent)
+        check_checksums(sums.parent, trust=trust)
 
 
 def check_target(path: Path, overwrite: bool) -> None:

@@ -24,6 +24,11 @@ class InfoSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifySettings(LibrarySettings):
+    """Read a whole library and tell whether a file is damaged."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeSettings(LibrarySettings):
     """Shared by the commands that change a library."""
 
@@ -36,7 +41,8 @@ class AddSettings(ChangeSettings):
     """Add papers to a library."""
 
     source: tuple[str, ...]
-    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib)"""
+    """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
+    plain or .gz (e.g. papers.bib)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +50,8 @@ class BuildSettings(AddSettings):
     """Build a library from files of papers, or again from the files that it was built from."""
 
     source: tuple[str, ...] = ()
-    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib);
-    empty, with overwrite: those of the library, with its contexts and model"""
+    """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
+    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
     contexts: str = ""
     """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""
@@ -70,11 +76,16 @@ class RemoveSettings(ChangeSettings):
     """paper ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
     source: tuple[str, ...] = ()
     """source files or folders of the library; papers that other sources also contain stay"""
+    force: bool = False
+    """even if other sources have lost more than a fifth of the papers"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateSettings(ChangeSettings):
     """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
+
+    force: bool = False
+    """even if more than a fifth of the papers is removed"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Readers for files of papers, one paper at a time.
 
     .bib                    BibTeX and BibLaTeX (library.bibliographies)
-    .ris                    RIS (library.bibliographies)
-    .json                   CSL JSON, a list; or papers.json, an object of papers by id
+    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (library.exports)
+    .json                   CSL JSON, a list; Better BibTeX's JSON; papers.json, an object of papers by id
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own: {"id" or "paper_id", "title", "abstract", "year",
                             "authors", "venue", "doi", "arxiv", "url", "key", "collections", "tags"}
@@ -20,35 +20,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import open_bytes, strip_byte_order_mark
+from citerec.datasets.files import BYTE_ORDER_MARK, open_bytes, read_limited, strip_byte_order_mark
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.latex_source import plain_text
-from citerec.datasets.json_lines import Object, OnBadRecord, read_objects
+from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, plain_text
+from citerec.datasets.json_lines import Object, OnBadRecord, parse_object, read_objects
 from citerec.datasets.progress import OnBytes, read_progress
 from citerec.datasets.records import json_type, parse_year, quoted
 from citerec.datasets.source_files import stream_json
-from citerec.library.bibliographies import read_bibtex, read_ris
+from citerec.library.bibliographies import read_bibtex
+from citerec.library.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 
-FORMATS = ".bib, .ris, .json, .jsonl"
-FOLDER_SUFFIXES = (".bib", ".ris", ".json", ".jsonl", ".ndjson")
+FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl"
+FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
 SNIFF_BYTES = 1 << 16
 """Number of bytes to recognise a format by."""
 
 _OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
-_RIS_START = re.compile(rb"\s*TY  ?-")
+_RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
+_BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
+_GLOB = re.compile(r"[*?\[]")
 
 
 def find_sources(names: Sequence[str]) -> list[Path]:
     """Return the named files, each once. A folder means its papers.json, or else all files of papers in it.
 
+    Names may be patterns, such as *.bib.
     Raises InputError for a name without files.
     """
     found: dict[Path, None] = {}
@@ -62,6 +67,8 @@ def find_sources(names: Sequence[str]) -> list[Path]:
                 raise InputError(f"source={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
             files = [path]
+        elif _GLOB.search(name) and (matches := sorted(glob(str(path), recursive=True))):
+            files = [file for file in map(Path, matches) if file.is_file()]
         else:
             raise InputError(f"source={name}: no such file")
         found.update(dict.fromkeys(file.resolve() for file in files))
@@ -81,9 +88,17 @@ def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
             yield from read_bibtex(path, on_bad)
         elif name.endswith(".ris") or _RIS_START.match(start):
             yield from read_ris(path, on_bad)
+        elif name.endswith(".nbib") or _NBIB_START.match(start):
+            yield from read_nbib(path, on_bad)
+        elif name.endswith(".enw") or _ENW_START.match(start):
+            yield from read_enw(path, on_bad)
+        elif first == b"<" and b"<records" in start:
+            yield from read_endnote_xml(path, on_bad)
         elif first == b"[":
             strip_byte_order_mark(start, path)
             yield from _read_json(path, list, _parse_csl, on_bytes, on_bad)
+        elif _BETTER_BIBTEX.match(start):
+            yield from _read_better_bibtex(path, on_bad)
         elif first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
             yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
         elif first == b"{":
@@ -205,6 +220,39 @@ def _parse_csl(fields: _Fields, _: str) -> LibraryPaper:
         url=fields.text("URL"),
         collections=fields.texts("collections", "categories"),
         tags=split_names(fields.text("keyword")),
+    )
+
+
+def _read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of Better BibTeX's own JSON, an object with Zotero's items."""
+    content = read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK)
+    items = parse_object(content, str(path)).get("items")
+    for number, record in enumerate(items if isinstance(items, list) else []):
+        fields = _Fields(record if isinstance(record, dict) else {}, f"{path}, items, record {number}")
+        yield from usable_paper(partial(_parse_zotero, fields), fields.where, on_bad)
+
+
+_ZOTERO_NAME = ("firstName", "lastName", "name")
+
+
+def _parse_zotero(fields: _Fields) -> LibraryPaper | None:
+    """Parse an item of Zotero (https://api.zotero.org/schema); None for attachments and notes."""
+    if fields.text("itemType") in ("attachment", "note", "annotation"):
+        return None
+    creators = fields.children("creators")
+    authors = [one for one in creators if one.text("creatorType") in ("author", "")] or creators
+    url, archive = fields.text("url"), fields.text("archiveID")
+    return make_paper(
+        key=fields.text("citationKey", "citekey"),
+        title=fields.text("title"),
+        abstract=fields.text("abstractNote"),
+        authors=[" ".join(filter(None, map(one.text, _ZOTERO_NAME))) for one in authors],
+        year=find_year(fields.text("date")),
+        venue=fields.text("publicationTitle", "proceedingsTitle", "bookTitle", "publisher"),
+        doi=fields.text("DOI"),
+        arxiv=find_arxiv_id(archive or url) if "arxiv" in f"{archive} {url}".lower() else "",
+        url=url,
+        tags=[tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags"),
     )
 
 

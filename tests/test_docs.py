@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -90,7 +91,7 @@ def command_lines(page: Path) -> Iterator[list[str]]:
         variables: dict[str, str] = {}
         for line in block.replace("\\\n", " ").splitlines():
             for key, value in variables.items():
-                line = re.sub(rf"\${key}\b", lambda _, value=value: value, line)
+                line = re.sub(rf"\${key}\b", value.replace("\\", r"\\"), line)
             if found := re.fullmatch(r'([A-Z])=(?:"(.*)"|(\S*))', line.strip()):
                 variables[found[1]] = found[2] or found[3] or ""
                 continue
@@ -125,7 +126,9 @@ def check_command(words: list[str]) -> None:
     size = 2 if words[0] in ("data", "model") else 1
     name, arguments = " ".join(words[:size]), [word for word in words[size:] if word not in HELP]
     if name in SETTINGS:
-        read_arguments(SETTINGS[name], arguments) if len(words) == size + len(arguments) else None
+        kind: Any = SETTINGS[name]
+        if len(words) == size + len(arguments):
+            read_arguments(kind, arguments)
         return
     overrides = [word for word in arguments if word != "-m" and not word.startswith("hydra")]
     parsed = OverridesParser.create().parse_overrides(overrides)

@@ -94,7 +94,7 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("update")[1] == "mine: 1 added, 0 removed, 1 replaced; 2 papers\n"
     assert papers() == {"key:three": "Graphs again", "key:four": "Poems"}
     bib.write_text(entry("four", "Poems") + "\n")
-    assert run("update")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
+    assert run("update", "force=true")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
     bib.write_text(entry("four", "Poems"))
     assert run("update")[1] == "mine: no paper has changed; 1 paper\n"
     bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
@@ -102,6 +102,25 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
+
+
+def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None:
+    entries = [entry(f"k{number}", f"Title {number}", year=2000 + number) for number in range(10)]
+    more = bib.with_name("more.bib")
+    more.write_text("".join(entries))
+    run("add", "source=more.bib")
+    more.write_text("".join(entries[:8]))
+    assert run("update")[1] == "mine: 0 added, 2 removed, 0 replaced; 11 papers\n"
+    more.write_text("".join(entries[:2]) + "@article{k3, title={Tit")
+    line = (
+        f"error: mine: {{}} of 11 papers would be removed, since {more} changed; check that it is complete, "
+    )
+    line += "then confirm with force=true\n"
+    assert run("update")[::2] == (2, line.format(6))
+    assert run("remove", "source=a.bib")[::2] == (2, line.format(9))
+    assert len(papers()) == 11 and Library.open("mine").manifest.sources[0].path == str(bib)
+    assert run("update", "force=true")[1] == "mine: 0 added, 6 removed, 0 replaced; 5 papers\n"
+    assert run("remove", "source=more.bib")[1] == "mine: 0 added, 2 removed, 0 replaced; 3 papers\n"
 
 
 def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: Run) -> None:
@@ -130,7 +149,7 @@ def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
     more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
     run("add", "source=more.bib")
     bib.write_text(entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"))
-    run("update")
+    run("update", "force=true")
     updated = sorted(papers_of(Library.open("mine")))
     run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
     assert sorted(papers_of(Library.open("mine"))) == updated
@@ -139,11 +158,11 @@ def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
 def test_broken_entries_are_skipped_and_reported(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    entries = ("@article{open, title={x\n}\n", entry("good", "Good"), "@misc{bare, year=1}")
+    entries = ("@article{open, ={x\n}\n", entry("good", "Good"), "@misc{bare, year=1}")
     (tmp_path / "a.bib").write_text("".join(entries))
     code, out, _ = run("build", "source=a.bib", "model=bm25")
     assert code == 0 and "1 paper," in out
-    assert f"{tmp_path}/a.bib: skipped 2 records\n" in caplog.text
+    assert f"{tmp_path}/a.bib: 2 records were skipped or read only in part\n" in caplog.text
     assert "a.bib, line 1 (open): cannot be parsed" in caplog.text
     assert "(bare): has neither title nor" in caplog.text
 
@@ -165,6 +184,9 @@ def test_a_library_is_built_again_from_what_it_knows(
     assert code == 2 and err.endswith("build it again: citerec build library=mine overwrite=true\n")
     assert run("build", "overwrite=true")[0] == 0
     assert len(papers()) == 3 and "1 paper added without a file cannot be restored" in caplog.text
+    bib.unlink()
+    line = f"mine: was built from {bib}, which is missing; put it back, or name the files to build from"
+    assert line in run("build", "overwrite=true")[2]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -19,11 +20,11 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKED
-from citerec.library.commands import build
+from citerec.datasets.files import CHECKED, CHECKSUMS, file_stamp
+from citerec.library.commands import build, verify
 from citerec.library.library import MANIFEST, Library, LibraryPaper, Rows
 from citerec.library.recommender import Recommender
-from citerec.library.settings import BuildSettings
+from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.tests.library.conftest import papers_of
 
 SHELF = [
@@ -224,11 +225,16 @@ def test_a_missing_folder(tmp_path: Path) -> None:
         Library.open(tmp_path / "mine")
 
 
-def test_damage_ends_in_one_line_or_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("contexts", [False, True])
+def test_damage_ends_in_one_line_or_changes_nothing(
+    tmp_path: Path, tiny_source: Path, contexts: bool
+) -> None:
     """Three bits are flipped in every file."""
     path = tmp_path / "mine"
     source = Path(__file__).parents[2] / "examples/library.bib"
-    build(BuildSettings(library=str(path), source=(str(source),)))
+    sources = (str(source), str(tiny_source)) if contexts else (str(source),)
+    build(BuildSettings(library=str(path), source=sources, contexts=str(tiny_source) if contexts else ""))
+    assert len(Library.open(path).corpus.context_ids) == 6 * contexts
     before, refused = Recommender.open(path).recommend("Adam [CITE] is an optimiser"), set()
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.stat().st_size]
     for number, file in enumerate(files):
@@ -247,6 +253,44 @@ def test_damage_ends_in_one_line_or_changes_nothing(tmp_path: Path) -> None:
     replace_file(next(file for file in files if file.name == "years.npy"), b"")
     build(BuildSettings(library=str(path), overwrite=True))
     assert Recommender.open(path).recommend("Adam [CITE] is an optimiser") == before
+
+
+@pytest.mark.parametrize("largest", [10_000, 40_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, largest: int) -> None:
+    source = Path(__file__).parents[2] / "examples/library.bib"
+
+    def fill_the_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+        try:
+            build(BuildSettings(library=str(tmp_path / "mine"), source=(str(source),)))
+        except InputError as error:
+            (tmp_path / "error").write_text(str(error))
+
+    assert in_child(fill_the_disk) == 0
+    assert "no space left for the library; free some or set library" in (tmp_path / "error").read_text()
+    assert [file.name for file in tmp_path.iterdir()] == ["error"]
+
+
+def test_verify_reads_files_again_that_have_been_compared(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = VerifySettings(library=str(path))
+    verify(settings)
+    assert capsys.readouterr().out == f"{path}: no damage; 9 papers, 0.0 MB\n"
+    folder = Library.open(path).folder
+    content = bytearray((folder / "metadata.arrow").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "metadata.arrow").write_bytes(content)
+    stamps = json.loads((folder / CHECKED).read_text())
+    stamps["metadata.arrow"][1:] = file_stamp(folder / "metadata.arrow")  # a disk fails without a trace
+    (folder / CHECKED).write_text(json.dumps(stamps))
+    line = f"{path}: damaged library (generations/1/metadata.arrow: damaged (its content has changed))"
+    with pytest.raises(InputError, match=f"^{re.escape(line)}; build it again: citerec build"):
+        verify(settings)
+    for sums in folder.rglob(CHECKSUMS):
+        sums.unlink()
+    with pytest.raises(InputError, match=r"was built without checksums, .* build it again: citerec build"):
+        verify(settings)
 
 
 def replace_file(file: Path, content: bytes) -> None:

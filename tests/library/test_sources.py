@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,19 @@ BIB = r"""
 }
 @inproceedings{child, title={A Title}, title={Another}, crossref={proc}, eprint={2112.01206v2},
  archivePrefix={arXiv}}
-@article{b, title={unclosed,
+@article{b, title={{No} {closing brace},
  year=2000
 }
+@article{c, title={Second title}, abstract={One } too many},
+ note = jmlr, year=2001
+}
+@article{d,
+  title = "A " # "B",
+  author = {given=Ann, family=Lee and given={Bo, Jr.}, prefix=van der, family=Diaz and "family=Smith"}
+  journal = jmlr # ", part " # 2
+}
+@article{e, title = "A " # {B} # jmlr, journal = jmlr # " 2", year = 2002}
+@article{f, year
 @misc{untitled, year=2000}
 @misc{corr, title="Without an id", journal={CoRR}, volume={abs/1810.04805}}
 @proceedings{proc, title={Proceedings of X}, year=2001}
@@ -59,6 +70,70 @@ TY  - CONF
 T1  - No end tag
 Y1  - 2017
 """
+NBIB = """
+PMID- 123
+OWN - NLM
+TI  - A study of things that
+      continue.
+LID - 10.1000/nbib [doi]
+LID - S0 [pii]
+AB  - First line
+      and second.
+FAU - Lee, Ann B
+AU  - Lee AB
+CN  - The Group
+JT  - Journal of things
+DP  - 2015 Mar
+MH  - *Alpha
+OT  - beta
+
+PMID- 124
+TI  -
+"""
+ENW = """%0 Journal Article
+%A Lee, Ann B.
+%T A study
+%J Journal of Things
+%D 2015
+%F lee2015
+%R 10.1000/enw
+%U https://doi.org/10.1000/enw
+%X First line
+and second.
+%K alpha
+beta
+
+%0 Conference Paper
+%T Another
+%A The Group
+"""
+ENDNOTE = """<?xml version="1.0" encoding="UTF-8" ?><xml><records><record>
+<ref-type name="Journal Article">17</ref-type><contributors><authors>
+<author><style face="normal">Lee, Ann B.</style></author></authors></contributors>
+<titles><title><style face="normal">A study of </style><style face="italic">things &amp;c</style></title>
+<secondary-title>Nature</secondary-title></titles><abstract>Ab\x0bstract.</abstract>
+<keywords><keyword>alpha</keyword><keyword>beta</keyword></keywords><dates><year>2015</year></dates>
+<electronic-resource-num>10.1000/xml</electronic-resource-num><label>lee2015</label>
+<urls><related-urls><url>https://arxiv.org/abs/2101.00001</url></related-urls></urls>
+</record><record><titles><title/></titles></record></records></xml>"""
+ZOTERO = {
+    "config": {"id": "36a3b0b5", "label": "BetterBibTeX JSON"},
+    "collections": {"A": {"name": "Thesis"}},
+    "items": [
+        {"itemType": "attachment", "title": "a.pdf"},
+        {
+            "itemType": "journalArticle", "title": "A study", "date": "2015-03-01", "citationKey": "lee2015",
+            "creators": [
+                {"firstName": "Ann", "lastName": "Lee", "creatorType": "author"},
+                {"name": "The Group", "creatorType": "author"},
+                {"lastName": "Editor", "creatorType": "editor"},
+            ],
+            "DOI": "10.1000/zotero", "publicationTitle": "Nature", "abstractNote": "Text.",
+            "tags": [{"tag": "alpha"}], "url": "https://x.org",
+        },
+        {"itemType": "book", "title": False},
+    ],
+}  # fmt: skip
 CSL: list[Any] = [
     {
         "id": "http://zotero.org/1", "citation-key": "smith2020", "type": "article-journal",
@@ -118,6 +193,7 @@ def write(path: Path, content: Any) -> Path:
 
 def test_bibtex(tmp_path: Path) -> None:
     papers, bad = read(write(tmp_path / "a.bib", BIB))
+    partly = "; the entry was read as far as possible"
     assert papers[0].bibtex.startswith("@article{muller2019,\n") and "month = jan" in papers[0].bibtex
     assert "journal = {Journal of {ML}}," in papers[0].bibtex, "abbreviations are spelled out"
     assert [paper._replace(bibtex="") for paper in papers] == [
@@ -130,13 +206,27 @@ def test_bibtex(tmp_path: Path) -> None:
         LibraryPaper(
             "arxiv:2112.01206", "child", "A Title", year=2001, venue="Proceedings of X", arxiv="2112.01206"
         ),
+        LibraryPaper("key:b", "b", "No closing brace", year=2000),
+        LibraryPaper("key:c", "c", "Second title", "One too many", year=2001),
+        LibraryPaper(
+            "key:d", "d", "A B", authors=("Ann Lee", "Bo, Jr. van der Diaz", "Smith"),
+            venue="Journal of ML, part 2",
+        ),
+        LibraryPaper("key:e", "e", "A BJournal of ML", year=2002, venue="Journal of ML 2"),
         LibraryPaper("arxiv:1810.04805", "corr", "Without an id", venue="CoRR", arxiv="1810.04805"),
         LibraryPaper("key:proc", "proc", "Proceedings of X", year=2001),
     ]  # fmt: skip
     assert bad == [
-        ", line 13 (b): cannot be parsed: check its braces, quotes and commas",
-        ", line 16 (untitled): has neither title nor abstract",
+        f", line 13 (b): braces, quotes or commas do not match in title{partly}",
+        f", line 16 (c): braces, quotes or commas do not match in abstract{partly}",
+        f", line 19 (d): braces, quotes or commas do not match{partly}",
+        ", line 25 (f): cannot be parsed: check its braces, quotes and commas",
+        ", line 26 (untitled): has neither title nor abstract",
     ]
+    files = [write(tmp_path / f"{paper.key}.bib", paper.bibtex) for paper in papers]
+    again = [paper._replace(bibtex="") for file in files for paper in read(file)[0]]
+    whole = [paper._replace(bibtex="") for paper in papers]
+    assert again[2:] == whole[2:], "an entry is valid in another file, whatever was wrong with it"
 
 
 BALAZS = LibraryPaper(
@@ -160,6 +250,33 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
             ", line 14: is outside of a record; records begin with TY  -",
             ", line 16: has neither title nor abstract",
         ]),
+        ("a.nbib", NBIB, [
+            LibraryPaper(
+                "doi:10.1000/nbib", "", "A study of things that continue", "First line and second.",
+                ("Ann B Lee", "The Group"), 2015, "Journal of things", "10.1000/nbib",
+                url="https://pubmed.ncbi.nlm.nih.gov/123/", tags=("beta", "Alpha"),
+            ),
+        ], [", line 18: has neither title nor abstract"]),
+        ("a.enw", ENW, [
+            LibraryPaper(
+                "doi:10.1000/enw", "lee2015", "A study", "First line and second.", ("Ann B. Lee",), 2015,
+                "Journal of Things", "10.1000/enw", url="https://doi.org/10.1000/enw", tags=("alpha", "beta"),
+            ),
+            LibraryPaper("title:79404ff4dacf0c7f", title="Another", authors=("The Group",)),
+        ], []),
+        ("a.xml", ENDNOTE, [
+            LibraryPaper(
+                "doi:10.1000/xml", "lee2015", "A study of things &c", "Ab stract.", ("Ann B. Lee",), 2015,
+                "Nature", "10.1000/xml", "2101.00001", "https://arxiv.org/abs/2101.00001",
+                tags=("alpha", "beta"),
+            ),
+        ], [", record 2: has neither title nor abstract"]),
+        ("zotero.json", ZOTERO, [
+            LibraryPaper(
+                "doi:10.1000/zotero", "lee2015", "A study", "Text.", ("Ann Lee", "The Group"), 2015, "Nature",
+                "10.1000/zotero", url="https://x.org", tags=("alpha",),
+            ),
+        ], [", items, record 2, field 'title': must be a string, not a boolean"]),
         ("a.json", CSL, [
             LibraryPaper(
                 "doi:10.1000/csl", "smith2020", "Deep nets & trees", "We do.", ("Jo Smith", "The Group"),
@@ -201,7 +318,17 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
         ("a.bib", "", "is empty"),
         ("a.bib", "% nothing yet\n@comment{x}", r"has no entries \(@article{key, ...}\)"),
         ("a.ris", "AU  - Lee", "has no records"),
-        ("a.txt", "plain words", "has an unknown format; give .bib, .ris, .json, .jsonl, also .gz"),
+        (
+            "a.txt",
+            "plain words",
+            "has an unknown format; give .bib, .ris, .nbib, .enw, EndNote's .xml, .json, ",
+        ),
+        ("a.nbib", "TI  - Lee", "has no records"),
+        ("a.enw", "%T Lee", "has no records"),
+        ("a.xml", "<xml><records/></xml>", "has no records"),
+        ("a.xml", "<xml><records>", "malformed XML: "),
+        ("a.xml", '<!DOCTYPE xml [<!ENTITY a "b">]><xml><records/></xml>', "declares a document type"),
+        ("a.json", '{"config": {}, "items": [', "malformed JSON"),
         ("a.json", "[{", "malformed JSON"),
         ("a.gz", "\x1f\x8b123", "damaged gzip file"),
     ],
@@ -235,15 +362,29 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
     write(tmp_path / "works" / "x" / "part.jsonl", "{}")
     found = find_sources([str(tmp_path / name) for name in ("data", "b.bib", "works", "b.bib")])
     assert [path.name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
-    for name in ("nowhere", "works/x/y"):
-        with pytest.raises(InputError, match=f"source={tmp_path / name}: no such file"):
+    (tmp_path / "d.bib").touch()
+    found = find_sources([str(tmp_path / "*.bib"), str(tmp_path / "**/*.jsonl")])
+    assert [path.name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
+    for name in ("nowhere", "works/x/y", "*.ris"):
+        with pytest.raises(InputError, match=re.escape(f"source={tmp_path / name}: no such file")):
             find_sources([str(tmp_path / name)])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), name=st.sampled_from(["a.bib", "a.ris", "a.json", "a.jsonl", "a"]))
+@given(
+    data=st.data(),
+    name=st.sampled_from(["a.bib", "a.ris", "a.nbib", "a.enw", "a.xml", "a.json", "a.jsonl", "a"]),
+)
 def test_damaged_files_give_papers_or_one_line_errors(tmp_path: Path, data: st.DataObject, name: str) -> None:
-    whole = {"a.bib": BIB, "a.ris": RIS, "a.json": json.dumps(CSL), "a": json.dumps(OWN)}
+    whole = {
+        "a.bib": BIB,
+        "a.ris": RIS,
+        "a.nbib": NBIB,
+        "a.enw": ENW,
+        "a.xml": ENDNOTE,
+        "a.json": json.dumps(CSL),
+        "a": json.dumps(OWN),
+    }
     text = whole.get(name, "\n".join(map(json.dumps, [*ARXIV, OPENALEX, *S2]))).encode()
     start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 40))
     (tmp_path / name).write_bytes(text[:start] + data.draw(st.binary(max_size=8)) + text[start + length :])
