@@ -19,6 +19,7 @@ from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
+from citerec.library.draft_contexts import draft_context_finder, draft_files
 from citerec.library.duplicates import Deduplicator
 from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, table
@@ -323,13 +324,16 @@ def _with_progress(records: Deduplicator) -> Iterator[LibraryPaper]:
             advance(1)
 
 
-def context_files(folder: str) -> list[Path]:
-    """Return papers.json, contexts.json and train.json of a folder. Raises InputError if one is missing."""
-    path = Path(folder).expanduser()
-    if not path.is_dir():
+def context_files(name: str) -> list[Path]:
+    """Return papers.json, contexts.json and train.json of a folder, or the drafts of a file or folder."""
+    path = Path(name).expanduser()
+    if not path.exists():
         raise InputError(
-            f"contexts={folder}: no such folder; expected papers.json, contexts.json, train.json"
+            f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "
+            "folder with papers.json, contexts.json and train.json"
         )
+    if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+        return draft_files(name)
     return [file.resolve() for file in find_files(path, None, [TRAIN]).values()]
 
 
@@ -339,6 +343,8 @@ def context_finder(files: list[Path]) -> ContextFinder:
     Papers are matched by identity, since ids in the files may differ. A citing paper that is not in the
     library is marked as outside. Contexts of val and test are reserved for evaluation.
     """
+    if not files[0].name.startswith("papers.json"):
+        return draft_context_finder(files, context_finder)
 
     def find(
         identities: NDArray[np.uint64], ids: list[str]

@@ -53,7 +53,8 @@ class BuildSettings(AddSettings):
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
     plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
     contexts: str = ""
-    """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
+    """where the papers are cited: a draft or an earlier paper (.tex, .md, .Rmd, .qmd), a folder of them, or a
+    folder with papers.json, contexts.json and train.json"""
     model: str = ""
     """ranking model: folder written by citerec train or save_pretrained, or hub id, of a static model or
     HAtten; or bm25; empty: the built-in model"""

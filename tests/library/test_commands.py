@@ -196,7 +196,7 @@ def test_a_library_is_built_again_from_what_it_knows(
         ("@comment{x}", "source=a.bib", "a.bib: has no entries"),
         ("@misc{a, year=1}", "source=a.bib", "a.bib: has no usable paper: "),
         ("x", "source=b.bib", "source=b.bib: no such file"),
-        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; expected"),
+        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such file or folder; give a draft"),
         ("x", "source=a.bib model=nowhere", "model=nowhere: has no retrieval model"),
     ],
 )
@@ -246,3 +246,49 @@ def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) ->
     train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
     assert list(contexts_of(Library.open("mine"))) == ["c1", "c2"]
+
+
+DRAFT = r"""\documentclass{article}\title{My first paper}\begin{document}\section{Old}
+We also parse trees of sentences \cite{trees}, as others have done before us \cite{trees, gone}.
+The sound of speech is recorded by others \citep{sound}. \bibliography{refs}\end{document}"""
+NOTES = """# My notes
+
+The nodes of graphs are drawn as circles in many of the books [@nodes; @trees].
+"""
+REFS = (
+    entry("trees", "Parsing trees", year=2001)
+    + entry("sound", "Sound", year=2002)
+    + entry("nodes", "Graphs", year=2003)
+)
+
+
+def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Their bibliographies have no abstracts and other keys than the library."""
+    drafts = bib.parent / "drafts"
+    drafts.mkdir()
+    for name, text in {"old.tex": DRAFT, "notes.md": NOTES, "refs.bib": REFS, "chapter.tex": "x"}.items():
+        (drafts / name).write_text(text)
+    build = ["source=a.bib", "model=bm25", "overwrite=true"]
+    assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
+    assert list(contexts_of(Library.open("mine")).values()) == [["Parsing trees"]] * 2
+    assert run("build", "contexts=drafts", *build)[0] == 0
+    library = Library.open("mine")
+    assert sorted(map(str, contexts_of(library).values())) == ["['Graphs']", *["['Parsing trees']"] * 3]
+    assert len(set(library.corpus.citing.tolist())) == 2, "one citing paper per draft"
+    assert "drawn as circles in many of the books [TARGETCIT, OTHERCIT]." in " ".join(
+        library.corpus.context_texts
+    )
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "notes.md").write_text(NOTES.replace("; @trees", ""))
+    (drafts / "old.tex").write_text(r"\documentclass{a}\def\a{\a\a}\a")
+    run("update")
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
+    assert "old.tex: the macro \\a never terminates" in caplog.text
+    (drafts / "notes.md").write_text("Nothing [@gone].")
+    for name, reason in (
+        ("drafts/notes.md", "no contexts are left; found: 1 full texts, 0 citations; dropped: spans of"),
+        ("drafts/chapter.tex", "no \\documentclass in chapter.tex, a chapter; give the main file"),
+    ):
+        code, _, err = run("build", f"contexts={name}", *build)
+        line = err.replace(f"{bib.parent}/", "")
+        assert code == 2 and line.startswith(f"error: contexts={name}: {reason}")
