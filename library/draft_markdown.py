@@ -14,22 +14,27 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.latex import citation_placeholder, number_keys, read_paragraph
-from citerec.library.draft_placeholders import MISSING, Contents, PlaceholderReader, Syntax
+from citerec.library.draft_placeholders import MISSING, PLACEHOLDER, Contents, PlaceholderReader, Syntax
 
 SUFFIXES = (".md", ".markdown", ".qmd", ".rmd", ".txt")
 
 _GROUP = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])")
+_COMMAND = re.compile(  # also without brackets
+    rf"{_GROUP.pattern}|(?<![\w@/\\])-?@(?:\?+|(?:TODO|FIXME|XXX)(?:[:.#-]\w+)*\b)(?!\w)"
+)
 _CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
 _KEY = re.compile(r"(?<![\w@])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOT_TEXT = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]]*\]\([^)]*\)",
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)"
+    rf"|!\[[^\[\]{PLACEHOLDER}]*\]\([^)]*\)"
+    rf"|(?<![\\$])\$(?=[^\s$])[^$\n]*{PLACEHOLDER}[^$\n]*(?<=\S)\$(?!\d)",  # a mark in a formula
     re.MULTILINE | re.DOTALL,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
 _MARKS = re.compile("\ue000\\d+\ue001")
-_LINK = re.compile(r"\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\])|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\])|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
 _LINE_START = re.compile(r"^[ \t]*(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)+", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)([^*_]{1,500}?)(?<=\S)\1(?!\w)|\*\*")
 _BACKSLASH = re.compile(r"\\([^\w\s])")
@@ -55,7 +60,7 @@ def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return (text, len(keys) - len(left)) if missing else None
 
 
-MARKDOWN = Syntax(_GROUP, fill_markdown)
+MARKDOWN = Syntax(_COMMAND, fill_markdown)
 
 
 def read_markdown(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
