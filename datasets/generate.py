@@ -1,8 +1,13 @@
-"""Generate a corpus of any size with realistic statistics: citerec data generate (docs/guide/scale.md).
+"""Generate a corpus of any size with realistic statistics: data=demo and `citerec data generate`.
 
-The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts. A corpus is
-generated in blocks of papers or contexts. Each block depends only on the plan and its own number, so the
-output does not depend on the number of processes.
+The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts
+(docs/guide/scale.md).
+Each paper has a topic and a theme of a few of the topic's words, which its text and the contexts that cite it
+use. Contexts replace most of them by synonyms: matching words finds some of the cited papers, and a model
+that learns the synonyms, which all papers of a topic share, finds more.
+
+A corpus is generated in blocks of papers or contexts. Each block depends only on the plan and its own number,
+so the output does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -23,8 +28,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citerec.datasets.command import command
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder, disk_errors, new_folder
+from citerec.datasets.files import atomic_folder, disk_errors, file_lock, new_folder
+from citerec.datasets.prepare import open_corpus
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
@@ -149,15 +156,23 @@ OTHER_CITATIONS = 0.04
 CONTEXTS_PER_PAPER = 20
 """Contexts per citing paper; 35 in NeurIPS 2025, 4 in the ACL data, unknown for arXiv."""
 CITED_SHIFT, CITED_POWER = 5.0, 0.75
-SPLIT_SHARES = {"train": 2_988_030, "val": 112_779, "test": 104_401}
-"""The split sizes of arXiv; the split is by citing paper, in chronological order."""
+ARXIV_SPLITS, DEMO_SPLITS = (2_988_030, 112_779, 104_401), (8, 1, 1)
+"""Proportions of train, val and test; the split is by citing paper, in chronological order."""
+DEMO_VERSION = 3
+"""Part of the demo's folder: increment it when the process changes."""
 FIRST_YEAR, YEARS = 1991, 29
 FIELDS = ["cs", "math", "cond-mat", "astro-ph", "physics", "hep-ph", "quant-ph", "hep-th", "stat", "gr-qc"]
+TOPIC_PAPERS, TOPIC_WORDS = 40, 32
+"""Mean number of papers of a topic, and of its words, all rarer than THEME_RANK; each has a synonym."""
+OWN_TOPIC = 0.25
+"""Share of citations drawn from the citing paper's topic; more would make popular papers too rare."""
 THEME_WORDS = 8
-"""Number of words in a paper's theme, all rarer than THEME_RANK."""
+"""Number of words of its topic in a paper's theme."""
 THEME_RANK = 200
-IN_PAPER, IN_CONTEXT = 0.25, 0.15
+IN_PAPER, IN_CONTEXT = 0.25, 0.25
 """Share of rare words taken from the theme of the paper, or of the cited paper in contexts."""
+SYNONYMS_IN_PAPER, SYNONYMS_IN_CONTEXT = 0.1, 0.7
+"""Share of the words of a theme that are replaced by their synonyms."""
 MIN_RECORDS, MAX_CONTEXTS = 100, 500
 """Minimum number of papers and of contexts; maximum number of contexts per paper."""
 
@@ -177,6 +192,7 @@ class GenerationPlan:
     papers: int
     contexts: int
     seed: int = 0
+    proportions: tuple[int, int, int] = ARXIV_SPLITS
 
     def __post_init__(self) -> None:
         given = f"papers={self.papers} contexts={self.contexts} seed={self.seed}"
@@ -204,15 +220,33 @@ class GenerationPlan:
     @cached_property
     def splits(self) -> dict[str, range]:
         """Citing papers of each split, counted from the first citing paper."""
-        shares = np.cumsum([0, *SPLIT_SHARES.values()]) / sum(SPLIT_SHARES.values())
+        shares = np.cumsum([0, *self.proportions]) / sum(self.proportions)
         bounds = [round(share * self.citing) for share in shares.tolist()]
         bounds[1], bounds[2] = min(bounds[1], self.citing - 2), min(bounds[2], self.citing - 1)
         return {split: range(*ends) for split, ends in zip(SPLITS, pairwise(bounds), strict=True)}
 
-    def themes(self, papers: Ints, number: Ints) -> NDArray[np.float64]:
-        """Hash each theme word, given by paper and number in its theme, to a value in [0, 1)."""
+    @property
+    def topics(self) -> int:
+        """Number of topics; papers of a topic have the same remainder."""
+        return max(1, self.papers // TOPIC_PAPERS)
+
+    def themes(self, papers: Ints, number: Ints, synonym: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return a value in [0, 1) for each theme word, given by paper and number in the paper's theme."""
+        word = (self._hash(papers * THEME_WORDS + number) * TOPIC_WORDS).astype(np.int64)
+        return self.topic_words(papers % self.topics, word, synonym)
+
+    def topic_words(self, topics: Ints, words: Ints, synonym: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the value in [0, 1) of each word of a topic, given by its number, or of its synonym."""
+        return self._hash(2 * (topics * TOPIC_WORDS + words) + synonym + 2**62)
+
+    def fields(self, papers: Ints) -> Ints:
+        """Return the position in FIELDS of each paper's topic; the first are the largest."""
+        return (len(FIELDS) * self._hash(papers % self.topics + 2**61) ** 2).astype(np.int64)
+
+    def _hash(self, numbers: Ints) -> NDArray[np.float64]:
+        """Hash each number to a value in [0, 1)."""
         start = np.uint64(self.seed * 0x9E3779B97F4A7C15 % 2**64)
-        x = (papers * THEME_WORDS + number).astype(np.uint64) + start
+        x = numbers.astype(np.uint64) + start
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         return (x ^ (x >> np.uint64(31))) / 2.0**64
@@ -237,10 +271,10 @@ class Generator:
         for mean, deviation in (TITLE_WORDS, ABSTRACT_WORDS):
             drawn = rng.gamma((mean / deviation) ** 2, deviation**2 / mean, len(rows))
             lengths = np.maximum(drawn.round(), 1).astype(np.int64)
-            ranks = self._ranks(np.repeat(rows, lengths), IN_PAPER, rng)
+            ranks = self._ranks(np.repeat(rows, lengths), IN_PAPER, SYNONYMS_IN_PAPER, rng)
             texts.append(self.words.texts(ranks, lengths, rng))
         year = FIRST_YEAR + (YEARS * np.sqrt(rows / self.plan.papers)).astype(np.int64)
-        field = pa.array(FIELDS).take(pa.array((len(FIELDS) * rng.random(len(rows)) ** 2).astype(np.int64)))
+        field = pa.array(FIELDS).take(pa.array(self.plan.fields(rows)))
         title, abstract = texts
         records = join_records(
             "{" if rows[0] == 0 else None,
@@ -261,7 +295,7 @@ class Generator:
         cut = rng.random(2 * n) < CUT_SIDES
         lengths[cut] = 1 + (lengths[cut] * rng.random(cut.sum())).astype(np.int64)
         lengths = lengths.astype(np.int64)
-        ranks = self._ranks(np.repeat(np.repeat(cited, 2), lengths), IN_CONTEXT, rng)
+        ranks = self._ranks(np.repeat(np.repeat(cited, 2), lengths), IN_CONTEXT, SYNONYMS_IN_CONTEXT, rng)
         ranks[rng.random(len(ranks)) < OTHER_CITATIONS] = 0
         sides = self.words.texts(ranks, lengths, rng, ends=False)
         left, right = (sides.take(pa.array(np.arange(side, 2 * n, 2))) for side in (0, 1))
@@ -285,14 +319,25 @@ class Generator:
                 )  # fmt: skip
         return pieces
 
-    def _ranks(self, papers: Ints, share: float, rng: np.random.Generator) -> Ints:
+    def _ranks(self, papers: Ints, share: float, synonyms: float, rng: np.random.Generator) -> Ints:
         """Draw ranks; a `share` of the rare words is from the theme of each word's paper."""
         uniform = rng.random(len(papers))
         thematic = np.flatnonzero((uniform >= self._common) & (rng.random(len(papers)) < share))
-        values = self.plan.themes(papers[thematic], rng.integers(THEME_WORDS, size=len(thematic)))
-        # Theme words follow the same distribution, so overall word frequencies do not change.
-        uniform[thematic] = self._common + (1 - self._common) * values
+        number = rng.integers(THEME_WORDS, size=len(thematic))
+        values = self.plan.themes(papers[thematic], number, rng.random(len(thematic)) < synonyms)
+        uniform[thematic] = self._rare(values)
         return self.words.ranks(uniform)
+
+    def _rare(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Map values in [0, 1) to words rarer than THEME_RANK; overall word frequencies do not change."""
+        return self._common + (1 - self._common) * values
+
+    def synonyms(self) -> dict[str, str]:
+        """Return the synonym of each word of a topic, escaped for JSON."""
+        topics, words = np.divmod(np.arange(self.plan.topics * TOPIC_WORDS), TOPIC_WORDS)
+        values = (self.plan.topic_words(topics, words, np.full(len(words), own)) for own in (False, True))
+        names = ([word(rank) for rank in self.words.ranks(self._rare(v)).tolist()] for v in values)
+        return dict(zip(*names, strict=True))
 
     def _cited(self, citing: Ints, rng: np.random.Generator) -> Ints:
         """Draw an earlier paper for each citing paper, by popularity."""
@@ -304,7 +349,9 @@ class Generator:
         step = round(papers * 0.618)
         while np.gcd(step, papers) != 1:
             step += 1
-        return (rank * step % papers) % citing
+        cited = (rank * step % papers) % citing
+        own = cited - (cited - citing) % self.plan.topics
+        return np.where((own >= 0) & (rng.random(len(cited)) < OWN_TOPIC), own, cited)
 
 
 def paper_ids(rows: Ints) -> pa.StringArray:
@@ -325,6 +372,25 @@ def join_records(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
     return joined if bracket is None else bracket.encode() + joined[1:]
 
 
+def open_demo(
+    papers: int = 2000,
+    contexts: int = 8000,
+    seed: int = 0,
+    tokenizer: str = "default",
+    cache_dir: str | Path = ".cache",
+) -> Corpus:
+    """Open a generated corpus, by default a small one; generate it on first use. Raises InputError."""
+    plan = GenerationPlan(papers, contexts, seed, DEMO_SPLITS)
+    name = f"papers{papers}-contexts{contexts}-seed{seed}-v{DEMO_VERSION}"
+    folder = Path(cache_dir).expanduser() / "demo" / name
+    with disk_errors(folder, "the demo corpus", "data.cache_dir"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(folder.with_name(f".{name}.lock"), "generates the same corpus"):
+            if not folder.is_dir():
+                write_corpus(plan, folder, 1)
+    return open_corpus(folder, tokenizer=tokenizer, cache_dir=cache_dir, name="demo", field="field")
+
+
 def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, workers: int | None) -> str:
     """Write papers, contexts and splits to a new folder, atomically; return a summary line.
 
@@ -332,8 +398,14 @@ def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, w
     Raises InputError for an existing folder, an invalid size and a full disk.
     """
     plan, folder = GenerationPlan(papers, contexts, seed), new_folder(output)
-    workers = workers or os.cpu_count() or 1
-    with disk_errors(folder, "the generated corpus", "output"), atomic_folder(folder) as unfinished:
+    with disk_errors(folder, "the generated corpus", "output"):
+        size = write_corpus(plan, folder, workers or os.cpu_count() or 1)
+    return f"{folder}: {papers:,} papers, {contexts:,} contexts, {size / 1e6:,.0f} MB"
+
+
+def write_corpus(plan: GenerationPlan, folder: Path, workers: int) -> int:
+    """Write the files of a plan to a new folder, atomically; return their size in bytes."""
+    with atomic_folder(folder) as unfinished:
         with ExitStack() as stack, count_progress("generating blocks", len(plan.blocks)) as advance:
             files = {stem: stack.enter_context((unfinished / f"{stem}.json").open("wb")) for stem in CLOSING}
             for pieces in _make_blocks(plan, workers):
@@ -342,8 +414,7 @@ def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, w
                 advance(1)
             for stem, closing in CLOSING.items():
                 files[stem].write(closing)
-        size = sum(path.stat().st_size for path in unfinished.iterdir())
-    return f"{folder}: {papers:,} papers, {contexts:,} contexts, {size / 1e6:,.0f} MB"
+        return sum(path.stat().st_size for path in unfinished.iterdir())
 
 
 def _make_blocks(plan: GenerationPlan, workers: int) -> Iterator[Pieces]:

@@ -99,7 +99,7 @@ class FieldSample:
     def read(cls, models: Mapping[str, str | Path], graph: CitationGraph, depth: int) -> FieldSample:
         """Read the top `depth` papers per query of each model, {name: output of benchmark=field_level}.
 
-        Raises InputError for outputs on different papers or queries, and for unranked queries.
+        Raises InputError for other folders, and outputs on different papers or queries.
         """
         first: dict[str, Any] | None = None
         lists: dict[str, Lists] = {}
@@ -111,18 +111,12 @@ class FieldSample:
                         f"models.{model}: {folder} has no {file}; give an output of benchmark=field_level"
                     )
             sample = read_json(folder / SAMPLE)
-            first = sample if first is None else first
-            if sample["graph"] != graph.fingerprint:
+            first = first or sample | {"graph": graph.fingerprint}
+            if differ := [key for key in ("graph", "rules", "queries") if sample[key] != first[key]]:
                 raise InputError(
-                    f"models.{model}: {folder} was made from other papers or citations than given here"
+                    f"models.{model}: the {differ[0]} of {folder} is not that of the papers or models "
+                    "before it; all models need the same papers and citations, rules and queries"
                 )
-            for key in ("rules", "queries"):
-                if sample[key] != first[key]:
-                    one, other = (json.dumps(of[key])[:80] for of in (sample, first))
-                    raise InputError(
-                        f"models.{model}: {key} of {folder} differ from {next(iter(models.values()))}: "
-                        f"{one} and {other}"
-                    )
             lists[model] = _read_lists(folder / RUN, sample["queries"], graph, depth)
         if first is None:
             raise InputError("models: give at least one, e.g. models={bm25:outputs/bm25}")
@@ -133,15 +127,12 @@ def _read_lists(path: Path, queries: Mapping[str, list[str]], graph: CitationGra
     run = Run.read(path)
     query_rows = {name: row for row, name in enumerate(run.query_ids)}
     names = {(field, query): f"{field}/{query}" for field, ids in queries.items() for query in ids}
-    if missing := [name for name in names.values() if name not in query_rows]:
-        raise InputError(f"{path}: no ranking for {len(missing):,} queries: {first_few(missing)}")
-    if unknown := [paper for paper in run.paper_ids if paper not in graph.rows]:
-        raise InputError(f"{path}: {len(unknown):,} papers are in none of the files: {first_few(unknown)}")
     graph_rows = np.array([graph.rows[paper] for paper in run.paper_ids], np.int64)
-    lists: Lists = {}
+    lists: Lists = {key: [] for key in names}  # a run leaves out queries that found nothing
     for key, name in names.items():
-        papers = run.ranking.papers[query_rows[name], :depth]
-        lists[key] = graph_rows[papers[papers >= 0]].tolist()
+        if name in query_rows:
+            papers = run.ranking.papers[query_rows[name], :depth]
+            lists[key] = graph_rows[papers[papers >= 0]].tolist()
     return lists
 
 

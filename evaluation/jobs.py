@@ -36,7 +36,7 @@ BUILT_BY = "made.txt"
 """Holds the command that built a benchmark, next to it."""
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
-"""Parts of its configuration that `evaluate.py` uses."""
+"""Parts of its configuration that `citerec evaluate` uses."""
 
 
 def why_missing(job: Job) -> str | None:
@@ -89,7 +89,7 @@ def _modified(path: Path) -> float:
 
 
 def job_settings(job: Job) -> dict[str, Any]:
-    """Return the settings with which `evaluate.py` would run a job; InputError for unknown options."""
+    """Return the settings with which `citerec evaluate` would run a job; InputError for unknown options."""
     return _settings(tuple(job.overrides))
 
 
@@ -133,19 +133,13 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                     _print(f"{'training' if training else 'building'} {step.name} ({reason}), ")
                     (_train if training else _build)(step)
             _print(f"evaluating ({missing}), ")
-            _evaluate(job)
+            (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
+            _run_script("evaluate", job.overrides, job.folder)
             _print(f"done in {time.perf_counter() - started:.0f} s\n")
         except InputError as error:
             failed[str(job)] = str(error)
             _print(f"failed: {error}\n")
     return failed
-
-
-def _evaluate(job: Job) -> None:
-    (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
-    _run_script("evaluate", job.overrides, job.folder)
-    if not (job.folder / METRICS).is_file():
-        raise InputError(f"{job.folder}: citerec evaluate ended without {METRICS}")
 
 
 def _train(step: Step) -> None:

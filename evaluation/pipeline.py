@@ -36,7 +36,6 @@ from citerec.evaluation.stages import (
     DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
-    check_tuning,
     depth_metrics,
     headline,
     pipeline_name,
@@ -79,7 +78,7 @@ class Pipeline(CorpusBenchmark):
         super().__init__(**options)
         if self.settings.reranker is None:
             raise InputError(
-                f"benchmark={self.name} needs reranker=FOLDER: the output of train.py model=scibert_reranker"
+                f"benchmark={self.name} needs reranker=FOLDER: output of citerec train model=scibert_reranker"
             )
         self.scoring = self.settings.scoring or ScoringSettings()
         self.processes = Processes.from_torchrun()
@@ -91,7 +90,6 @@ class Pipeline(CorpusBenchmark):
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         given, retriever, corpus = self.settings, task.retriever, task.corpus
-        check_tuning(given, corpus)
         scores = self._scores(corpus)
         index = open_index(task)
         score = partial(self._score_candidates, retriever, scores)

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -36,7 +35,7 @@ class DataSet(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Trainable(msgspec.Struct, forbid_unknown_fields=True):
-    """A training by train.py with these overrides, per data set or `shared` by all of them."""
+    """A training by citerec train with these overrides, per data set or `shared` by all of them."""
 
     overrides: list[str]
     checkpoint: str
@@ -57,11 +56,11 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     page: str
     outputs: str
     title: str
-    data: dict[str, Any]
+    data: dict[str, DataSet]
     retrievers: dict[str, list[str]]
     notes: str = ""
-    training: dict[str, Any] = {}
-    building: dict[str, Any] = {}
+    training: dict[str, Trainable] = {}
+    building: dict[str, Buildable] = {}
     compare: list[tuple[str, str]] = []
     highlight: list[str] = []
 
@@ -88,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """A run of `evaluate.py` with these overrides into `folder`, after the steps that it needs."""
+    """A run of `citerec evaluate` with these overrides into `folder`, after the steps that it needs."""
 
     data: str
     name: str
@@ -108,11 +107,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """A results page: its plan file, data sets and jobs."""
+    """A results page: its plan file and jobs."""
 
     path: Path
     file: PlanFile
-    data: dict[str, DataSet]
     jobs: list[Job]
 
     @property
@@ -127,7 +125,7 @@ class Plan:
 
         Raises InputError for unknown names.
         """
-        known = {*map(str, self.jobs), *self.data}
+        known = {*map(str, self.jobs), *self.file.data}
         for name in [*names, *without]:
             if name not in known | ({job.name for job in self.jobs} if name in without else set()):
                 raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")
@@ -139,20 +137,13 @@ def read_plan(path: Path) -> Plan:
     """Read a plan; InputError names the faulty part."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    file = validate(content, PlanFile, f"{path}")
-    data = {name: validate(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}
-    training = {
-        name: validate(of, Trainable, f"{path}, training.{name}") for name, of in file.training.items()
-    }
-    building = {
-        name: validate(of, Buildable, f"{path}, building.{name}") for name, of in file.building.items()
-    }
+    except (OSError, yaml.YAMLError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from None
+    file = validate(content, PlanFile, str(path))
     outputs, jobs = Path(file.outputs), dict[str, Job]()
-    for of, one in data.items():
+    for of, one in file.data.items():
         steps: dict[str, Step] = {}
-        for name, given in training.items():
+        for name, given in file.training.items():
             results = outputs if given.shared else outputs / of
             folder = results / "train" / name
             overrides, needs = _fill_placeholders(given.overrides, results, steps)
@@ -166,7 +157,7 @@ def read_plan(path: Path) -> Plan:
                 where = f"{path}, data.{of}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
             overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
-            for key, build in building.items():
+            for key, build in file.building.items():
                 if _has_placeholder(key, overrides):
                     steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
             overrides, needs = _fill_placeholders(overrides, outputs / of, steps)
@@ -175,13 +166,13 @@ def read_plan(path: Path) -> Plan:
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
     named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
-    named += [(f"data.{of}.without", one.without) for of, one in data.items()]
+    named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
     for key, names in named:
         if unknown := sorted({*names} - known):
             raise InputError(
                 f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
             )
-    return Plan(path, file, data, list(jobs.values()))
+    return Plan(path, file, list(jobs.values()))
 
 
 def _build_step(where: str, folder: Path, build: Buildable, jobs: Mapping[str, Job]) -> Step:

@@ -36,7 +36,7 @@ class PublishSettings(Settings):
     positional: ClassVar[str] = "model"
 
     model: str
-    """file or folder saved by train.py, or its output folder (e.g. outputs/mine)"""
+    """file or folder saved by citerec train, or its output folder (e.g. outputs/mine)"""
     output: str | None = None
     """folder to write the model to"""
     repo: str | None = None
@@ -44,7 +44,7 @@ class PublishSettings(Settings):
     private: bool = False
     """make a new repository private"""
     results: tuple[str, ...] = ()
-    """output folders of evaluate.py, whose numbers and commands the card shows"""
+    """output folders of citerec evaluate, whose numbers and commands the card shows"""
     licence: str | None = None
     """licence of the weights, by its name on the hub, such as cc-by-4.0"""
 
@@ -55,7 +55,7 @@ class PublishSettings(Settings):
 
 
 def open_trained(path: str | Path) -> Pretrained:
-    """Load the model that train.py saved at `path`, or in the output folder `path`.
+    """Load the model that citerec train saved at `path`, or in the output folder `path`.
 
     Raises InputError if there is no model that can be published.
     """
@@ -86,7 +86,7 @@ def results_section(folders: Sequence[str | Path]) -> str:
             metrics = json.loads((folder / METRICS).read_text("utf-8"))
             command = (folder / REPORT).read_text("utf-8").partition("\n## Origin\n")[2].split("```\n")[1]
         except (OSError, ValueError, IndexError) as error:
-            raise InputError(f"{folder}: not an output folder of evaluate.py ({error})") from None
+            raise InputError(f"{folder}: not an output folder of citerec evaluate ({error})") from None
         name = f"{metrics.get('data', folder.name)}, {metrics.get('split', 'test')}"
         results[name if name not in results else f"{name}, {folder.name}"] = metrics
         commands.append(command.strip())

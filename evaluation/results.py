@@ -61,7 +61,7 @@ def write_page(plan: Plan) -> None:
     """Write the page and its plots from all evaluations that match the plan's settings."""
     sections: list[str] = []
     kinds: dict[type[Benchmark], None] = {}
-    for data in plan.data:
+    for data in plan.file.data:
         finished, missing = finished_and_missing(plan.jobs_for(data))
         benchmarks: Benchmarks = {}
         for name, job in finished.items():
@@ -70,7 +70,7 @@ def write_page(plan: Plan) -> None:
             benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
         kinds |= dict.fromkeys(benchmarks)
         sections += _section(plan, data, benchmarks, finished, missing)
-    shown = {one.published for one in plan.data.values()}
+    shown = {one.published for one in plan.file.data.values()}
     for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
         sections += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
     about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
@@ -82,7 +82,7 @@ def _section(
     plan: Plan, data: str, benchmarks: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
 ) -> list[str]:
     """Return the section of the page on one data set."""
-    one = plan.data[data]
+    one = plan.file.data[data]
     plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
     parts = [f"## {one.title}", one.notes.strip()]
     for kind, outputs in benchmarks.items():
@@ -132,7 +132,7 @@ def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str
 def run_plan(given: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
     plan = read_plan(Path(given.plan))
-    for one in plan.data.values():
+    for one in plan.file.data.values():
         if one.published:
             published_tables(one.published)  # fail before hours of work
     jobs = plan.select(given.jobs, given.without)

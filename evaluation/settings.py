@@ -25,7 +25,7 @@ class ContextSettings(Settings):
     """cutoffs k of precision@k and f1@k, for queries with several relevant papers; adds MAP"""
     batch: int = setting(2048, least=1)
     """queries searched together; memory grows with batch * largest cutoff"""
-    protocols: tuple[str, ...] = (TRANSDUCTIVE,)
+    protocols: tuple[str, ...] = setting((TRANSDUCTIVE,), choices=PROTOCOLS)
     """transductive (all queries and candidates) | inductive (only those unseen in training) | draft (all;
     the citing paper's other citations are known)"""
     draft: bool = False
@@ -38,19 +38,13 @@ class ContextSettings(Settings):
     """random seed of samples and confidence intervals"""
 
     def __post_init__(self) -> None:
-        ranks = [*self.cutoffs, *self.f1]
-        if not ranks:
-            raise InputError("benchmark.cutoffs: list the cutoffs k of recall@k, e.g. [10,100]")
         _check_counts(self, "cutoffs", "f1")
         super().__post_init__()
-        object.__setattr__(self, "cutoffs", tuple(sorted(set(ranks))))
+        object.__setattr__(self, "cutoffs", tuple(sorted({*self.cutoffs, *self.f1})))
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
         if self.draft and DRAFT not in self.protocols:
             object.__setattr__(self, "protocols", (*self.protocols, DRAFT))
-        if not self.protocols or not set(self.protocols) <= set(PROTOCOLS):
-            raise InputError(
-                f"benchmark.protocols: {list(self.protocols)} is not a list of {', '.join(PROTOCOLS)}"
-            )
+        _refuse_empty(self, "cutoffs", "protocols")
 
 
 def _check_counts(settings: Settings, *names: str) -> None:
@@ -60,9 +54,16 @@ def _check_counts(settings: Settings, *names: str) -> None:
             check_count(f"benchmark.{name}", number)
 
 
+def _refuse_empty(settings: Settings, *names: str) -> None:
+    """Raise InputError if one of these lists is empty."""
+    for name in names:
+        if getattr(settings, name) in ((), []):
+            raise InputError(f"{settings.where}.{name}: list at least one value")
+
+
 @dataclass(frozen=True)
 class PrefetchSettings(ContextSettings):
-    protocols: tuple[str, ...] = (TRANSDUCTIVE, INDUCTIVE)
+    protocols: tuple[str, ...] = setting((TRANSDUCTIVE, INDUCTIVE), choices=PROTOCOLS)
 
 
 @dataclass(frozen=True)
@@ -234,8 +235,7 @@ class Tuning(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.k1 or not self.b:
-            raise InputError("benchmark.tune: k1 and b must be lists of values to try, or tune null")
+        _refuse_empty(self, "k1", "b")
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,7 @@ class DatasetLevelSettings(SampledSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.sizes:
-            raise InputError("benchmark.sizes: list the pool sizes, e.g. [10000,20000]")
+        _refuse_empty(self, "sizes")
         _check_counts(self, "sizes")
 
 
@@ -286,8 +285,7 @@ class FieldLevelSettings(SampledSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fields is not None and not self.fields:
-            raise InputError("benchmark.fields: name at least one, or null for all")
+        _refuse_empty(self, "fields")
 
 
 for name, kind, target in (

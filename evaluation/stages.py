@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
 from citerec.evaluation.contexts import (
     Outcome,
     evaluated_protocols,
@@ -115,15 +114,6 @@ class Stages:
             names = (metric_key(f"{DEPTH}{depth}/{name}", protocol) for name in DEPTH_MEASURES)
             metrics |= dict(zip(names, values, strict=True))
         return metrics
-
-
-def check_tuning(given: PipelineSettings, corpus: Corpus) -> None:
-    """Raise InputError if the reranker's weight is to be tuned but there is no validation split."""
-    if given.fuse != "none" and given.weight == "tuned" and VALIDATION not in corpus.splits:
-        raise InputError(
-            f"benchmark.fuse={given.fuse} tunes a weight on split {VALIDATION!r}, which corpus {corpus.name} "
-            "lacks; set benchmark.weight, from 0 to 1"
-        )
 
 
 def reranker_weight(

@@ -75,7 +75,7 @@ class Batches(Dataset[Batch]):
         cited = self.split.positives.take(queries)
         rng = np.random.default_rng((self.seed, self.round, step))
         random = rng.choice(self.candidates, (len(queries), self.config.random))
-        sampled = [(random, np.full(random.shape, OTHER))]
+        sampled = [(random, np.full(random.shape, self.config.random_level))]
         if self.pool is not None and self.config.mined:
             mined, relevant = self.pool.draw(queries, self.config.mined, rng)
             sampled.append((mined, np.where(relevant, RELEVANT, OTHER)))

@@ -107,10 +107,5 @@ class BiEncoderRetriever(ArticleRetriever):
         index: IndexConfig | None = None,
     ) -> None:
         """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
-        if checkpoint is None:
-            raise InputError(
-                "retriever=biencoder needs checkpoint=FOLDER, the output of citerec train model=biencoder"
-            )
-        model = checkpoint if isinstance(checkpoint, BiEncoder) else BiEncoder.open(checkpoint)
-        super().__init__(model.encoder, arithmetic, index)
-        self.model = model
+        self.model = BiEncoder.given(checkpoint)
+        super().__init__(self.model.encoder, arithmetic, index)

@@ -191,16 +191,6 @@ class Vocabulary:
             raise InputError(f"vocabulary: the word {find_repeated(self.words)!r} appears twice")
         self.pad_id: int = self._ids.pop(PAD_WORD)
 
-    @classmethod
-    def from_saved(cls, words: Sequence[str], vectors: int) -> Vocabulary:
-        """Build a saved model's vocabulary; TypeError or ValueError unless there is one word per vector."""
-        if not all(type(word) is str for word in words):
-            raise TypeError("its words are not a list of strings")
-        vocabulary = cls(words)
-        if not len(words) == len(vocabulary) == vectors:
-            raise ValueError(f"{len(words)} words for {vectors} vectors")
-        return vocabulary
-
     def __len__(self) -> int:
         return len(self.words)
 

@@ -153,10 +153,6 @@ class HAttenEncoder(Encoder):
     def encode_paragraphs(self, paragraphs: Ragged) -> Tensor:
         """n paragraphs -> [n, D] float32."""
         lengths = paragraphs.lengths
-        if len(lengths) and lengths.max() > self.config.max_tokens:
-            raise ValueError(
-                f"a paragraph has {lengths.max()} tokens, the encoder reads at most {self.config.max_tokens}"
-            )
         if not len(lengths):
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
         order = np.argsort(-lengths, kind="stable")

@@ -11,7 +11,8 @@ from citerec.hatten.settings import EncoderLossSettings
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
 """Irrelevance levels of a paper for a query (0 is the query itself): cited; prefetched, not cited, but with
-as much word overlap as a cited paper; other prefetched or random; a paper of another query in the batch."""
+as much word overlap as a cited paper; other prefetched or random; a paper of another query in the batch, and
+with model.batch.random_level=4 a random paper."""
 
 EXCLUDED = 0
 """A paper to ignore for a query: its own citing paper."""

@@ -59,16 +59,6 @@ class MeanEncoder:
         mean = {f"mean.{name}": getattr(self, name) for name in LEARNED}
         return {"word_vectors": self.word_vectors, **mean}
 
-    def check(self) -> None:
-        """Raise ValueError unless the weights are finite and have consistent shapes."""
-        words, _ = self.word_vectors.shape
-        shapes = (words,), (2 * DISTANCE_BUCKETS,), (2, NEAR + self.near)
-        for name, shape in zip(LEARNED, shapes, strict=True):
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
-        if not all(np.isfinite(array).all() for array in self.weights().values()):
-            raise ValueError("some weights are not finite")
-
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the names, types and values of all weights; equals retrieval.nets.weights_hash in torch."""
@@ -78,7 +68,7 @@ class MeanEncoder:
     @property
     def near(self) -> int:
         """Number of extra paragraphs around the marker."""
-        return max(self.paragraph_weight.shape[-1] - NEAR, 0)
+        return self.paragraph_weight.shape[1] - NEAR
 
     @property
     def dim(self) -> int:

@@ -113,8 +113,9 @@ def mine_by_bm25(
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
 ) -> Pool:
-    """Like `mine`, but prefetch by BM25 with title, abstract and context; needs no trained encoder."""
-    bm25 = BM25(query=("title", "abstract", "context"), threads=os.cpu_count() or 1)
+    """Like `mine`, but prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+    query = ("title", "abstract", "context")
+    bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
     bm25.index(corpus)
     contexts, cited = split.contexts[queries], split.positives.take(queries)
     cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]

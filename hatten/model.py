@@ -142,7 +142,7 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
             # Files from before `input_dropout` existed were trained with the same rate everywhere.
             config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
             weights, about = content["weights"], dict(content["about"])
-            vocabulary = Vocabulary.from_saved(content["words"], len(weights["word_vectors"]))
+            vocabulary = Vocabulary(content["words"])
             encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
             encoder.load_state_dict(weights)
             encoder.mean_only = encoder.levels_are_zero  # skip levels that contribute nothing
@@ -168,18 +168,11 @@ class HAttenRetriever(EncoderRetriever):
         arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
         """
         super().__init__(index)
-        if checkpoint is None:
-            raise InputError(
-                "retriever=hatten needs checkpoint=FOLDER, the output of citerec train model=hatten, "
-                f"or checkpoint={PUBLISHED}, which is downloaded"
-            )
-        if isinstance(checkpoint, HAtten):
-            self.model = checkpoint
-        elif vocabulary is not None or str(checkpoint) == PUBLISHED:
+        if isinstance(checkpoint, str | Path) and (vocabulary is not None or str(checkpoint) == PUBLISHED):
             encoder, words = load_reference_model(checkpoint, vocabulary, cache_dir)
             self.model = HAtten(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
         else:
-            self.model = HAtten.open(checkpoint)
+            self.model = HAtten.given(checkpoint)
         self.checkpoint = None if isinstance(checkpoint, HAtten) else checkpoint
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about

@@ -22,12 +22,14 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
-        self.loss = settings.loss
+        self.loss, self.restart = settings.loss, settings.restart
         self.cached_vectors: NDArray[np.float32] | None = None
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
         super().on_train_epoch_start()
+        if self.restart and self.current_epoch:  # before the first step, nothing is averaged
+            self.encoder.load_state_dict(self.best_encoder.state_dict())
         if isinstance(self.encoder, HAttenEncoder):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 

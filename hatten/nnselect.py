@@ -170,7 +170,7 @@ citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=c
         settings = read_json(folder / cls.settings_file, dict)
         weights = weights_to_torch(read_weights(folder / WEIGHTS))
         with check_consistent(folder):
-            vocabulary = Vocabulary.from_saved(read_json(folder / WORDS, list), len(weights["directions"]))
+            vocabulary = Vocabulary(read_json(folder / WORDS, list))
             encoder = AverageEncoder(weights["directions"].numpy())
             encoder.load_state_dict(weights)
             return cls(encoder.eval(), vocabulary, int(settings["max_tokens"]), about)
@@ -184,11 +184,7 @@ class NNSelectRetriever(EncoderRetriever):
     def __init__(self, checkpoint: NNSelect | str | Path | None, index: IndexConfig | None = None) -> None:
         """checkpoint: a model, or the output of citerec train model=nnselect; else InputError."""
         super().__init__(index)
-        if checkpoint is None:
-            raise InputError(
-                "retriever=nnselect needs checkpoint=FOLDER, the output of citerec train model=nnselect"
-            )
-        self.model = model = checkpoint if isinstance(checkpoint, NNSelect) else NNSelect.open(checkpoint)
+        self.model = model = NNSelect.given(checkpoint)
         self.checkpoint = None if isinstance(checkpoint, NNSelect) else checkpoint
         self.encoder, self.vocabulary = model.encoder, model.vocabulary
         self.max_tokens, self.about = model.max_tokens, model.about

@@ -38,9 +38,6 @@ def _load(path: str | Path, wanted: str) -> Any:
     """Return what is pickled at `path`; InputError if it needs anything but lists, texts and arrays."""
     try:
         content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; expected a pickle of {wanted}") from None
-    try:
         for instruction, argument, _ in pickletools.genops(content):
             if instruction.name in ("PUT", "LONG_BINPUT") and int(str(argument)) > len(content):
                 # The unpickler would allocate the whole memo.

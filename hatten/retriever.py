@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
@@ -32,6 +33,16 @@ KNOWN_SHARE = 0.9
 
 class DenseModel(Pretrained):
     """A trained model that embeds queries and papers."""
+
+    @classmethod
+    def given(cls, checkpoint: Self | str | Path | None) -> Self:
+        """The model of a retriever's option `checkpoint`: a model, or where it is; else InputError."""
+        if checkpoint is None:
+            raise InputError(
+                f"retriever={cls.folder} needs checkpoint=FOLDER, the output of citerec train "
+                f"model={cls.folder}"
+            )
+        return cls.open(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
 
     def retriever(self, index: IndexConfig | None = None) -> DenseRetriever:
         """Nearest-neighbour search with this model."""

@@ -75,6 +75,8 @@ class EncoderBatchSettings(Settings):
     """papers per query, drawn from its prefetched candidates"""
     random: int = 3
     """papers per query, drawn from all candidates"""
+    random_level: int = setting(3, least=3, most=4)
+    """triplet: irrelevance of a query's random papers, that of mined papers (3) or of other queries' (4)"""
     contexts_per_paper: int = setting(8, least=1)
     """contexts of one citing paper grouped in a batch; its title and abstract are encoded once"""
     cached_negatives: bool = False
@@ -109,7 +111,7 @@ class EncoderValidationSettings(Settings):
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
-    """split to validate on"""
+    """split to validate on; val/1: half of its citing papers, to train a ranker on the other, val/2"""
     queries: int = 2000
     """maximum queries, sampled if there are more; 0: no validation"""
     papers: int = 0
@@ -144,6 +146,8 @@ class EncoderTraining(Settings):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.99, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
+    restart: bool = False
+    """start each round from the averaged weights"""
     workers: int = 0
     """data-loader processes"""
     loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)

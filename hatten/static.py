@@ -179,16 +179,11 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             }
             if (scales := learned.pop("scales", None)) is not None:
                 learned["word_vectors"] *= scales[:, None]
-            vocabulary = Vocabulary.from_saved(words, len(learned["word_vectors"]))
+            vocabulary = Vocabulary(words)
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
-            encoder.check()
-            if config["vectors"] not in DTYPES:
-                raise ValueError(f"vectors of unknown type {config['vectors']}")
             about = about or dict(config.get("about", {}))  # earlier versions keep it in the config
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config.get("near", ())))  # earlier versions lack it
-            if len(near) != encoder.near or min(near, default=1) < 1:
-                raise ValueError(f"near: {list(near)} does not match weights for {encoder.near} paragraphs")
             return cls(encoder, vocabulary, max_tokens, about, config["vectors"], unknown_weight, near)
 
     def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:

@@ -96,12 +96,14 @@ class Validation:
 
     def __init__(self, config: EncoderValidationSettings, corpus: Corpus, seed: int) -> None:
         self.config, self.corpus = config, corpus
-        split = corpus.splits.get(config.split)
         self.contexts: NDArray[np.int64] = np.empty(0, np.int64)
         """[Q] context rows; empty: no validation"""
         self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
         """[P] papers to search"""
-        if split is None or len(split) == 0 or config.queries == 0:
+        if config.split.partition("/")[0] not in corpus.splits or config.queries == 0:
+            return
+        split = corpus.split(config.split)
+        if len(split) == 0:
             return
         rng = np.random.default_rng((seed, VALIDATION_SEED))
         rows = validation_sample(split, config.queries, rng)

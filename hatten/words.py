@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -92,7 +91,7 @@ def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     share = counts[known].sum() / max(counts.sum(), 1)
     log.info(
         f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
-        f"cover {100 * share:.1f} % of the running words"
+        f"cover {100 * share:.1f} % of the tokens"
     )
     if share < 0.5:
         log.warning(f"word vectors: most words of {corpus.name} have no vector; do they match the tokeniser?")
@@ -104,17 +103,17 @@ def cached_vectors(
 ) -> WordVectors:
     """Return the vectors cached in `folder`/vectors for these settings; call `build` on a cache miss.
 
-    Unreadable files are rebuilt. A lock ensures that only one process builds the vectors.
+    A lock ensures that only one process builds the vectors.
     """
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(path.with_suffix(".lock"), "makes the same word vectors"):
-        vectors = load_vectors(path)
-        if vectors is None:
-            vectors = build()
-            save_vectors(vectors, path)
-            log.info(f"word vectors: saved in {path}")
+        if path.is_file():
+            return load_vectors(path)
+        vectors = build()
+        save_vectors(vectors, path)
+        log.info(f"word vectors: saved in {path}")
     return vectors
 
 
@@ -126,17 +125,11 @@ def save_vectors(vectors: WordVectors, path: Path) -> None:
         np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
 
 
-def load_vectors(path: Path) -> WordVectors | None:
-    """Load a file written by `save_vectors`; None if it is missing or damaged."""
-    try:
-        with np.load(path, allow_pickle=False) as parts:
-            words = parts["words"].tobytes().decode("utf-8").split("\n")
-            return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (InputError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        log.warning(f"word vectors: {path} is damaged ({error}); rebuilding it")
-        return None
+def load_vectors(path: Path) -> WordVectors:
+    """Load a file written by `save_vectors`."""
+    with np.load(path, allow_pickle=False) as parts:
+        words = parts["words"].tobytes().decode("utf-8").split("\n")
+        return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
 
 
 GLOVE = "glove.6B"
@@ -185,8 +178,6 @@ class GloVe(Embeddings):
             assert file is not None
             return file
         path = Path(self.source).expanduser()
-        if path.is_dir():
-            raise InputError(f"{path}: a folder; set embeddings.source to the file of word vectors in it")
         if not path.is_file():
             raise InputError(
                 f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "
@@ -223,17 +214,16 @@ def read_vectors(path: Path) -> WordVectors:
     """Read a file in word2vec or GloVe format with gensim; InputError if it is invalid."""
     from gensim.models import KeyedVectors
 
-    binary, header = _detect_format(path)
     size = path.stat().st_size / 1e6
     log.info(f"word vectors: reading {path} ({size:,.0f} MB), only once; GloVe takes a minute or two")
     try:
+        binary, header = _detect_format(path)
         with quiet_gensim():
             found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
-    except (OSError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-    except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
-        kind = "binary" if binary else "text"
-        raise InputError(f"{path}: broken {kind} word vectors ({error_text(error)})") from None
+    except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
+        raise InputError(
+            f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
+        ) from None
     words = [word for word in found.index_to_key if word is not None]  # None for repeated words, at the end
     if repeated := len(found.index_to_key) - len(words):
         log.warning(f"word vectors: {path}: {repeated:,} repeated words; using the first vector of each")
@@ -241,27 +231,19 @@ def read_vectors(path: Path) -> WordVectors:
 
 
 def _detect_format(path: Path) -> tuple[bool, bool]:
-    """Return (is binary, has a header line of counts), judged by the beginning of the file."""
+    """Return (is binary, has a header line of counts), judged by the beginning of the file, else ValueError.
+
+    As in gensim, a compressed file must end in .gz.
+    """
     import gzip
 
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start[:2] == b"PK":
-        raise InputError(f"{path}: a zip archive; unpack it and name the file of word vectors in it")
-    if (start[:2] == b"\x1f\x8b") != (path.suffix == ".gz"):
-        raise InputError(f"{path}: gzip-compressed files, and only those, must end in .gz; rename the file")
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            first, second = file.readline(1 << 16), file.readline(1 << 16)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-    if not first.strip():
-        raise InputError(f"{path}: empty; expected word vectors")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        first, second = file.readline(1 << 16), file.readline(1 << 16)
     counts = first.split()
     if len(counts) == 2 and all(count.isdigit() for count in counts):
         return _count_numbers(second) != int(counts[1]), True
     if _count_numbers(first) < 1:
-        raise InputError(f"{path}: the first line is neither a word with numbers nor two counts")
+        raise ValueError("its first line is neither a word with numbers nor two counts; unpack an archive")
     return False, False
 
 
@@ -310,7 +292,7 @@ def words_and_vectors(
 
 
 def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
-    """Subtract the mean over running words and scale to unit length; `<pad>` stays zero."""
+    """Subtract the mean over tokens and scale to unit length; `<pad>` stays zero."""
     known = vocabulary.lookup(corpus.words)
     counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
     moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)

@@ -119,8 +119,8 @@ class Explainer:
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
             title = self._corpus.titles[paper]
             sentence, matched = evidence_sentence(self._corpus.abstracts[paper], weights, least)
-            spans = () if sentence else evidence_sentence(title, weights, least)[1]
-            in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
+            part, spans = ("", ()) if sentence else evidence_sentence(title, weights, least)
+            in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title)
             explanations.append(Explanation(sentence, matched, in_title, name, cited_as))

@@ -35,7 +35,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from citerec.datasets.errors import InputError
+from citerec.datasets.errors import InputError, StorageError
 from citerec.library import limits
 from citerec.library.mcp import McpOverHttp, make_server
 from citerec.library.messages import (
@@ -184,6 +184,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "Request body too long",
         422: "Invalid request",
         503: "Too many queued requests",
+        507: "No space left for the library, or it cannot be written",
     }.items()
 }
 
@@ -225,6 +226,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
         line = str(error).replace(str(recommender.library.path), "the library")
+        if isinstance(error, StorageError):  # its advice is for who runs the server
+            return JSONResponse({"detail": line.partition(";")[0]}, 507)
         return JSONResponse({"detail": line}, 422)
 
     @app.get("/", include_in_schema=False)

@@ -51,7 +51,7 @@ class BuildSettings(AddSettings):
 
     source: tuple[str, ...] = ()
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
-    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with its contexts and model"""
+    plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
     contexts: str = ""
     """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""

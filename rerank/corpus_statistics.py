@@ -170,10 +170,6 @@ class CorpusStatistics:
         """True if the corpus has training contexts."""
         return len(self.source) > 0
 
-    @property
-    def has_vectors(self) -> bool:
-        return len(self.context_vectors) > 0
-
     def _read_papers(self, corpus: Corpus) -> None:
         title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
         papers = len(corpus.paper_ids)

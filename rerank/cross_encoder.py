@@ -14,21 +14,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.errors import InputError
 from citerec.rerank.pairs import CIT, EOS, SEP, Subwords
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoder import load_pretrained, max_positions
 from citerec.retrieval.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import ArticleConfig
-from citerec.training.hub import Pretrained, read_json, read_weights, write_json, write_weights
+from citerec.training.hub import (
+    Pretrained,
+    check_consistent,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
 
 if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 SETTINGS, HEAD = "reranker.json", "head.safetensors"
 """Files of a saved reranker in addition to those of Hugging Face."""
-
-HEADS = ("sigmoid", "linear")
 
 
 class CrossEncoder(nn.Module, Pretrained):
@@ -58,18 +63,12 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         config: PairSettings,
         head: str = "sigmoid",
     ) -> None:
-        """tokenizer: with the added tokens. Raises InputError unless model, tokeniser and pairs match."""
+        """tokenizer: with the added tokens. Raises InputError unless the model supports the pairs."""
         super().__init__()
-        if head not in HEADS:
-            raise InputError(f"head={head}: choose one of {', '.join(HEADS)}")
         limit = max_positions(model)
         if limit is not None and config.max_tokens > limit:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: the model reads at most {limit}")
-        Subwords(tokenizer)
-        if len(tokenizer) > len(subword_vectors(model)):
-            raise InputError(
-                f"the tokeniser has {len(tokenizer)} subwords, the model only {len(subword_vectors(model))}"
-            )
+        Subwords(tokenizer)  # raises InputError if it does not support pairs
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
         self.precision, self.about = torch.float32, dict[str, Any]()
@@ -83,12 +82,14 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         head: str = "sigmoid",
         seed: int = 0,
         layers: int | None = None,
+        new_tokens: str = "copied",
     ) -> Self:
         """Load a pretrained transformer (retrieval.encoder) with the added tokens and a random head.
 
-        `<cit>` is initialised from the model's mask token, `<sep>` and `<eos>` from its separator. A saved
-        reranker (encoder=local encoder.path=FOLDER) keeps its head. layers: number of layers to keep
-        (`keep_layers`). Raises InputError if the encoder is unavailable.
+        new_tokens: `copied` initialises `<cit>` from the model's mask token, `<sep>` and `<eos>` from its
+        separator; `random` as all weights of the model. A saved reranker (encoder=local encoder.path=FOLDER)
+        keeps its head and tokens. layers: number of layers to keep (`keep_layers`). Raises InputError if the
+        encoder is unavailable.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
             saved = cls.open(encoder.path)
@@ -111,7 +112,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             nn.init.normal_(made.score.weight, std=0.02)
             nn.init.zeros_(made.score.bias)
         vectors = subword_vectors(model).data
-        for token, source in initial.items():
+        for token, source in initial.items() if new_tokens == "copied" else ():
             row = tokenizer.get_vocab()[token]
             vectors[row] = vectors[source] if source is not None else vectors[:row].mean(0)
         return made
@@ -159,21 +160,12 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Load a saved reranker, in evaluation mode and float32."""
         settings = read_json(folder / SETTINGS, dict)
-        try:
-            config, head = PairSettings.from_dict(dict(settings["pairs"])), settings["head"]
-        except (ValueError, TypeError, KeyError, InputError) as error:
-            raise InputError(f"{folder / SETTINGS}: damaged ({error})") from None
         model, tokenizer = load_pretrained(ArticleConfig("reranker", path=str(folder), max_tokens=8))
-        try:
-            made = cls(model, tokenizer, config, head)
-        except InputError as error:
-            raise InputError(f"{folder}: {error}") from None
         weights = weights_to_torch(read_weights(folder / HEAD))
-        try:
+        with check_consistent(folder):
+            config = PairSettings.from_dict(dict(settings["pairs"]))
+            made = cls(model, tokenizer, config, settings["head"])
             made.score.load_state_dict(weights)
-        except RuntimeError as error:
-            raise InputError(f"{folder / HEAD}: does not fit this reranker ({error_text(error)})") from None
-        check_finite(made, folder)
         made.about = about
         return made.eval()
 
@@ -190,13 +182,6 @@ def subword_vectors(model: PreTrainedModel) -> Tensor:
     weight = model.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
     return weight
-
-
-def check_finite(model: nn.Module, where: str | Path) -> None:
-    """Raise InputError for the first weight that is infinite or NaN."""
-    for name, value in model.named_parameters():
-        if not torch.isfinite(value).all():
-            raise InputError(f"{where}: the weights {name} are not all finite; the training diverged")
 
 
 def is_bert(model: nn.Module) -> TypeGuard[BertModel]:

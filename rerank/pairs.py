@@ -48,20 +48,15 @@ class Subwords:
     """A tokeniser without the truncation and padding that its files may configure."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Raises InputError if the tokeniser lacks the added tokens, or puts no token before a pair."""
+        """tokenizer: with the added tokens. Raises InputError if it puts no token before a pair."""
         self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
         self._backend.no_truncation()
         self._backend.no_padding()
-        self.cit, self.sep = self._token_id(CIT), self._token_id(SEP)
+        ids = self._backend.get_vocab()
+        self.cit, self.sep = ids[CIT], ids[SEP]
         self.pad = int(tokenizer.pad_token_id or 0)
         self.before, self.between, self.after, self.second_type = self._read_template()
         self._backend.encode_special_tokens = True  # "[SEP]" in a text is text
-
-    def _token_id(self, token: str) -> int:
-        row: int | None = self._backend.token_to_id(token)
-        if row is None:
-            raise InputError(f"the tokeniser lacks the token {token}, which rerankers need")
-        return row
 
     def _read_template(self) -> tuple[list[int], list[int], list[int], int]:
         """Return the special tokens before, between and after two texts, and the second text's token type."""
@@ -78,11 +73,6 @@ class Subwords:
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenise texts, without special tokens."""
         return [found.ids for found in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    @property
-    def num_special(self) -> int:
-        """number of special tokens of a pair: the model's own, and SEP"""
-        return len(self.before) + len(self.between) + len(self.after) + 1
 
 
 class TokenTable:
@@ -259,7 +249,7 @@ class PairReader:
         frame = len(self.subwords.before) + len(self.subwords.between)
         self._budget = config.max_tokens - frame - len(self.subwords.after)
         self._query_budget = None if config.query_tokens is None else config.query_tokens - frame
-        if config.max_tokens < self.subwords.num_special + 4:
+        if self._budget < 5:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
         titles, abstracts = corpus.titles, corpus.abstracts
         self._candidates = TokenTable(

@@ -11,7 +11,7 @@ from citerec.datasets.downloads import ensure_release
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import cache_folder
 from citerec.datasets.releases import RELEASES
-from citerec.rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
+from citerec.rerank.cross_encoder import CrossEncoder, add_tokens
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoder import download_encoder, find_folder, max_positions
 from citerec.retrieval.settings import ArticleConfig
@@ -82,7 +82,6 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
         raise InputError(
             f"{checkpoint}: its weights do not fit the transformer in {folder} ({error_text(error)})"
         ) from None
-    check_finite(reranker, checkpoint)
     return reranker.eval()
 
 
@@ -90,18 +89,14 @@ def _load_config(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFas
     """Load the configuration and tokeniser of a model; its weights are not needed."""
     from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
-    if not (folder / "config.json").is_file():
-        raise InputError(
-            f"{folder}: no config.json in it; set scoring.encoder=FOLDER to the transformer that was "
-            "fine-tuned"
-        )
     try:
         config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
+            raise ValueError("no fast tokeniser")
     except Exception as error:  # damaged files raise nearly anything
         raise InputError(
-            f"{folder}: cannot read the configuration or tokeniser ({error_text(error)})"
+            f"{folder}: cannot read the configuration and fast tokeniser of a transformer "
+            f"({error_text(error)}); set scoring.encoder=FOLDER to the one that was fine-tuned"
         ) from None
-    if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
-        raise InputError(f"{folder}: no fast tokeniser in it (tokenizer.json or vocab.txt)")
     return config, tokenizer

@@ -41,8 +41,6 @@ QUERIES = 32
 """Queries ranked at a time."""
 STATISTICS = "evidence"
 """Folder of the corpus statistics in a saved index; the name is that of the first version."""
-_FORMER_NAMES = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
-"""Names of the models in rankers saved before the present names, read as the present ones."""
 KNOWN_SHARE = 0.97
 """Share of tokens below which a corpus without training contexts is of another field."""
 
@@ -131,23 +129,12 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         if content.get("format") != FORMAT:
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
-            if any(one["kind"] != "linear" for one in content["models"].values()):
-                raise InputError("boosted trees are no longer read; train it again")
             models = {
-                _current_name(name): LinearModel(
-                    {str(key): float(value) for key, value in one["weights"].items()}
-                )
+                name: LinearModel({str(key): float(value) for key, value in one["weights"].items()})
                 for name, one in content["models"].items()
             }
-            if not models:
-                raise ValueError("no models")
         dense = folder / DENSE
         return cls(models, about, open_model(dense) if dense.is_dir() else None)
-
-
-def _current_name(name: str) -> str:
-    name, dash, draft = name.partition("-")
-    return _FORMER_NAMES.get(name, name) + dash + draft
 
 
 class Ranker(Retriever):

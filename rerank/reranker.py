@@ -90,7 +90,9 @@ class Reranker:
 
         settings, run = replace(settings or RerankerSettings(), **changes), run or TrainingRun()
         run.start()
-        model = CrossEncoder.pretrained(encoder, settings.pairs, settings.head, run.seed, settings.layers)
+        model = CrossEncoder.pretrained(
+            encoder, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
+        )
         scorer = cls.open(teacher, scoring) if isinstance(teacher, str | Path) else teacher
         teaching: tuple[PairScores, str] | tuple[()] = ()
         if scorer is not None:

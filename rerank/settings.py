@@ -202,6 +202,8 @@ class RerankerSettings(FineTuningSettings):
     """dropout, replacing the pretrained model's; slow on a CPU"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
+    new_tokens: str = setting("copied", choices=("copied", "random"))
+    """initial vectors of the added tokens: copied (<cit> from the mask, <sep> from the separator) | random"""
     layers: int | None = setting(None, least=1)
     """transformer layers to keep, evenly spaced from first to last; null: all"""
     ema: float = setting(0.0, below=1)
@@ -282,7 +284,8 @@ class RankerSettings(Settings):
 
     where: ClassVar[str] = "model"
     split: str = "val"
-    """split to train the ranker on; its retrievers must not have been trained on it"""
+    """split to train the ranker on; its retrievers must not have been trained on it. val/2: the half of val
+    that did not choose the dense model's round, if that was trained with model.validation.split=val/1"""
     queries: int | None = setting(10_000, least=1)
     """maximum queries, sampled if there are more; null: all"""
     no_contexts_queries: int = setting(3000, least=1)

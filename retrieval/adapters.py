@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ PFEIFFER: dict[str, Any] = {
 """The only supported settings of an adapter, also the defaults of settings that a file omits."""
 
 _PUBLISHED = re.compile(
-    r"(?:\w+\.)?encoder\.layer\.(\d+)\.output\.adapters\.(?P<name>.+)"
+    r"(?:\w+\.)?encoder\.layer\.(\d+)\.output\.adapters\..+"
     r"\.adapter_(?:(?P<down>down)\.0|up)\.(?P<kind>weight|bias)"
 )
 _OWN = re.compile(r"encoder\.layer\.\d+\.output\.adapter_(?:down|up)\.(?:weight|bias)")
@@ -94,17 +94,13 @@ def add_adapter(model: PreTrainedModel, folder: Path) -> None:
     _check_settings(folder / SETTINGS, model.config.hidden_size)
     path = next(folder / name for name in WEIGHTS if (folder / name).is_file())
     weights: dict[str, Tensor] = {}
-    names = set()
     for key, value in _read(path).items():
         if (found := _PUBLISHED.fullmatch(key)) is None:
             raise InputError(
                 f"{path}: {key} is not a weight of an adapter after a layer's feed-forward network"
             )
-        names.add(found["name"])
         side = "down" if found["down"] else "up"
         weights[f"encoder.layer.{found[1]}.output.adapter_{side}.{found['kind']}"] = value
-    if len(names) > 1:
-        raise InputError(f"{path}: contains {len(names)} adapters ({', '.join(sorted(names))}); expected one")
     _attach(model, weights, path)
 
 
@@ -120,27 +116,17 @@ def add_own_adapter(model: PreTrainedModel, unexpected: list[str], folder: Path)
 
 
 def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    layers: list[Any] = list(getattr(getattr(model, "encoder", None), "layer", None) or ())
-    outputs: list[Any] = [getattr(layer, "output", None) for layer in layers]
-    if not outputs or not all(hasattr(output, "LayerNorm") for output in outputs):
-        raise InputError(f"{path}: adapters need a BERT-like model, not {type(model).__name__}")
-    dim, shapes = int(model.config.hidden_size), {key: tuple(value.shape) for key, value in weights.items()}
-    width = next((shape[0] for key, shape in shapes.items() if key.endswith("adapter_down.weight")), 0)
-    sides = {"down.weight": (width, dim), "down.bias": (width,), "up.weight": (dim, width), "up.bias": (dim,)}
-    wanted = {
-        f"encoder.layer.{layer}.output.adapter_{end}": shape
-        for layer in range(len(outputs))
-        for end, shape in sides.items()
-    }
-    for key in [*wanted, *shapes]:
-        if wanted.get(key) != shapes.get(key):
-            raise InputError(
-                f"{path}: {key} has shape {shapes.get(key, 'none')}, the model expects "
-                f"{wanted.get(key, 'none')}; the adapter belongs to another model"
-            )
-    for layer, output in zip(layers, outputs, strict=True):
-        layer.output = AdaptedOutput(output, dim, width).train(output.training)
-    model.load_state_dict(weights, strict=False)
+    dim = int(model.config.hidden_size)
+    try:
+        width = next(len(value) for key, value in weights.items() if key.endswith("adapter_down.bias"))
+        for layer in cast(Any, model).encoder.layer:
+            layer.output = AdaptedOutput(layer.output, dim, width).train(layer.output.training)
+        keys = model.load_state_dict(weights, strict=False)
+        lacking = [key for key in keys.missing_keys if _OWN.fullmatch(key)]
+        if wrong := [*lacking, *keys.unexpected_keys]:
+            raise ValueError(f"{wrong[0]} is in only one of them")
+    except (AttributeError, StopIteration, RuntimeError, ValueError) as error:
+        raise InputError(f"{path}: the adapter belongs to another model ({error_text(error)})") from None
 
 
 def _check_settings(path: Path, dim: int) -> None:
@@ -168,9 +154,6 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
-            raise ValueError("not a dictionary of tensors")
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # damaged files raise nearly anything
         raise InputError(f"{path}: cannot read the weights ({error_text(error)})") from None
-    return weights

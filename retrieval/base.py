@@ -24,8 +24,6 @@ from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 
-ENCODINGS = ("local", "ray")
-
 _LAST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _SIGN = np.uint32(0x8000_0000)
 
@@ -42,10 +40,6 @@ class Ranking:
     papers: NDArray[np.int32]
     scores: Floats
     queries: Queries | None = None
-
-    def __post_init__(self) -> None:
-        if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
-            raise ValueError(f"papers {self.papers.shape} and scores {self.scores.shape} must both be [Q, k]")
 
     def __len__(self) -> int:
         return len(self.papers)
@@ -71,13 +65,10 @@ def top_k(
     """The k best of each row by descending score, then by paper row, padded to k.
 
     papers: int [Q, n], -1 for none; scores: float [Q, n]; drop: bool [Q, n], entries to leave out.
-    Raises ValueError if the score of an entry that is kept is NaN.
     """
     n = papers.shape[1]
     left_out = papers < 0 if drop is None else (papers < 0) | drop
     values = np.asarray(scores, dtype=np.float32) + np.float32(0)  # turns -0.0 into 0.0, copies
-    if np.isnan(values).any() and (np.isnan(values) & ~left_out).any():
-        raise ValueError("a score is not a number")
     # One integer per entry that ascends with (-score, row): numpy sorts integers far faster than it argsorts.
     bits = values.view(np.uint32)
     ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
@@ -165,10 +156,9 @@ class Retriever(ABC):
 
     def set_encoding(self, encoding: str) -> None:
         """Choose one of `encodings`; InputError if it is not supported."""
-        if encoding not in ENCODINGS:
-            raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")
         if encoding not in self.encodings:
-            raise InputError(f"encoding={encoding}: not supported by retriever={self.name}")
+            supported = " or ".join(self.encodings)
+            raise InputError(f"encoding={encoding}: retriever={self.name} supports {supported}")
         self.encoding = encoding
 
     def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
@@ -384,7 +374,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
             "index in another folder"
         )
-    found = _without_profiles(manifest["about"])
+    found = manifest["about"]
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
     for key in [*wanted, *found]:
         if wanted.get(key) != found.get(key):
@@ -395,12 +385,3 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
                 "rebuild the index in another folder"
             )
     return dict(manifest["tuned"])
-
-
-def _without_profiles(about: dict[str, Any]) -> dict[str, Any]:
-    """Drop the setting `profile` of earlier versions, at any depth, unless it changed the vectors."""
-    return {
-        key: _without_profiles(value) if isinstance(value, dict) else value
-        for key, value in about.items()
-        if key != "profile" or value["weight"] != 0
-    }

@@ -150,11 +150,7 @@ class BM25(Retriever):
         """The contexts to index with each paper [P], if any."""
         if not self._contexts:
             return None
-        if TRAIN not in corpus.splits:
-            raise InputError(
-                f"retriever.contexts: corpus {corpus.name} has no split {TRAIN!r}; set retriever.contexts=0"
-            )
-        return citing_contexts(corpus.splits[TRAIN], len(corpus.paper_ids), self._contexts)
+        return citing_contexts(corpus.split(TRAIN), len(corpus.paper_ids), self._contexts)
 
     def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], contexts: Ragged | None) -> csc_matrix:
         """Term counts of papers [n, T], with the contexts [P] that are indexed with them."""

@@ -72,8 +72,6 @@ def nearest_in_blocks(
 def check_vectors(vectors: Floats, name: str) -> Floats:
     """Convert vectors [N, D] to an array for Faiss; InputError names the first that is not finite."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    if vectors.ndim != 2:
-        raise ValueError(f"{name}: expected [rows, dimensions], got shape {vectors.shape}")
     if (bad := first_not_finite(vectors)) is not None:
         raise InputError(
             f"{name}: vector {bad} is not finite; the model has diverged: train it with a lower learning rate"
@@ -100,21 +98,15 @@ class PaperIndex(ABC):
         some are allowed; Q x N scores are never in memory.
 
         Always finds k papers if k are allowed: if an approximate index finds fewer for a query, the query is
-        compared with all of them. InputError for queries that are not finite, ValueError for wrong shapes.
+        compared with all of them. InputError for queries that are not finite.
         """
         queries = check_vectors(queries, "queries")
-        if queries.shape[1] != self.dim:
-            raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {self.dim}")
-        if k < 1:
-            raise ValueError(f"k must be at least 1, not {k}")
         out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
         left_out = None
         if out <= MAX_OVERFETCH:  # searching without a filter and dropping them is faster
             left_out, allowed = (None if allowed is None or out == 0 else ~allowed), None
         excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
         excluded = excluded[:, None] if excluded.ndim == 1 else excluded
-        if excluded.ndim != 2 or len(excluded) != len(queries):
-            raise ValueError(f"exclude has shape {excluded.shape} for {len(queries)} queries")
         # Excluded vectors may be among the first k, so fetch as many more.
         depth = k + excluded.shape[1] + (out if left_out is not None else 0)
         depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from citerec.datasets import over_ray
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.base import ENCODINGS, Ranking, Retriever
+from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.cpu_index import PaperIndex
 from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
 from citerec.retrieval.index import build_index, build_l2_index, check_index, load_index, search_l2
@@ -34,7 +34,7 @@ NORMALISATION = "unit"
 class DenseRetriever(Retriever):
     """Finds the nearest papers by cosine, or by `similarity`. Subclasses implement the encoding."""
 
-    encodings = ENCODINGS
+    encodings = ("local", "ray")
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
     model: Any = None

@@ -23,6 +23,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import atomic_write, cache_folder, check_checksums, write_checksums, write_text
 from citerec.datasets.progress import count_progress
+from citerec.datasets.settings import check_count
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
 
@@ -97,8 +98,7 @@ class Layout:
     def __post_init__(self) -> None:
         """Raises InputError for an invalid shard size."""
         object.__setattr__(self, "model", _to_plain(self.model))
-        if type(self.shard) is not int or self.shard < 1:
-            raise InputError(f"shard={self.shard}: must be a number of papers, at least 1")
+        check_count("shard", self.shard)
 
 
 class EmbeddingFolder:
@@ -150,7 +150,6 @@ class EmbeddingFolder:
 
         Raises InputError for vectors that are not finite in the stored precision.
         """
-        assert (counts is not None) == self.layout.sentences
         stored = _to_stored(vectors, self.layout.dtype, str(self._file(number)))
         if counts is not None:
             _write(self._file(number, ".counts"), counts.astype(np.int32))

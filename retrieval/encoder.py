@@ -174,11 +174,10 @@ class ArticleEncoder(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
-        """Load an encoder written by `write`, in evaluation mode in float32; InputError for anything else."""
+        """Load an encoder written by `write`, in evaluation mode in float32; InputError if it is damaged."""
         config = saved_config(Path(folder))
-        if config is None:
-            raise InputError(f"{folder}: not a saved encoder (no {SETTINGS})")
-        return cls.pretrained(config)
+        assert config is not None, "not written by `write`"
+        return cls(*load_pretrained(config), config)
 
 
 def saved_config(folder: Path) -> ArticleConfig | None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever
@@ -25,12 +24,7 @@ class Popularity(Retriever):
 
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if the corpus has no training split."""
-        if TRAIN not in corpus.splits:
-            raise InputError(
-                f"retriever=popularity counts citations in the split {TRAIN!r}, which corpus {corpus.name} "
-                f"lacks (it has {', '.join(corpus.splits)}): add {TRAIN}.json or choose another retriever"
-            )
-        counts = np.bincount(corpus.splits[TRAIN].positives.values, minlength=len(corpus.paper_ids))
+        counts = np.bincount(corpus.split(TRAIN).positives.values, minlength=len(corpus.paper_ids))
         cited = np.flatnonzero((counts > 0) & corpus.is_candidate)
         self._papers = cited[np.argsort(-counts[cited], kind="stable")].astype(np.int32)
         self._counts = counts[self._papers].astype(np.float32)

@@ -23,7 +23,7 @@ import citerec.evaluation.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec.datasets.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.demo import open_demo
+from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 
 store_schemas()

@@ -109,6 +109,13 @@ def test_every_option_composes(group: str, option: str) -> None:
         check(config)
 
 
+def test_encoders_rank_by_the_distance_of_their_publications() -> None:
+    by_distance = ("scincl", "specter", "specter2")  # Aspire: retrieval.sentences
+    for path in sorted((CONF / "encoder").glob("*.yaml")):
+        config = compose_entry("evaluate", "retriever=article", f"encoder={path.stem}")
+        assert (config.encoder.similarity == "l2") == (path.stem in by_distance), path.stem
+
+
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [

@@ -22,7 +22,7 @@ from citerec.datasets.errors import InputError
 from citerec.evaluation.benchmarks.csfcube import FACETS, CSFCubePools
 from citerec.evaluation.benchmarks.mdcr import MDCRPools, read_scores
 from citerec.evaluation.benchmarks.pools import read_texts
-from citerec.evaluation.benchmarks.scidocs import negative_distances, read_embeddings, read_pools, read_run
+from citerec.evaluation.benchmarks.scidocs import negative_distances, read_embeddings, read_run
 from citerec.evaluation.protocol import Qrels
 from citerec.hatten.pickles import load_array, load_word_list
 from citerec.hatten.words import read_vectors
@@ -59,7 +59,7 @@ def mdcr(folder: Path) -> Any:
 
 
 def scidocs(folder: Path) -> Any:
-    pools = read_pools(folder / "test.qrel")
+    pools = Qrels.read(folder / "test.qrel").judgements
     return read_run(folder / "cite.run", pools), negative_distances(
         pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"})
     )

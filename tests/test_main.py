@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import runpy
 import subprocess
 import sys
@@ -60,9 +61,32 @@ def test_a_missing_extra_names_the_command(
     assert line == f"{command} (hydra.utils) needs the extra train: pip install 'citerec[train]'"
 
 
-def test_a_reader_may_close_the_pipe() -> None:
-    command = [sys.executable, "-m", "citerec", "--help"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system"),
+        (OSError(errno.ENOSPC, "No space", "a"), "no space left on the device for a: "),
+        (OSError(errno.EFBIG, "File too large"), "no space left on the device for the output: "),
+        (OSError("11800 requested and 6112 written"), "no space left on the device for the output: "),
+    ],
+)
+def test_disks_that_are_full_or_read_only(error: OSError, line: str) -> None:
+    assert (error_line(error) or "").startswith(line)
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "citerec", "--help"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 2 and done.stderr.startswith(b"error: no space left on the device")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("command", ["--help", "train --help"])
+def test_a_reader_may_close_the_pipe(command: str) -> None:
+    arguments = [sys.executable, "-m", "citerec", *command.split()]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""

@@ -231,14 +231,14 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
         rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in measured.items())
         parts += [
             "## Validation",
-            "Measured by `train.py` on a sample of the validation split, after the round of these weights:",
+            "Measured by `citerec train` on a sample of validation queries, after these weights' round:",
             f"| measure | value |\n| --- | ---: |\n{rows}",
         ]
     if about:
         recipe = yaml.safe_dump(about, sort_keys=False, allow_unicode=True).strip()
         parts += [
             "## Recipe",
-            f"The settings of `train.py` and its inputs:\n\n```yaml\n{recipe}\n```",
+            f"The settings of `citerec train` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
         f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"

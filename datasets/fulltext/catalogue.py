@@ -165,10 +165,11 @@ class PaperTable:
         if len(self._batch) == self._BATCH:
             self._write()
 
-    def count(self, condition: str) -> int:
-        """Count the papers that meet an SQL condition."""
+    def count(self, condition: str, *values: str) -> int:
+        """Count the papers that meet an SQL condition with these values for its question marks."""
         self._write()
-        return int(self._database.execute(f"SELECT count(*) FROM papers WHERE {condition}").fetchone()[0])
+        query = f"SELECT count(*) FROM papers WHERE {condition}"
+        return int(self._database.execute(query, values).fetchone()[0])
 
     def papers(self, condition: str = "true") -> Iterator[Metadata]:
         """Yield the papers that meet an SQL condition, in the order of their first records."""
@@ -201,19 +202,25 @@ class PaperTable:
         self._batch.clear()
 
 
-_KEPT = "title IS NOT NULL AND abstract IS NOT NULL AND identified"
-
-
 class Catalogue:
     """The papers of all files that have a title and an abstract. Call `add` for each record, then `finish`.
 
     Rows number the papers kept, in the order of their first records.
     identifier: keep only papers with this kind of identifier, such as arxiv; None keeps all.
+    candidates: `title` also keeps papers without an abstract, and untitled documents under their ids.
     """
 
-    def __init__(self, path: Path, identifier: str | None) -> None:
+    def __init__(self, path: Path, identifier: str | None, candidates: str = "abstract") -> None:
         self.path = path
         self._identifier = identifier.lower() if identifier else None
+        self._with_abstract = candidates == "abstract"
+        self._lacks = {f"without an identifier of the kind {self._identifier}": "identified IS NULL"}
+        """Why papers are dropped: SQL conditions, the first of which counts."""
+        self._lacks["without a title"] = "title IS NULL"
+        if self._with_abstract:
+            self._lacks["without an abstract"] = "abstract IS NULL"
+        self._kept = f"NOT ({' OR '.join(self._lacks.values())})"
+        self._untitled: list[str] = []
         self._table = PaperTable(path)
         self.ids: list[str] = []
         self.rows: dict[str, int] = {}
@@ -223,32 +230,39 @@ class Catalogue:
         # Sorted keys, and rows in the same order.
         self._title_keys, self._title_rows = array("Q"), array("i")
 
-    def add(self, paper: Metadata) -> None:
+    def add(self, paper: Metadata, is_document: bool = False) -> None:
+        """Add a record. is_document: it is named by its file, so its id can be shown as its title."""
         paper = paper._replace(title=" ".join(paper.title.split()), abstract=paper.abstract.strip())
         self._table.add(paper, self._identifier is None or self._identifier in paper.identifiers)
+        if is_document and not paper.title and not self._with_abstract:
+            self._untitled.append(paper.id)
 
     def add_entries(self, references: Iterable[Reference]) -> None:
-        """Add bibliography entries with title and abstract as papers, unless a record has the title."""
+        """Add bibliography entries as papers, unless a record has the title."""
         for entry in references:
-            key = title_key(normalise_title(entry.title))
-            paper = Metadata(f"bib-{key:016x}", entry.title, entry.abstract, entry.year, entry.authors)
-            self._entries.setdefault(key, paper)
+            if entry.title and (entry.abstract or not self._with_abstract):
+                key = title_key(normalise_title(entry.title))
+                paper = Metadata(f"bib-{key:016x}", entry.title, entry.abstract, entry.year, entry.authors)
+                if key not in self._entries or (paper.abstract and not self._entries[key].abstract):
+                    self._entries[key] = paper
 
     def finish(self) -> Counter[str]:
         """Assign the rows. Returns how many papers were read, dropped for each reason, and kept."""
+        for id in self._untitled:
+            self._table.add(Metadata(id, id.replace("_", " ")), identified=False)
         if self._entries and self._identifier is None:
             known = {title_key(normalise_title(paper.title)) for paper in self.papers()}
             for key, paper in self._entries.items():
                 if key not in known:
                     self.add(paper)
-        conditions = {
-            "read": "true",
-            f"without an identifier of the kind {self._identifier}": "identified IS NULL",
-            "without a title": "identified AND title IS NULL",
-            "without an abstract": "identified AND title IS NOT NULL AND abstract IS NULL",
-            "known by their entries in .bib files": f"{_KEPT} AND id GLOB 'bib-*'",
-            "written": _KEPT,
-        }
+        conditions, others = {"read": "true"}, "true"
+        for reason, lack in self._lacks.items():
+            conditions[reason] = f"{others} AND {lack}"
+            others += f" AND NOT ({lack})"
+        conditions["known by their entries in .bib files"] = f"{self._kept} AND id GLOB 'bib-*'"
+        conditions["written"] = self._kept
+        if not self._with_abstract:
+            conditions["written without an abstract"] = f"{self._kept} AND abstract IS NULL"
         counts = Counter({outcome: self._table.count(where) for outcome, where in conditions.items()})
         keys = array("Q")
         for paper in self.papers():
@@ -263,7 +277,13 @@ class Catalogue:
 
     def papers(self) -> Iterator[Metadata]:
         """Yield the papers kept, in row order."""
-        return self._table.papers(_KEPT)
+        return self._table.papers(self._kept)
+
+    def why_dropped(self, paper: str) -> str:
+        """Why a paper is not kept, such as "without an abstract"."""
+        return next(
+            reason for reason, lack in self._lacks.items() if self._table.count(f"id = ? AND ({lack})", paper)
+        )
 
     def surnames(self, row: int) -> list[str]:
         """The folded surnames of the first authors."""

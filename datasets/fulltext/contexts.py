@@ -44,7 +44,7 @@ class ContextRules(Settings):
     ACL-200, RefSeer and Gu et al. 2022, or only `whole` words are kept. shortest: minimum number of
     characters besides the masks. per_pair: maximum number of contexts per citing and cited paper, sampled by
     `seed`; None keeps all. leaks: `drop` or `keep` contexts that name an author of the cited paper or have a
-    year next to the mask.
+    year next to the mask. candidates: papers need a title and an `abstract`, or a `title` suffices.
     """
 
     window: int = setting(200, least=1)
@@ -53,6 +53,7 @@ class ContextRules(Settings):
     per_pair: int | None = setting(5, least=1)
     seed: int = 0
     leaks: str = setting("drop", choices=("drop", "keep"))
+    candidates: str = setting("abstract", choices=("abstract", "title"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

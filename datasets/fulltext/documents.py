@@ -57,10 +57,9 @@ class FullText(NamedTuple):
 class Document(NamedTuple):
     """A record of a file.
 
-    full_text: reads the full text, if any. entries_with_abstract: reads the bibliography entries that have a
-    title and an abstract.
+    full_text: reads the full text, if any. entries: reads the bibliography entries that may become papers.
     """
 
     metadata: Metadata
     full_text: Callable[[], FullText] | None = None
-    entries_with_abstract: Callable[[], Sequence[Reference]] = tuple
+    entries: Callable[[], Sequence[Reference]] = tuple

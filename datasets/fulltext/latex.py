@@ -8,6 +8,7 @@ files, or in printed form from a .bbl file or the document itself.
 
 from __future__ import annotations
 
+import glob
 import logging
 import re
 import tarfile
@@ -93,7 +94,7 @@ def read_latex(path: Path, paper: str) -> Document:
     if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017
         years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source))
         metadata = metadata._replace(year=next(filter(None, years), 0))
-    return Document(metadata, partial(_full_text, path, source), partial(_abstract_entries, path, source))
+    return Document(metadata, partial(_full_text, path, source), partial(_cited_entries, path, source))
 
 
 def read_metadata(source: str, paper: str) -> Metadata:
@@ -116,11 +117,9 @@ def read_metadata(source: str, paper: str) -> Metadata:
     )
 
 
-def _abstract_entries(path: Path, source: str) -> list[Reference]:
-    """The cited .bib entries that have a title and an abstract."""
+def _cited_entries(path: Path, source: str) -> list[Reference]:
     keys = [key for found in CITATION.finditer(source) for key in cited_keys(found[1])]
-    entries = read_bibliography(path, source, keys).values()
-    return [entry for entry in entries if entry.title and entry.abstract]
+    return list(read_bibliography(path, source, keys).values())
 
 
 def cited_keys(citation: str) -> list[str]:
@@ -151,8 +150,8 @@ def read_archive(path: Path, paper: str) -> Document:
 
     with _unpack(path) as document:
         found = read_latex(document, paper)
-        entries_with_abstract = found.entries_with_abstract()
-        return Document(found.metadata, full_text, lambda: entries_with_abstract)
+        entries = found.entries()
+        return Document(found.metadata, full_text, lambda: entries)
 
 
 @contextmanager
@@ -284,6 +283,8 @@ BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglob
 BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
 _BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _MAY_NAME_ARXIV = ("eprint", "arxivid", "journal", "url", "note", "doi")
+_NEARBY = ("", "*/", "*/*/")
+"""Where a .bib file is looked for by its name."""
 _ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
 _ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
 _BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
@@ -300,10 +301,23 @@ _AUTHORS_END = 400
 
 
 def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
-    """The .bib files that a document uses, if they are below its folder or `root`."""
+    """The .bib files that a document uses, if they are below its folder or `root`.
+
+    A file that is not at its place, such as an absolute path of another computer, is looked for by its name:
+    beside the document and up to two folders below.
+    """
     names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
-    files = dict.fromkeys((path.parent / f"{name.removesuffix('.bib')}.bib").resolve() for name in names)
-    return [file for file in files if file.is_relative_to((root or path.parent).resolve()) and file.is_file()]
+    allowed = (root or path.parent).resolve()
+    found: dict[Path, None] = {}
+    for name in names:
+        named = path.parent / f"{name.removesuffix('.bib')}.bib"
+        last = glob.escape(re.split(r"[/\\]", named.name)[-1])
+        nearby = (file for place in _NEARBY for file in sorted(path.parent.glob(f"{place}{last}")))
+        for file in (named, *nearby):
+            if file.is_file() and file.resolve().is_relative_to(allowed):
+                found[file.resolve()] = None
+                break
+    return list(found)
 
 
 def read_bibliography(

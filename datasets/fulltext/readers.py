@@ -41,6 +41,7 @@ from citerec.datasets.fulltext.documents import (
 )
 from citerec.datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
 from citerec.datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
+from citerec.datasets.fulltext.markdown import is_markdown, markdown_documents, read_markdown
 from citerec.datasets.fulltext.tei import read_tei
 from citerec.datasets.json_lines import (
     CitedId,
@@ -56,9 +57,15 @@ from citerec.datasets.progress import OnBytes
 from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
 from citerec.datasets.source_files import read_records
 
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
-_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
+_MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", *_MARKDOWN)
+_READ = (*IN_FOLDERS, ".markdown", ".rmd")
+_PANDOC = "convert it to Markdown (pandoc --to=markdown)"
+_CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
+_CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
+"""What to do with files that are not read."""
 _PAPERS = ("papers.json", "papers.json.gz")
 """Files of a corpus in the source format (datasets/source_files.py)."""
 
@@ -73,7 +80,8 @@ class SourceFile(NamedTuple):
 def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
-    Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped.
+    Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped,
+    and so are Markdown files without citations, chapters of books, and files printed from Markdown.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
@@ -82,23 +90,31 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not isinstance(name, str) or not name:
             raise InputError(f"source: {name!r} is not the name of a file or folder")
         path = Path(name).expanduser()
-        if path.suffix.lower() == ".pdf":
-            raise InputError(
-                f"source: {name}: PDF is not supported; convert it to TEI with GROBID or use the LaTeX source"
-            )
+        if advice := _CONVERTED.get(path.suffix.lower()):
+            raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-            files = [file for file in files if file.name.endswith(IN_FOLDERS) or is_archive(file)]
+            files = [file for file in files if file.name.endswith(_READ) or is_archive(file)]
+            markdown = markdown_documents([file for file in files if is_markdown(file)])
+            printed = {file.with_suffix(".tex") for file in markdown}  # by Pandoc, knitr and Quarto
+            printed |= {file.with_suffix(".md") for file in markdown if file.suffix != ".md"}
+            files = [file for file in files if not is_markdown(file) or file in markdown]
+            files = [file for file in files if file not in printed]
         elif path.exists():
             files = [path]
         else:
             files = sorted(Path(file) for file in glob.glob(str(path), recursive=True))
-        files = [file for file in files if file.is_file() and (file.suffix != ".tex" or is_paper(file))]
+        files = [file for file in files if file.is_file()]
+        parts = [file for file in files if file.suffix == ".tex" and not is_paper(file)]
+        files = [file for file in files if file not in parts]
         if not files:
-            raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
+            reason = f"no such file, or a folder without {', '.join(IN_FOLDERS)}"
+            if parts:
+                reason = f"no \\documentclass in {parts[0].name}, a chapter; give the main file or its folder"
+            raise InputError(f"source: {name}: {reason}")
         found.update(dict.fromkeys(files))
     if all(file.suffix == ".bib" for file in found):
-        raise InputError(f"source: {names[0]}: has no running text; add the .tex files that cite it")
+        raise InputError(f"source: {names[0]}: has no running text; add the files that cite it")
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
     named = {Path(name).expanduser() for name in names}
 
@@ -132,6 +148,8 @@ def read_documents(
     reader: Any
     if path.suffix == ".tex":
         reader = read_latex
+    elif is_markdown(path):
+        reader = read_markdown
     elif ".xml" in path.suffixes[-2:]:
         reader = read_tei
     elif is_archive(path):
@@ -155,10 +173,9 @@ def read_documents(
 
 
 def read_bib(path: Path, id: str) -> Document:
-    """Read the entries with title and abstract of a .bib file; these are papers."""
-    entries = bib_entries(decode_latex(path)).values()
-    entries_with_abstract = [entry for entry in entries if entry.title and entry.abstract]
-    return Document(Metadata(""), entries_with_abstract=lambda: entries_with_abstract)
+    """Read the entries of a .bib file; these are papers."""
+    entries = list(bib_entries(decode_latex(path)).values())
+    return Document(Metadata(""), entries=lambda: entries)
 
 
 def _read_record(record: Object, where: str) -> Document:

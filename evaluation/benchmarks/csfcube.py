@@ -5,10 +5,12 @@ Reproduces the collection's evaluation script, including its definitions of DCG,
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
@@ -27,7 +29,6 @@ from citerec.evaluation.benchmarks.pools import (
     Table,
     Text,
     first_few,
-    is_number,
     open_texts,
     pool_scores,
     read_json,
@@ -90,10 +91,7 @@ class CSFCubePools:
 
     @classmethod
     def read(cls, folder: str | Path) -> CSFCubePools:
-        """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json.
-
-        InputError names file, query and error, e.g. queries without a relevant candidate.
-        """
+        """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json."""
         folder = Path(folder)
         pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in FACETS}
         in_own_pool = []
@@ -101,7 +99,15 @@ class CSFCubePools:
             for query, pool in queries.items():
                 if pool.pop(query, None) is not None:  # it would rank first, and has no real grade
                     in_own_pool.append(f"{query}_{facet}")
-        return cls(folder, pools, _read_folds(folder / "evaluation_splits.json", pools), in_own_pool)
+        path = folder / "evaluation_splits.json"
+        folds: dict[str, dict[str, list[str]]] = msgspec.to_builtins(
+            validate(read_json(path), _Splits, str(path))
+        )
+        known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
+        listed = {query for of_facet in folds.values() for queries in of_facet.values() for query in queries}
+        if unknown := sorted(listed - known):
+            raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
+        return cls(folder, pools, folds, in_own_pool)
 
 
 class _Pool(msgspec.Struct):
@@ -111,44 +117,27 @@ class _Pool(msgspec.Struct):
 
 def _read_pools(path: Path) -> GradedPools:
     pools: GradedPools = {}
-    for query, value in read_json(path).items():
-        where = f"{path}, query {query!r}"
-        pool = validate(value, _Pool, where)
-        if len(pool.relevance_adju) != len(pool.cands):
-            raise InputError(f"{where}: {len(pool.cands)} candidates and {len(pool.relevance_adju)} grades")
-        pools[query] = dict(zip(pool.cands, pool.relevance_adju, strict=True))
-        if len(pools[query]) < len(pool.cands):
-            raise InputError(f"{where}: a candidate appears twice")
-    no_hit = [query for query, pool in pools.items() if all(pool[p] < RELEVANT for p in pool if p != query)]
-    if no_hit:
-        raise InputError(
-            f"{path}: {len(no_hit):,} queries have no relevant candidate (none of grade {RELEVANT} or more): "
-            f"{first_few(no_hit)}"
-        )
+    for query, pool in validate(read_json(path), dict[str, _Pool], str(path)).items():
+        pools[query] = dict(zip(pool.cands, pool.relevance_adju, strict=False))
+        if not len(pools[query]) == len(pool.cands) == len(pool.relevance_adju):
+            raise InputError(f"{path}, query {query!r}: each candidate must appear once, with one grade")
     return pools
 
 
+_Queries = Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
 class _Folds(msgspec.Struct):
-    fold1_dev: list[str]
-    fold1_test: list[str]
-    fold2_test: list[str]
+    fold1_dev: _Queries
+    fold1_test: _Queries
+    fold2_test: _Queries
 
 
-def _read_folds(path: Path, pools: dict[str, GradedPools]) -> dict[str, dict[str, list[str]]]:
-    known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
-    content = read_json(path)
-    folds: dict[str, dict[str, list[str]]] = {}
-    for facet in (*FACETS, ALL):
-        of_facet = validate(content.get(facet), _Folds, f"{path}, facet {facet!r}")
-        folds[facet] = msgspec.structs.asdict(of_facet)
-        for fold, queries in folds[facet].items():
-            if not queries:
-                raise InputError(f"{path}: {facet}, {fold} has no queries")
-            if unknown := [query for query in queries if query not in known]:
-                raise InputError(
-                    f"{path}: {facet}, {fold} has queries without annotations: {first_few(unknown)}"
-                )
-    return folds
+class _Splits(msgspec.Struct):
+    background: _Folds
+    method: _Folds
+    result: _Folds
+    all: _Folds
 
 
 def ranked_file(experiment: str, facet: str) -> str:
@@ -159,27 +148,20 @@ def ranked_file(experiment: str, facet: str) -> str:
 def read_rankings(path: Path, pools: GradedPools) -> Rankings:
     """Read ranked pools {query: [[candidate, distance], ...]} of a facet, dropping each query from its own.
 
-    InputError names candidates that are ranked twice or in no pool, unranked queries, and distances that are
-    not numbers.
+    InputError names queries and candidates that the pools lack or the file ranks twice or not at all.
     """
-    given = read_json(path)
-    if unknown := [query for query in given if query not in pools]:
-        raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
-    if missing := [query for query in pools if query not in given]:
-        raise InputError(f"{path}: {len(missing):,} queries are not ranked: {first_few(missing)}")
-    rankings: Rankings = {}
-    for query, value in given.items():
-        where = f"{path}, query {query!r}"
-        pairs = [pair for pair in validate(value, list[tuple[str, Any]], where) if pair[0] != query]
-        if wrong := [paper for paper, distance in pairs if not is_number(distance)]:
-            raise InputError(f"{where}: distances that are NaN or not numbers, of {first_few(wrong)}")
-        if foreign := [paper for paper, _ in pairs if paper not in pools[query]]:
+    rankings = validate(read_json(path), dict[str, list[tuple[str, float]]], str(path))
+    if odd := sorted(rankings.keys() ^ pools.keys()):
+        raise InputError(f"{path}: {len(odd):,} queries are not ranked, or unknown: {first_few(odd)}")
+    for query, pairs in rankings.items():
+        rankings[query] = pairs = [pair for pair in pairs if pair[0] != query]
+        times = Counter(paper for paper, _ in pairs)
+        wrong = [p for p, distance in pairs if p not in pools[query] or times[p] > 1 or math.isnan(distance)]
+        if wrong:
             raise InputError(
-                f"{where}: {len(foreign):,} candidates are not in its pool: {first_few(foreign)}"
+                f"{path}, query {query!r}: {len(wrong):,} candidates are not in its pool, ranked twice, or "
+                f"at distance NaN: {first_few(wrong)}"
             )
-        if len(dict(pairs)) < len(pairs):
-            raise InputError(f"{where}: a candidate is ranked twice")
-        rankings[query] = pairs
     return rankings
 
 
@@ -191,8 +173,6 @@ def query_measures(grades: Sequence[int]) -> dict[str, float]:
     """
     gains = np.asarray(grades, np.float64)
     n, relevant = len(gains), gains >= RELEVANT
-    if n < CUTOFF:
-        raise ValueError(f"{n} candidates are too few for precision at {CUTOFF}")
     ranks = np.flatnonzero(relevant) + 1
     precisions = np.arange(1, len(ranks) + 1) / ranks
     hits = np.count_nonzero(relevant[:CUTOFF])
@@ -272,8 +252,11 @@ class CSFCube(PoolBenchmark):
         given = self.settings
         cube = CSFCubePools.read(given.dir or "")
         if given.ranked_dir is not None:
-            name = str(given.experiment_name)
-            ranked = {facet: self._read(cube, Path(given.ranked_dir), name, facet) for facet in FACETS}
+            name, given_dir = str(given.experiment_name), Path(given.ranked_dir)
+            ranked = {
+                facet: read_rankings(given_dir / ranked_file(name, facet), pools)
+                for facet, pools in cube.pools.items()
+            }
         else:
             name, ranked = self._rank(cube, folder / RANKED, retriever)
         remarks = []
@@ -317,16 +300,6 @@ class CSFCube(PoolBenchmark):
             {f"CSFCube, {name}, percent": [head, *rows]},
             remarks,
         )
-
-    def _read(self, cube: CSFCubePools, folder: Path, name: str, facet: str) -> Rankings:
-        """Read the rankings of a facet; if they are missing, InputError lists the existing experiments."""
-        path = folder / ranked_file(name, facet)
-        if not path.is_file():
-            before, after = ranked_file("\0", facet).split("\0")
-            names = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
-            existing = f"experiment_name={'|'.join(names)}" if names else "no rankings of this facet"
-            raise InputError(f"{path}: no such file; {folder} has {existing}")
-        return read_rankings(path, cube.pools[facet])
 
     def _rank(
         self, cube: CSFCubePools, folder: Path, make: RetrieverFactory
@@ -387,5 +360,5 @@ def context_id(form: str, facet: str, query: str) -> str:
 
 def facet_text(text: Text, facet: str) -> str:
     """Join the sentences of an abstract that are labelled with a facet."""
-    labelled = zip(text.labels, text.sentences, strict=False)  # labels may be empty
+    labelled = zip(text.labels, text.sentences, strict=False)  # labels may be missing
     return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])

@@ -7,10 +7,10 @@ decimals, and their mean over the fields.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ir_measures import AP, R, nDCG
@@ -26,7 +26,6 @@ from citerec.evaluation.benchmarks.pools import (
     Scores,
     Table,
     first_few,
-    is_number,
     measure_pools,
     merge_pools,
     open_judged,
@@ -96,59 +95,47 @@ class MDCRPools:
     def read(cls, path: str | Path) -> MDCRPools:
         """Read mdcr_val.json, mdcr_test.json or another file in that format.
 
-        InputError names fields without queries, queries that cite none of their candidates, and queries that
-        lack a type.
+        InputError names queries that cite no candidate or lack a type, and fields without queries.
         """
         path = Path(path)
-        fields: dict[str, dict[str, TypedPool]] = {}
-        types: dict[str, list[str]] | None = None
-        for field, queries in sorted(read_json(path).items()):
-            fields[field] = {}
-            for query, pool in validate(queries, dict[str, Any], f"{path}, field {field!r}").items():
-                where = f"{path}, field {field!r}, query {query!r}"
-                lists = validate(pool, dict[str, list[str]], where)
-                types = types or lists
-                if odd := {TRUE, *types} ^ set(lists):
-                    one = min(odd)
-                    has = f"has candidates of type {one!r}" if one in lists else f"has no {one!r}"
-                    raise InputError(f"{where}: {has}; all queries must have the same types, and {TRUE!r}")
-                others = {kind: lists[kind] for kind in types if kind != TRUE}
-                fields[field][query] = TypedPool(frozenset(lists[TRUE]), others)
-        if not fields:
+        given = validate(read_json(path), dict[str, dict[str, dict[str, list[str]]]], str(path))
+        pools = {f"{field}/{query}": pool for field in given for query, pool in given[field].items()}
+        types = dict.fromkeys(kind for pool in pools.values() for kind in pool if kind != TRUE)
+        wrong = [
+            name for name, pool in pools.items() if not pool.get(TRUE) or not pool.keys() >= types.keys()
+        ]
+        if wrong := wrong or [field for field, queries in given.items() if not queries]:
+            raise InputError(
+                f"{path}: {len(wrong):,} queries or fields have no relevant candidate ({TRUE!r}), or lack a "
+                f"type that others have: {first_few(wrong)}; leave them out"
+            )
+        if not pools:
             raise InputError(f"{path}: no fields")
-        if empty := [field for field, found in fields.items() if not found]:
-            raise InputError(
-                f"{path}: {len(empty)} fields have no queries: {first_few(empty)}; leave them out"
-            )
-        no_hit = [f"{field}/{query}" for field in fields for query, p in fields[field].items() if not p.cited]
-        if no_hit:
-            raise InputError(
-                f"{path}: {len(no_hit):,} queries have no relevant candidate ({TRUE!r} is empty): "
-                f"{first_few(no_hit)}; leave them out"
-            )
+        fields = {
+            field: {
+                query: TypedPool(frozenset(pool[TRUE]), {kind: pool[kind] for kind in types})
+                for query, pool in queries.items()
+            }
+            for field, queries in sorted(given.items())
+        }
         return cls(path, fields)
 
 
 def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
     """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs, and the unused keys.
 
-    InputError names pairs without a score, and scores that are not numbers.
+    InputError names pairs whose score is missing or NaN.
     """
-    path = Path(path)
-    given = read_json(path)
-    if wrong := [key for key, value in given.items() if not is_number(value)]:
-        raise InputError(
-            f"{path}: {len(wrong):,} scores are NaN or not numbers: {first_few(wrong)}; all must be numbers"
-        )
+    given = validate(read_json(Path(path)), dict[str, float], str(path))
     pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
-    if missing := [f"{key} ({field})" for key, field, _, _ in pairs if key not in given]:
+    if missing := [f"{key} ({of})" for key, of, *_ in pairs if math.isnan(given.get(key, math.nan))]:
         raise InputError(
-            f"{path}: no score for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; keys are "
-            "QUERY_CANDIDATE"
+            f"{path}: no score, or NaN, for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; "
+            "keys are QUERY_CANDIDATE"
         )
     scores: Scores = {}
     for key, _, query, paper in pairs:
-        scores.setdefault(query, {})[paper] = float(given[key])
+        scores.setdefault(query, {})[paper] = given[key]
     used = {key for key, *_ in pairs}
     return scores, [key for key in given if key not in used]
 

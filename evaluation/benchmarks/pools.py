@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -121,13 +120,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return validate(found, dict[str, Any], str(path))
 
 
-def is_number(value: object) -> bool:
-    """True for numbers that fit a float and are not NaN."""
-    if type(value) is int:
-        return abs(value) < 1e308
-    return isinstance(value, float) and not math.isnan(value)
-
-
 def first_few(names: Collection[str], most: int = 5) -> str:
     """List the first names, plus a count of the rest.
 
@@ -182,8 +174,6 @@ def _parse_text(record: Object, where: str) -> Text:
     found = validate(record, _Record, where)
     abstract, labels = found.abstract or "", found.pred_labels or []
     sentences = [abstract] if isinstance(abstract, str) else abstract
-    if labels and len(labels) != len(sentences):
-        raise InputError(f"{where}: {len(sentences)} sentences and {len(labels)} labels")
     return Text(str(found.paper_id), found.title or "", sentences, labels)
 
 

@@ -39,7 +39,6 @@ from citerec.evaluation.plots import size_plot
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
-    METRICS,
     QRELS,
     RUN,
     Column,
@@ -194,7 +193,7 @@ def tune(
     tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
 ) -> TuningResult:
     """Set the retriever's k1 and b to the pair with the highest MAP on the pools, averaged over groups."""
-    if not pools or not all(len(pool.queries) for pool in pools):
+    if not pools:
         raise InputError(
             "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
         )
@@ -352,17 +351,16 @@ class DatasetLevel(SampledBenchmark):
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
     def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        collection = read_json(path.with_name(SAMPLE))["collection"]
         title = f"{retriever} on {data}: MAP by pool size"
-        size_plot(path, {retriever: map_curve(table)}, title, collection)
+        size_plot(path, {retriever: map_curve(table)}, title, read_json(path.with_name(SAMPLE))["collection"])
         return [f"![MAP by pool size]({path.name})"]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        tables = read_curves({name: output.folder for name, output in outputs.items()})
+        tables = {name: output.metrics for name, output in outputs.items()}
         curves = {name: map_curve(table) for name, table in tables.items()}
         sample = read_json(next(iter(outputs.values())).folder / SAMPLE)
-        size_plot(plot, curves, f"{title}: MAP by pool size", sample.get("collection"))
+        size_plot(plot, curves, f"{title}: MAP by pool size", sample["collection"])
         first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
@@ -441,33 +439,11 @@ class FieldLevel(SampledBenchmark):
 def sampling_facts(outputs: Mapping[str, Output]) -> str:
     """Return the remarks of the first output's sample, and the tuned parameters of all outputs."""
     samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
-    remarks = next(iter(samples.values())).get("remarks", [])
-    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample.get("tuned")]
+    remarks = next(iter(samples.values()))["remarks"]
+    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample["tuned"]]
     return " ".join([*remarks, *tuned])
 
 
 def map_curve(table: Table) -> dict[int, float]:
     """Return {pool size: MAP} from the metrics of a dataset-level evaluation."""
     return {int(size): row["map"] for size, row in table.items()}
-
-
-def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
-    """Read the metrics of benchmark=dataset_level outputs, by label.
-
-    Raises InputError for other folders, and for outputs on different samples.
-    """
-    tables: dict[str, Table] = {}
-    samples: list[object] = []
-    for label, name in folders.items():
-        folder = Path(name)
-        tables[label], sample = read_json(folder / METRICS), read_json(folder / SAMPLE)
-        if not tables[label] or not all(size.isdecimal() for size in tables[label]):
-            raise InputError(
-                f"{folder}: its groups are not pool sizes; give outputs of benchmark=dataset_level"
-            )
-        queries = next(iter(sample["queries"].values()))
-        samples.append((queries, sample["graph"], sample["rules"], sample["seed"]))
-        if samples[-1] != samples[0]:
-            first = next(iter(folders.values()))
-            raise InputError(f"{folder}: queries, papers, rules or seed differ from {first}")
-    return tables

@@ -121,11 +121,8 @@ class Sampler:
         if isinstance(names, str):
             try:
                 names = Path(names).expanduser().read_text("utf-8").split()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-                raise InputError(
-                    f"benchmark.rules.leave_out: {names}: {reason}; give a list of ids or a file of ids"
-                ) from None
+            except (OSError, ValueError) as error:
+                raise InputError(f"benchmark.rules.leave_out: give ids, or a file of ids ({error})") from None
         return [self.graph.rows[name] for name in map(str, names) if name in self.graph.rows]
 
 

@@ -7,9 +7,10 @@ over queries, in percent with two decimals.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -71,44 +72,24 @@ def run_file(task: str) -> str:
     return f"{TASKS[task]}.run"
 
 
-def read_pools(path: Path) -> JudgedPools:
-    """Read judged pools, lines `query 0 paper relevance`.
-
-    InputError names file and line, papers listed twice, and queries without a relevant candidate.
-    """
-    pools = Qrels.read(path).judgements
-    if no_hit := [query for query, pool in pools.items() if not any(grade > 0 for grade in pool.values())]:
-        raise InputError(
-            f"{path}: {len(no_hit):,} queries have no relevant candidate: {first_few(no_hit)}; leave them out"
-        )
-    return pools
-
-
 def read_run(path: Path, pools: JudgedPools) -> Scores:
     """Read a run of a task's pools, lines `query Q0 paper rank score name`; ranks are ignored.
 
-    InputError names file and line, papers ranked twice or not in the pool, and NaN scores.
+    InputError names file and line, and papers that are ranked twice, not in the pool or scored NaN.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; ranked_dir needs {', '.join(map(run_file, TASKS))}")
     scores: Scores = {}
-    foreign, wrong = [], []
+    wrong = []
     columns = ("query", "Q0", "paper", "rank", "score", "name")
     for query, paper, score in read_pairs(path, columns, pa.float64()):
-        if paper not in pools.get(query, {}):
-            foreign.append(f"{query}_{paper}")
-        elif np.isnan(score):
+        found = scores.setdefault(query, {})
+        if paper in found or paper not in pools.get(query, {}) or math.isnan(score):
             wrong.append(f"{query}_{paper}")
-        elif paper in scores.setdefault(query, {}):
-            raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
-        else:
-            scores[query][paper] = score
-    if foreign:
-        raise InputError(
-            f"{path}: {len(foreign):,} papers are not in the pool of their query: {first_few(foreign)}"
-        )
+        found[paper] = score
     if wrong:
-        raise InputError(f"{path}: {len(wrong):,} scores are NaN: {first_few(wrong)}; all must be numbers")
+        raise InputError(
+            f"{path}: {len(wrong):,} papers are not in the pool of their query, ranked twice, or scored NaN: "
+            f"{first_few(wrong)}"
+        )
     return scores
 
 
@@ -123,17 +104,15 @@ def write_run(path: Path, scores: Scores, name: str) -> None:
 
 class _Embedding(msgspec.Struct):
     paper_id: str | int
-    embedding: list[Any]
+    embedding: list[float]
 
 
 def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
     """Read vectors of wanted papers from JSON lines {"paper_id": ID, "embedding": [..]}, plain or gzipped.
 
     The last vector of a paper counts; empty vectors stay empty. Vectors are stored as float32 if that is
-    exact. InputError names file, line and paper.
+    exact. InputError names file, line and field or paper.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; give JSON lines of paper_id and embedding")
     found: dict[str, Vector] = {}
     dim = 0
     with read_progress(path, path.name) as advance:
@@ -142,25 +121,15 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
             paper = str(line.paper_id)
             if paper not in wanted:
                 continue
-            vector = _parse_vector(line.embedding, f"{where}, paper {paper!r}")
+            vector = np.array(line.embedding, np.float64)
+            small = vector.astype(np.float32)
             dim = dim or len(vector)
             if len(vector) not in (0, dim):
                 raise InputError(
                     f"{where}, paper {paper!r}: the embedding has {len(vector)} numbers, others have {dim}"
                 )
-            found[paper] = vector
+            found[paper] = small if (small == vector).all() else vector
     return found
-
-
-def _parse_vector(numbers: list[Any], where: str) -> Vector:
-    try:
-        vector = np.array(numbers, np.float64)
-    except (ValueError, TypeError, OverflowError):
-        vector = np.empty((0, 0))
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise InputError(f"{where}: the embedding must be a list of finite numbers")
-    small = vector.astype(np.float32)
-    return small if (small == vector).all() else vector
 
 
 def negative_distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
@@ -261,7 +230,8 @@ class SciDocs(PoolBenchmark):
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by task and per query."""
-        tasks = {task: read_pools(self._file(qrel_file(task, self.settings.split))) for task in TASKS}
+        files = {task: self._file(qrel_file(task, self.settings.split)) for task in TASKS}
+        tasks = {task: Qrels.read(file).judgements for task, file in files.items()}
         name, scores = self._scores(tasks, folder, retriever)
         found: dict[str, tuple[list[str], Values]] = {}
         remarks: list[str] = []

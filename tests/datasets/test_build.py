@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.datasets.build import BuildReport, build_corpus
+from citerec.datasets.build import build_corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
@@ -107,7 +107,7 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
         "full texts": {
             "read": 8,
             "of papers that already have one": 1,
-            "of excluded papers": 1,
+            "of papers without an abstract": 1,
             "without running text": 2,
         },
         "spans": {},
@@ -146,7 +146,7 @@ def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
     papers = content(tmp_path / "out", "papers.json.gz")
     assert list(papers) == ["p", "q", "r"]
     assert papers["p"] == {"title": "First", "abstract": "Abstract of p", "year": 2001, "authors": ["A B"]}
-    with pytest.raises(InputError, match="no contexts are left"):
+    with pytest.raises(InputError, match="full texts of papers without an identifier of the kind arxiv: 1"):
         build_corpus(files, tmp_path / "arxiv", TRAIN, identifier="arxiv")
     assert not (tmp_path / "arxiv").exists()
 
@@ -191,7 +191,7 @@ def test_papers_named_in_a_file_are_cited(tmp_path: Path, name: str, text: str, 
     (tmp_path / "refs.bib").write_text(
         "@misc{two, title={Work of two}, year=2001, note={arXiv preprint arXiv:0704.0001v2}}"
     )
-    with pytest.raises(InputError, match="add a file with titles and abstracts of the cited papers"):
+    with pytest.raises(InputError, match="add titles and abstracts of the cited papers to source"):
         build_corpus(str(tex), tmp_path / "out", TRAIN)
     more.write_text(text)
     build_corpus([str(tex), str(more)], tmp_path / "out", TRAIN)
@@ -313,6 +313,7 @@ def test_the_command(tmp_path: Path) -> None:
         ({"words": "half"}, "words=half: choose cut or whole"),
         ({"per_pair": 0}, "per_pair=0: must be at least 1"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 characters"),
+        ({"candidates": "all"}, "candidates=all: choose abstract or title"),
         ({"identifier": ""}, "identifier: '' is not a kind of identifier"),
         ({"on_error": "drop"}, "on_error=drop: choose raise or skip"),
         ({"max_bad_share": 2}, "max_bad_share=2.0: must be at least 0 and at most 1"),
@@ -335,18 +336,90 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("citerec.datasets.build.select_contexts", interrupt)
+    monkeypatch.setattr("citerec.datasets.fulltext.collection.select_contexts", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_corpus(write(tmp_path / "a.jsonl", good), tmp_path / "out", TRAIN)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_the_error_says_why_no_contexts_are_left(tmp_path: Path) -> None:
-    assert BuildReport({"output": "DIR"}).reasons() == "no full texts"
-    source = write(tmp_path / "a.jsonl", [paper("cited"), citing("a", [("too {} short", "cited")])])
-    message = r"no contexts are left; read: 1, by id: 1, citations: 1, too short: 1$"
-    with pytest.raises(InputError, match=message):
-        build_corpus(source, tmp_path / "out", TRAIN)
+HEAD = r"\documentclass{a}\title{A title}\begin{abstract}An abstract.\end{abstract}\begin{document}"
+ENTRY = "@misc{two, title={Work of two}, year=2001}"
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (
+            {"a.jsonl": json.dumps(paper("cited")) + json.dumps(citing("a", [("too {} short", "cited")]))},
+            {},
+            "found: 1 full texts, 1 citations; dropped: too short: 1 (see shortest)",
+        ),
+        (
+            {"a.tex": rf"{HEAD} It cites \cite{{two}}.\bibliography{{refs}}", "refs.bib": ENTRY},
+            {},
+            "found: 1 full texts, 1 citations; dropped: the cited paper was not found: 1 (use "
+            "candidates=title, or add titles and abstracts of the cited papers to source "
+            "(docs/guide/build.md))",
+        ),
+        (
+            {"a.tex": rf"{HEAD} It cites \cite{{two}}.\bibliography{{gone}}"},
+            {},
+            "found: 1 full texts, 0 citations; dropped: spans of a reference that the bibliography lacks, "
+            "masked: 1 (put the .bib or .bbl file beside the document)",
+        ),
+        (
+            {"a.tex": r"\documentclass{a}\title{A title}\begin{document} It cites \cite{two}."},
+            {},
+            "found: 1 full texts, 0 citations; dropped: full texts of papers without an abstract: 1 "
+            "(use candidates=title)",
+        ),
+        (
+            {"a.tex": r"\documentclass{a}\begin{document} It cites \cite{two}."},
+            {},
+            "dropped: full texts of papers without a title: 1 (give them titles, or use candidates=title)",
+        ),
+        (
+            {"a.jsonl": json.dumps(citing("a", [(f"In 2010 {{}} {END}", "b")])) + json.dumps(paper("b"))},
+            {},
+            "dropped: a year next to the mask: 1 (leaks=keep keeps them)",
+        ),
+    ],
+)
+def test_the_error_says_why_no_contexts_are_left(
+    tmp_path: Path, source: dict[str, str], options: dict[str, Any], message: str
+) -> None:
+    for name, text in source.items():
+        (tmp_path / name).write_text(text.replace("}{", "}\n{") if name.endswith(".jsonl") else text)
+    with pytest.raises(InputError) as error:
+        build_corpus(str(tmp_path), tmp_path / "out", TRAIN, **options)
+    assert str(error.value).startswith("source: no contexts are left; found: ")
+    assert str(error.value).endswith(message) and "\n" not in str(error.value)
+
+
+def test_papers_without_an_abstract_are_candidates_on_request(tmp_path: Path) -> None:
+    """Titles suffice for the cited papers and for documents, which are named by their files otherwise."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    bib = ENTRY + "\n@misc{one, title={Work of one}, abstract={On one.}, year=2001}\n@misc{bare, year=2001}"
+    (folder / "refs.bib").write_text(bib)
+    cites = " ".join(CITES.replace("{}", f"\\cite{{{key}}}") + "." for key in ("one", "two", "bare"))
+    (folder / "my_thesis.tex").write_text(
+        rf"\documentclass{{a}}\begin{{document}}{cites}\bibliography{{refs}}"
+    )
+    (folder / "b.tex").write_text(rf"{HEAD}{cites}\bibliography{{refs}}")
+    report = build_corpus(str(folder), tmp_path / "out", TRAIN, candidates="title")
+    papers = content(tmp_path / "out", "papers.json.gz")
+    found = {(papers[a]["title"], papers[b]["title"]) for a, b in texts(tmp_path / "out")}
+    assert found == {(a, f"Work of {b}") for a in ("A title", "my thesis") for b in ("one", "two")}
+    assert {paper["title"]: paper["abstract"] for paper in papers.values()} == {
+        "A title": "An abstract.", "my thesis": "", "Work of one": "On one.", "Work of two": ""
+    }  # fmt: skip
+    assert report.counts["papers"]["written without an abstract"] == 2
+    assert content(tmp_path / "out", "report.json")["settings"]["candidates"] == "title"
+    build_corpus(str(folder), tmp_path / "with", TRAIN)
+    assert {papers[b]["title"] for _, b in texts(tmp_path / "with")} == {"Work of one"}
+    corpus = open_corpus(tmp_path / "out", cache_dir=tmp_path / "cache", candidates="all")
+    assert len(corpus.paper_ids) == 4 and len(corpus.context_ids) == 4
 
 
 # on_error=skip: invalid records are skipped, counted and named.

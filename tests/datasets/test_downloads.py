@@ -29,8 +29,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.datasets import downloads
+from citerec.datasets.archives import format_names, pick_files, unpack
 from citerec.datasets.convert import convert
-from citerec.datasets.downloads import ensure_release, fetch, format_names, pick_files, unpack
+from citerec.datasets.downloads import ensure_release, fetch
 from citerec.datasets.errors import InputError, UnusableFile
 from citerec.datasets.files import file_lock
 from citerec.datasets.releases import CORPUS_FILES, RELEASES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -234,11 +235,29 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
             find_files(missing)
 
 
-@pytest.mark.parametrize("name", ["paper.pdf", "refs.bib"])
-def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "source", "reason"),
+    [
+        ("paper.pdf", "paper.pdf", "paper.pdf: .pdf files are not read; convert it to TEI with GROBID"),
+        ("paper.docx", "paper.docx", "paper.docx: .docx files are not read; convert it to Markdown (pandoc"),
+        ("refs.bib", "refs.bib", "refs.bib: has no running text; add the files that cite it"),
+        (
+            "l1.tex",
+            "l1.tex",
+            "l1.tex: no \\documentclass in l1.tex, a chapter; give the main file or its folder",
+        ),
+        ("x/l1.tex", "x", "x: no \\documentclass in l1.tex, a chapter; give the main file or its folder"),
+        ("x/a.csv", "x", "x: no such file, or a folder without .jsonl"),
+        ("x/a.csv", "gone.tex", "gone.tex: no such file, or a folder without .jsonl"),
+    ],
+)
+def test_files_without_readable_text_say_what_to_do(
+    tmp_path: Path, name: str, source: str, reason: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("@article{a}")
-    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|add the \.tex files)"):
-        find_files(str(tmp_path / name))
+    with pytest.raises(InputError, match=re.escape(f"source: {tmp_path}/{reason}")):
+        find_files(str(tmp_path / source))
 
 
 @pytest.mark.parametrize(
@@ -292,3 +311,23 @@ def test_latex_inputs_are_limited(tmp_path: Path) -> None:
             read_source(paper)
     paper.write_text(text + "\\input{empty}\\input{15}")
     assert "15 16 17" in read_source(paper)
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (r"\addbibresource{/Users/ann/Library/refs.bib}", "refs.bib"),
+        (r"\bibliography{/home/ann/refs}", "library/refs.bib"),
+        (r"\addbibresource{C:\Users\ann\refs.bib}", "a/b/refs.bib"),
+        (r"\bibliography{../refs}", "refs.bib"),
+    ],
+)
+def test_a_bib_file_that_moved_is_found_by_its_name(tmp_path: Path, command: str, place: str) -> None:
+    folder = tmp_path / "paper"
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_text("@misc{trees, title={Parsing Trees}}")
+    (tmp_path / "refs.bib").write_text("@misc{trees, title={Outside of the folder}}")
+    (folder / "p.tex").write_text(
+        rf"\documentclass{{a}}\begin{{document}}Trees \cite{{trees}}.{command}\end{{document}}"
+    )
+    assert full_text(folder / "p.tex").references["trees"].title == "Parsing Trees"

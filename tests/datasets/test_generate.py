@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets import generate as records
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.generate import (
     COMMON,
@@ -25,6 +27,7 @@ from citerec.datasets.generate import (
     GenerationPlan,
     Generator,
     Words,
+    open_demo,
     word,
 )
 from citerec.datasets.prepare import open_corpus
@@ -159,6 +162,40 @@ def test_a_cited_paper_can_be_found_by_its_words(tmp_path: Path) -> None:
     ranking = retriever.search(split.contexts[:200], 10)
     found = (ranking.papers == split.positives.values[:200, None]).any(axis=1).mean()
     assert 0.2 < found < 0.95
+
+
+def test_words_find_some_of_the_demos_papers_and_synonyms_more(tmp_path: Path) -> None:
+    corpus = open_demo(cache_dir=tmp_path)
+    assert [len(split) for split in corpus.splits.values()] == [6378, 841, 781]
+    assert len(corpus.field_names) == 10 and corpus.is_candidate.all()
+    found = recall_at_10(corpus)
+    folder = next((tmp_path / "demo").glob("papers*"))
+    names = {new: old for old, new in Generator(GenerationPlan(2000, 8000)).synonyms().items()}
+    contexts = json.loads((folder / "contexts.json").read_bytes())
+    for context in contexts.values():
+        text = context["masked_text"]
+        context["masked_text"] = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+    (folder / "contexts.json").write_text(json.dumps(contexts))
+    understood = recall_at_10(open_corpus(folder, cache_dir=tmp_path))
+    assert 0.35 < found < 0.5 and understood > found + 0.15
+
+
+def recall_at_10(corpus: Corpus) -> float:
+    """Return the recall@10 of BM25 on the test split."""
+    retriever, split = BM25(query=["context"]), corpus.split("test")
+    retriever.index(corpus)
+    found = retriever.search(split.contexts, 10).papers == split.positives.values[:, None]
+    return float(found.any(axis=1).mean())
+
+
+def test_the_demo_is_generated_once(tmp_path: Path) -> None:
+    corpus = open_demo(120, 100, seed=3, cache_dir=tmp_path)
+    files = sorted((tmp_path / "demo").rglob("*.json"))
+    assert [file.stem for file in files] == ["contexts", "papers", "test", "train", "val"]
+    stamps = [file.stat().st_mtime_ns for file in files]
+    again = open_demo(120, 100, seed=3, tokenizer="reference", cache_dir=tmp_path)
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+    assert corpus.name == again.name == "demo" and corpus.fingerprint != again.fingerprint
 
 
 @pytest.mark.parametrize(

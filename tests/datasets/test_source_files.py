@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets import source_files
-from citerec.datasets.demo import generate
 from citerec.datasets.errors import InputError
+from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import BadRecord
 from citerec.datasets.source_files import read_records
 from citerec.tests.datasets.fuzzing import REAL, damaged, fuzzed, packed
@@ -236,7 +236,9 @@ TOPS: dict[str, Any] = {"papers": dict, "contexts": dict, "test": list}
 def heads(folder: str) -> dict[str, bytes]:
     """Return the first records of each file of the demo corpus, or of a corpus in shared/data."""
     if folder == "demo":
-        made = generate(papers=100, contexts=100, seed=0)
+        with TemporaryDirectory() as scratch:
+            generate_corpus(100, 100, out := Path(scratch) / "demo", seed=0, workers=1)
+            made = {stem: json.loads((out / f"{stem}.json").read_bytes()) for stem in TOPS}
         some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
         return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}
     found = {}

@@ -169,6 +169,17 @@ def test_the_error_for_an_unknown_split_lists_the_splits(tiny_corpus: Corpus) ->
     assert tiny_corpus.split("test") is tiny_corpus.splits["test"]
     with pytest.raises(InputError, match="no split 'dev'; choose from train, val, test"):
         tiny_corpus.split("dev")
+    with pytest.raises(InputError, match="no split 'val/3'; choose from train, val, test"):
+        tiny_corpus.split("val/3")
+
+
+def test_a_split_has_two_halves_without_a_common_citing_paper(demo_corpus: Corpus) -> None:
+    whole, halves = demo_corpus.split("train"), [demo_corpus.split(f"train/{half}") for half in (1, 2)]
+    one, other = (set(demo_corpus.citing[half.contexts].tolist()) for half in halves)
+    assert not one & other and 0 <= len(one) - len(other) <= 1
+    cited = {int(row): papers.tolist() for row, papers in zip(whole.contexts, whole.positives, strict=True)}
+    found = [zip(half.contexts.tolist(), half.positives, strict=True) for half in halves]
+    assert {row: papers.tolist() for half in found for row, papers in half} == cited
 
 
 def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_source: Path) -> None:

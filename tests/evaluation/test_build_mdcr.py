@@ -170,44 +170,35 @@ def test_pools_have_the_types_of_the_paper(
     assert list(types) == pools.types
 
 
-def test_missing_candidates_are_counted_and_named(build: Callable[..., str], tmp_path: Path) -> None:
-    report = build("a", top=12)
+def test_missing_candidates_are_counted_and_named(build: Callable[..., str]) -> None:
+    report = build(top=12)
     assert "queries cite fewer than 5 candidates and are left out: " in report
     assert "candidates of type whole." in report
-    with pytest.raises(InputError, match=r"no query cites 50 candidates or more; set a smaller cited=N"):
-        build("b", cited=50)
-    assert not (tmp_path / "b").exists()
-    with pytest.raises(InputError, match=r"output: .*a already exists; remove it or name a new folder"):
-        build("a", top=12)
 
 
 def test_unusable_models_are_named(
     build: Callable[..., str], world_file: Path, tmp_path: Path, models: dict[str, Path]
 ) -> None:
-    with pytest.raises(InputError, match=r"models: graph is the name of a candidate type"):
-        build(models={"graph": models["title"]})
-    with pytest.raises(InputError, match=r"models\.x: .*cache has no sample\.json"):
-        build(models={"x": tmp_path / "cache"})
-    with pytest.raises(InputError, match=r"models: give at least one"):
-        build(models={})
-    with pytest.raises(InputError, match="negatives=0: must be a whole number, at least 1"):
-        build(negatives=0)
+    (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
+    (tmp_path / "few").mkdir()
     sample = json.loads((models["title"] / "sample.json").read_text())
     sample["queries"]["Art"] = sample["queries"]["Art"][:3]
-    (models["title"] / "sample.json").write_text(json.dumps(sample))
-    with pytest.raises(InputError, match=r"models\.title: queries of .* differ from"):
-        build()
-    run = (models["again"] / "run.trec").read_text().splitlines()
-    first = run[0].split()[0]
-    (models["again"] / "run.trec").write_text(
-        "\n".join(line for line in run if not line.startswith(f"{first} "))
-    )
-    del models["title"]
-    with pytest.raises(InputError, match=rf"run\.trec: no ranking for 1 queries: {first}"):
-        build()
-    (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
-    with pytest.raises(InputError, match=r"models\.whole: .* was made from other papers or citations"):
-        build(papers=[world_file, tmp_path / "more.jsonl"])
+    (tmp_path / "few" / "sample.json").write_text(json.dumps(sample))
+    (tmp_path / "few" / "run.trec").write_bytes((models["title"] / "run.trec").read_bytes())
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"models": {"graph": models["title"]}}, "models: graph is the name of a candidate type"),
+        ({"models": {"x": tmp_path / "cache"}}, r"models\.x: .*cache has no sample\.json"),
+        ({"models": {}}, "models: give at least one"),
+        ({"negatives": 0}, "negatives=0: must be a whole number, at least 1"),
+        ({"models": models | {"few": tmp_path / "few"}}, r"models\.few: the queries of .*few is not that of"),
+        ({"papers": [world_file, tmp_path / "more.jsonl"]}, r"models\.whole: the graph of .* is not that of"),
+        ({"cited": 50}, "no query cites 50 candidates or more; set a smaller cited=N"),
+        ({"output": tmp_path / "few"}, "output: .*few already exists; remove it or name a new folder"),
+    ]
+    for options, line in cases:
+        with pytest.raises(InputError, match=line):
+            build(**options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

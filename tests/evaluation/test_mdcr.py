@@ -136,15 +136,12 @@ def test_queries_without_candidates_of_a_type_are_left_out_and_counted(files: Fi
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ({"Art": {"q1": pool(1, true=[])}}, r"1 queries have no relevant candidate .*Art/q1"),
-        ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 fields have no queries: Law"),
+        ({"Art": {"q1": pool(1, true=[])}}, r"1 queries or fields have no relevant candidate .*Art/q1"),
+        ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 queries or fields .*: Law"),
         ({}, r"mdcr\.json: no fields"),
-        ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
-        ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
-        ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
-        ({"Art": {"q1": pool(1, bm25=[1])}}, r"query 'q1', field '.*': must be a string, not a number"),
-        ({"Art": {"q1": ["a"]}}, r"query 'q1': must be an object"),
-        ({"Art": []}, r"field 'Art': must be an object"),
+        ({"Art": {"q1": {"bm25": ["a"]}}}, r"1 queries .*: Art/q1"),
+        ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"lack a type that others have: Art/q2"),
+        ({"Art": {"q1": pool(1, bm25=[1])}}, r"mdcr\.json, field '.*': must be a string, not a number"),
         ("[]", r"mdcr\.json: must be an object"),
         ('{"Art": ', r"mdcr\.json: malformed JSON"),
     ],
@@ -158,10 +155,9 @@ def test_an_unusable_benchmark_file_is_named(files: Files, content: Any, line: s
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"q1_1t0": None}, r"1 scores are NaN or not numbers: q1_1t0"),
-        ({"q1_1t0": float("nan"), "q2_2b0": "0.5"}, r"2 scores are NaN or not numbers: q2_2b0, q1_1t0"),
-        ({"q3_3r1": True, "q1_1t0": 10**400}, r"2 scores .* not numbers: q3_3r1, q1_1t0"),
-        ({"q1_1t0": ..., "q3_3b1": ...}, r"no score for 2 pairs .*: q1_1t0 \(Art\), q3_3b1 \(Physics\)"),
+        ({"q1_1t0": None}, r"scores\.json, field '.*': must be a number, not null"),
+        ({"q1_1t0": 10**400}, r"scores\.json, field '.*': Number out of range"),
+        ({"q1_1t0": float("nan"), "q3_3b1": ...}, r"no score, or NaN, for 2 .*: q1_1t0 \(Art\), q3_3b1 \(Ph"),
     ],
 )
 def test_unusable_scores_are_named(files: Files, change: dict[str, Any], line: str) -> None:
@@ -189,7 +185,7 @@ def test_the_files_of_the_split_are_downloaded(
     MDCR(split="val", cache_dir=tmp_path).run(tmp_path / "bm25", Provenance(), BM25)
     assert set(json.loads((tmp_path / "bm25" / "scores.json").read_text())) == set(scores_of(BENCHMARK))
     assert [path for path, _ in server.requests][1:] == ["/mdcr/mdcr_val_data.jsonl"]
-    with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
+    with pytest.raises(InputError, match=r"mdcr_test\.json: must hold an object"):
         MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), no_retriever)
 
 
@@ -248,7 +244,6 @@ def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tin
         ("{", r"mdcr_data\.jsonl, line 1: malformed JSON"),
         ("[]", r"line 1: must be an object, not a list"),
         ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be a string, not a number"),
-        ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
         ('{"paper_id": "q", "title": " "}', "1 queries have neither title nor abstract: q"),
         (None, r"set benchmark\.texts=FILE .* or scores_file=FILE"),
     ],

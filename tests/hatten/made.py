@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
-from citerec.datasets.demo import open_demo
+from citerec.datasets.generate import open_demo
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
 from citerec.hatten.encoder import build_encoder
 from citerec.hatten.model import HAtten

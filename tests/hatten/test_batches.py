@@ -103,6 +103,11 @@ def test_levels_describe_the_relation_of_paper_and_query(reader: RecordingReader
     assert {CITED, EXCLUDED, RELEVANT, OTHER, OTHER_QUERY} == set(seen)
 
 
+def test_random_papers_can_be_as_irrelevant_as_those_of_other_queries(reader: RecordingReader) -> None:
+    assert OTHER in batches(reader, None)[0].levels
+    assert OTHER not in batches(reader, None, replace(CONFIG, random_level=OTHER_QUERY))[0].levels
+
+
 def test_papers_are_the_cited_and_mined_ones(reader: RecordingReader, pool: Pool) -> None:
     split = reader.corpus.split("train")
     for mined in (0, 10):

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.hatten.biencoder import BiEncoderRetriever, TunedEncoder
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder
@@ -101,11 +100,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
-
-
-def test_a_folder_of_another_kind_is_a_clear_error(tiny_bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="retriever=biencoder needs checkpoint=FOLDER"):
-        BiEncoderRetriever(None)
-    for folder in (tmp_path / "none", tiny_bert):  # a model that was not trained here
-        with pytest.raises(InputError, match=r"no such bi-encoder folder|not a saved bi-encoder"):
-            BiEncoderRetriever(folder)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.datasets.columns import Ragged
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
@@ -261,13 +260,6 @@ def test_with_a_mean_path_the_initial_encoder_is_that_path() -> None:
         encoder.document_level.pool.out.bias.fill_(0.1)
         present = torch.from_numpy((some.index >= 0).any(1))
         torch.testing.assert_close(encoder.encode(some)[present], whole[present] + 0.1)
-
-
-def test_a_paragraph_that_is_too_long_is_an_error() -> None:
-    encoder = made(max_tokens=8)
-    with pytest.raises(ValueError, match="9 tokens, the encoder reads at most 8"):
-        encoder.encode_paragraphs(Ragged.from_rows([[1] * 8, [1] * 9]))
-    assert encoder.encode_paragraphs(Ragged.from_rows([[1] * 8])).shape == (1, 16)
 
 
 @given(

@@ -87,6 +87,22 @@ def test_the_saved_weights_are_a_moving_average(demo_corpus: Corpus) -> None:
     assert not torch.equal(averaged["word_vectors"], encoder(made).word_vectors)
 
 
+def test_a_round_can_start_from_the_average(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, of_round = module(demo_corpus, ema=0.75), batches(demo_corpus)
+    made.restart = True
+    optimizer = made.configure_optimizers()["optimizer"]
+    for number in range(4):
+        step(made, optimizer, of_round[number])
+    trained, averaged = weights(made), dict(made.best_encoder.named_parameters())
+    for round, expected in ((0, trained), (1, averaged)):
+        monkeypatch.setattr(EncoderModule, "current_epoch", round)
+        made.on_train_epoch_start()
+        assert all(torch.equal(weight, expected[name]) for name, weight in weights(made).items())
+    assert not torch.equal(trained["word_vectors"], averaged["word_vectors"])
+    step(made, optimizer, of_round[4])  # the optimiser's state goes on, for the same tensors
+    assert not torch.equal(encoder(made).word_vectors, averaged["word_vectors"])
+
+
 def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) -> None:
     made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
     optimizer = made.configure_optimizers()["optimizer"]

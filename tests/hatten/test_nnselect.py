@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from hydra.utils import instantiate
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.prepare import open_corpus
 from citerec.hatten.nnselect import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
 from citerec.hatten.word2vec import Word2Vec
 from citerec.hatten.words import Embeddings, WordVectors
@@ -164,24 +161,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_pat
 def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
     given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
     assert given.model.loss.name == "triplet" and train(given).is_dir()
-
-
-def test_a_corpus_with_another_tokeniser_is_rejected(best: Path, tiny_source: Path, tmp_path: Path) -> None:
-    other = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path)
-    with pytest.raises(InputError, match=r"nnselect: needs data\.tokenizer=default; tiny has"):
-        NNSelectRetriever(best).index(other)
-
-
-def test_a_folder_of_another_kind_is_a_clear_error(best: Path, tmp_path: Path) -> None:
-    assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
-    damaged = tmp_path / "damaged"
-    shutil.copytree(best, damaged)
-    (damaged / "words.json").write_text(json.dumps(NNSelect.open(best).vocabulary.words[:-1]))
-    for path, said in (
-        (None, "retriever=nnselect needs checkpoint=FOLDER"),
-        (tmp_path / "none", "no such NNSelect model folder"),
-        (tmp_path, "not a saved NNSelect model"),
-        (damaged, "damaged: parts of the model are missing or inconsistent"),
-    ):
-        with pytest.raises(InputError, match=said):
-            NNSelectRetriever(path)

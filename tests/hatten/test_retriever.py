@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
+from citerec.hatten.biencoder import BiEncoderRetriever
 from citerec.hatten.documents import DocumentReader
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.hatten.nnselect import NNSelectRetriever
+from citerec.hatten.trained import static_retriever
 from citerec.retrieval import dense
 from citerec.retrieval.vectors import BATCH
 from citerec.tests.hatten.made import random_model
@@ -82,16 +85,17 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
     assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
 
 
-def test_unreadable_files_are_clear_errors(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    model(tiny_corpus).save(tmp_path / "hatten")
-    for given, message in (
-        ((None,), "retriever=hatten needs checkpoint=FOLDER"),
-        ((tmp_path / "none",), "no such HAtten model folder"),
-        ((tmp_path / "published.pt", tmp_path / "words.pkl"), "no such checkpoint"),
-        ((tmp_path / "hatten", None, "half"), "half: choose auto, float32 or bfloat16"),
+@pytest.mark.parametrize("make", [HAttenRetriever, NNSelectRetriever, BiEncoderRetriever, static_retriever])
+def test_a_wrong_checkpoint_is_named(make: Callable[[Any], object], tmp_path: Path) -> None:
+    for checkpoint, said in (
+        (None, "needs checkpoint=FOLDER"),
+        (tmp_path / "none", r"none: no such [\w -]+ folder"),
+        (tmp_path, r"not a saved [\w -]+ \(no \w+\.json\)"),
     ):
-        with pytest.raises(InputError, match=message):
-            HAttenRetriever(*given)
+        with pytest.raises(InputError, match=said):
+            make(checkpoint)
+    with pytest.raises(InputError, match="no such checkpoint"):
+        HAttenRetriever(tmp_path / "published.pt", tmp_path / "words.pkl")
 
 
 def test_a_model_that_knows_few_words_logs_a_warning(

@@ -124,7 +124,7 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     rows = history(whole)
     assert [row["round"] for row in rows] == list(range(ROUNDS + 1))
     assert rows[-1]["train/loss"] < 0.7 * rows[1]["train/loss"]
-    assert rows[-1]["val/recall@10"] > rows[0]["val/recall@10"] + 0.05
+    assert rows[-1]["val/recall@10"] > rows[0]["val/recall@10"]
     with (whole / "history.csv").open() as file:
         assert all(float(row["train/steps_per_second"]) > 0 for row in list(csv.DictReader(file))[1:])
 
@@ -178,6 +178,10 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
+            {**PLAIN, "model.loss.name": "triplet", "model.batch.random_level": 4, "model.restart": True},
+            id="from the average in each round",
+        ),
+        pytest.param(
             {
                 "model.batch.cached_negatives": True,
                 "model.batch.random": 4,
@@ -202,13 +206,16 @@ def test_every_variant_resumes_to_the_same_weights(options: Options, demo: Optio
     assert_same_model(*train_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))
 
 
-@pytest.mark.parametrize(("experiment", "documents"), [("paper", 448), ("paper_small", 102)])
-def test_the_setup_of_the_paper(experiment: str, documents: int) -> None:
+@pytest.mark.parametrize(
+    ("experiment", "documents", "random_level"), [("paper", 450, 4), ("paper_small", 102, 3)]
+)
+def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: int) -> None:
     model = train_config({"experiment": experiment, "data": "custom", "data.dir": "x"}).model
     batch, encoder = model.batch, model.encoder
     assert batch.queries * (1 + 1 + batch.mined + batch.random) == documents
+    assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
     assert model.rounds * batch.steps_per_round == 35_000
-    assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "bm25")
+    assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
 @pytest.mark.parametrize("first", ["bm25", "none"])

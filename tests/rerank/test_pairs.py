@@ -146,20 +146,17 @@ def make_tokenizer() -> Callable[[str, str], Any]:
 
 
 def test_the_template_of_a_pair_is_the_tokenisers(
-    tokenizer: Any, make_tokenizer: Callable[[str, str], Any], tiny_bert: Path
+    tokenizer: Any, make_tokenizer: Callable[[str, str], Any]
 ) -> None:
     bert, ids = Subwords(tokenizer), tokenizer.convert_tokens_to_ids
     assert (bert.before, bert.between, bert.after) == ([ids("[CLS]")], [ids("[SEP]")], [ids("[SEP]")])
-    assert (bert.second_type, bert.pad, bert.num_special) == (1, ids("[PAD]"), 4)
+    assert (bert.second_type, bert.pad) == (1, ids("[PAD]"))
     assert (bert.cit, bert.sep) == (ids(CIT), ids(SEP))
     roberta = Subwords(make_tokenizer("<s> $A </s>", "<s> $A </s> </s> $B </s>"))
     assert (roberta.before, roberta.between, roberta.after) == ([0], [1, 1], [1])
     assert (roberta.second_type, roberta.pad) == (0, 3)
     with pytest.raises(InputError, match="puts no token before a pair of texts, so its model cannot rerank"):
         Subwords(make_tokenizer("$A </s>", "$A </s> $B </s>"))
-    with pytest.raises(InputError, match="the tokeniser lacks the token <cit>, which rerankers need"):
-        bare: Any = AutoTokenizer.from_pretrained(tiny_bert)
-        Subwords(bare)
 
 
 @pytest.mark.parametrize("query", ["context", "paper"])

@@ -184,7 +184,6 @@ def test_weights_that_do_not_fit_are_named(
         ("ln_score.bias", None, "weights do not fit the transformer in .* Missing key"),
         ("bert_model.encoder.layer.1.output.dense.bias", None, "weights do not fit the transformer"),
         ("bert_model.encoder.layer.2.output.dense.bias", torch.ones(16), "Unexpected key"),
-        ("ln_score.weight", torch.full((1, 16), float("nan")), r"score\.weight are not all finite"),
     ):
         changed = {key: value for key, value in scorer.items() if key != name}
         torch.save({"scorer": changed | ({} if change is None else {name: change})}, tmp_path / "other.pt")
@@ -192,5 +191,5 @@ def test_weights_that_do_not_fit_are_named(
             load_reference(tmp_path / "other.pt", transformer)
         assert "\n" not in str(raised.value)
     (transformer / "config.json").unlink()
-    with pytest.raises(InputError, match=r"no config\.json in it; .* scoring\.encoder=FOLDER"):
+    with pytest.raises(InputError, match=r"cannot read the configuration .* scoring\.encoder=FOLDER"):
         load_reference(checkpoint, transformer)

@@ -203,7 +203,6 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
         (WHOLE % '{"in_domain": {"kind": "linear", "weights": {"a": "b"}}}', "missing or inconsistent"),
-        (WHOLE % '{"in_domain": {"kind": "lightgbm", "columns": []}}', "are no longer read; train it again"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -355,15 +354,6 @@ def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
     assert model.name_for(contexts=False, share=0.9) == OUT_OF_DOMAIN
     assert RankingModel({IN_DOMAIN: one}).name_for(contexts=False, share=0.5) == IN_DOMAIN
     assert RankingModel({NO_CONTEXTS: one}).name_for(contexts=True, share=0.5) == NO_CONTEXTS
-
-
-def test_former_names_of_models_are_still_read(tmp_path: Path) -> None:
-    weights = {"kind": "linear", "weights": {"age": 1.0}}
-    former = dict.fromkeys(["home", "home-draft", "bare", "abroad-draft"], weights)
-    (tmp_path / ABOUT).write_text("{}")
-    (tmp_path / MODEL).write_text(json.dumps({"format": "ranker-1", "models": former}))
-    found = RankingModel.open(tmp_path).models
-    assert list(found) == ["in_domain", "in_domain-draft", "no_contexts", "out_of_domain-draft"]
 
 
 def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:

@@ -166,8 +166,9 @@ def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and
     given += ["model=scibert_reranker", "experiment=paper", f"output_dir={tmp_path}"]
     run = compose_config("train", [*given, *(f"model.{name}={value}" for name, value in sizes.items())])
     model = config.model
-    names = ("citing", "context", "candidate", "citing_words", "truncate")
+    names = ("citing", "context", "candidate", "truncate")
     pairs = {name: model.pairs[name] for name in names}
+    assert (model.pairs.citing_words, model.new_tokens, model.optimizer.eps) == (157, "random", 1.6e-8)
     assert PairSettings(max_tokens=model.pairs.max_tokens, **pairs) == PairSettings.reference()
     assert (model.negatives.count, model.negatives.depth, model.batch.queries) == (62, 2000, 1)
     assert (model.loss.name, model.loss.margin, model.dropout) == ("hinge", 0.1, 0.0)

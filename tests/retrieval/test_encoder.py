@@ -292,11 +292,12 @@ def written(file: str, content: bytes) -> Callable[[Path], object]:
     [
         (configured(mh_adapter=True), "mh_adapter is true, must be false; only the adapter configuration"),
         (configured(non_linearity="gelu"), 'non_linearity is "gelu", must be "relu"'),
-        (configured(original_ln_before=False), "original_ln_before is false"),
-        (configured(scaling=4.0), "scaling is 4.0"),
         (configured(leave_out=[0]), r"leave_out is \[0\]"),
         (configured(hidden_size=768), "needs a model of hidden size 768, this one has 16"),
-        (renamed("layer.1.", "layer.5."), "layer.1.output.adapter_down.weight has shape none, the model"),
+        (
+            renamed("layer.1.", "layer.5."),
+            r"belongs to another model \(encoder.layer.1.output.adapter_down",
+        ),
         (renamed(".output.", ".attention.output."), "not a weight of an adapter after a layer's feed"),
         (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: cannot read the weights"),
         (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "cannot read the weights"),
@@ -316,7 +317,7 @@ def test_an_unusable_adapter_raises_one_clear_line(
 
 def test_a_model_of_another_kind_is_refused(adapter: Path) -> None:
     model = DistilBertModel(DistilBertConfig(vocab_size=9, dim=16, hidden_dim=8, n_layers=1, n_heads=1))
-    with pytest.raises(InputError, match="adapters need a BERT-like model, not DistilBertModel"):
+    with pytest.raises(InputError, match=r"belongs to another model .*DistilBertModel"):
         add_adapter(model, adapter)
 
 
@@ -441,8 +442,6 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
     (tmp_path / "other" / "thesis.tex").write_text("")
     with pytest.raises(InputError, match="something other than a bi-encoder"):
         BiEncoder(ArticleEncoder.pretrained(config)).save(tmp_path / "other")
-    with pytest.raises(InputError, match=r"not a saved encoder \(no encoder.json"):
-        ArticleEncoder.load(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
     with pytest.raises(InputError, match=r"damaged .*choose mean, cls or aspire"):
         ArticleEncoder.load(tmp_path / "other")

@@ -60,15 +60,6 @@ def test_exact_search_matches_the_full_product(
         assert (ranking.papers[row][len(found) :] == -1).all()
 
 
-def test_inconsistent_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match="4 dimensions, papers 5"):
-        search_exact(np.ones((1, 4), np.float32), np.ones((1, 5), np.float32), 1)
-    with pytest.raises(ValueError, match="for 2 queries"):
-        search_exact(
-            np.ones((2, 4), np.float32), np.ones((1, 4), np.float32), 1, exclude=np.zeros(3, np.int32)
-        )
-
-
 N, DIM = 600, 12
 
 CONFIGS = {

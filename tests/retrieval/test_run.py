@@ -22,7 +22,7 @@ from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
-FLOATS = st.floats(width=32, allow_nan=False)
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 @st.composite
@@ -90,7 +90,7 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 1.0 x\nq Q0 b 2 x\n", "line 2: 5 fields instead of 6"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "line 2, field 'score': 'high' is not a number"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 nan x\n", "line 2, field 'score'"),
-        ("q Q0 a 1 1.0 x\n\n" + "q" * 2_000_000, "line 3: is longer than 1,048,576 characters"),
+        ("q Q0 a 1 1.0 x\nq Q0 b 2 inf x\n", "line 2, field 'score': is not a finite number"),
         ("q Q0 a 1 1.0 x\nq Q0 a 2 0.5 x\n", "query 'q' has the paper 'a' twice"),
     ],
 )
@@ -98,13 +98,6 @@ def test_invalid_files_raise_one_line(tmp_path: Path, text: str, message: str) -
     (tmp_path / "run.trec").write_text(text)
     with pytest.raises(InputError, match=message):
         Run.read(tmp_path / "run.trec")
-
-
-def test_an_empty_id_cannot_be_written(tmp_path: Path) -> None:
-    run = Run([""], ["a"], Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)))
-    with pytest.raises(InputError, match="an id is empty"):
-        run.write(tmp_path / "run.trec")
-    assert list(tmp_path.iterdir()) == []
 
 
 def _queries(corpus: Corpus) -> np.ndarray:
@@ -183,8 +176,6 @@ def test_a_query_in_no_file_gets_no_papers(
             ["c9 Q0 speech 1 2 r", "c9 Q0 novel 2 1 r"],
             "query 'c9' has the paper 'novel', which corpus tiny lacks",
         ),
-        (["c9 Q0 poetry 1 2 r", "c10 Q0 poetry 1 inf r"], "query 'c10' has an infinite score"),
-        (["c9 Q0 speech 1 r"], "line 1: 5 fields instead of 6"),
     ],
 )
 def test_unrelated_runs_raise_one_line(

@@ -1,0 +1,119 @@
+"""Disks that are full or read-only: one line, and nothing is lost (needs the right to mount one)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from citerec import recommend
+from citerec.library.library import Library
+from citerec.library.recommender import Recommender, indexer
+from citerec.tests.library.conftest import PAPERS, TOKEN, serving
+
+Mount = Callable[[str], Path]
+Run = Callable[[str], tuple[object, str, str]]
+
+
+@pytest.fixture
+def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
+    """Mounts a small disk at `disk` in the current folder, or changes its options."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("disk")
+    folder.mkdir()
+
+    def mount_(options: str) -> Path:
+        again = ",remount" if folder.is_mount() else ""
+        command = ["mount", "-t", "tmpfs", "-o", options + again, "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("may not mount a disk")
+        return folder
+
+    yield mount_
+    if folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def run(
+    mount: Mount, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
+    """Runs a command beside a draft and a .bib file: (exit code, stdout, stderr)."""
+    (tmp_path / "a.bib").write_text("@misc{one, title={Parsing trees}}\n@misc{two, title={Speech}}\n")
+    (tmp_path / "draft.md").write_text("# Draft\n\nTrees are parsed [@?].\n")
+
+    def run_(command: str) -> tuple[object, str, str]:
+        monkeypatch.setattr("sys.argv", ["recommend.py", *command.split()])
+        try:
+            recommend.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        return (code, *capsys.readouterr())
+
+    return run_
+
+
+def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) -> None:
+    ended = []
+    for size in range(4, 400, 20):
+        folder = mount(f"size={size}k")
+        code, _, err = run("build library=disk/mine source=a.bib model=bm25")
+        ended.append(code)
+        if code == 0:
+            break
+        assert err.startswith("error: ") and "no space left" in err and err.count("\n") == 1
+        assert list(folder.iterdir()) == []
+    assert len(ended) > 3 and ended[-1] == 0
+    with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    line = "error: disk/mine: no space left for the library; free some or set library\n"
+    assert run("remove library=disk/mine id=one") == (2, "", line)
+    assert len(Library.open("disk/mine")) == 2
+    code, _, err = run("draft library=disk/mine tex=draft.md fill=disk/copy.md")
+    assert (
+        code == 2
+        and err.endswith("disk: no space left for the copy; free some or set fill\n")
+        and err.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "build library=disk/other source=a.bib model=bm25",
+        "build library=disk/mine overwrite=true",
+        "add library=disk/mine source=a.bib",
+        "remove library=disk/mine id=one",
+        "draft library=disk/mine tex=draft.md fill=disk/copy.md",
+        "draft library=disk/mine tex=draft.md fill=disk/folder",
+    ],
+)
+def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, command: str) -> None:
+    mount("size=4m")
+    assert run("build library=disk/mine source=a.bib model=bm25")[0] == 0
+    mount("ro")
+    code, out, err = run(command)
+    assert (code, out) == (2, "") and "Read-only file system" in err and err.count("\n") == 1
+    assert err.startswith("error: disk/") or "/disk/" in err
+    assert run("ask library=disk/mine trees k=1 format=cite")[:2] == (0, "\\cite{one}\n")
+
+
+def test_a_server_without_space_answers_507(mount: Mount) -> None:
+    folder = mount("size=4m")
+    Library.create(folder / "mine", PAPERS, model="bm25", indexer=indexer("bm25"))
+    new, headers = {"papers": [{"title": "Something new"}]}, {"Authorization": f"Bearer {TOKEN}"}
+    with serving(Recommender.open(folder / "mine"), mcp=False) as url:
+        with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(4096))
+        full = requests.post(f"{url}/papers", json=new, headers=headers, timeout=20)
+        assert full.status_code == 507
+        assert full.json() == {"detail": "the library: no space left for the library"}
+        (folder / "fill").unlink()
+        added = requests.post(f"{url}/papers", json=new, headers=headers, timeout=20)
+        assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}

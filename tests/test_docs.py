@@ -1,0 +1,185 @@
+"""README and docs: links lead somewhere, and commands and options exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from citerec.datasets.arguments import read_arguments
+from citerec.datasets.downloads import DownloadSettings
+from citerec.evaluation.compare import CompareSettings
+from citerec.evaluation.publish import PublishSettings
+from citerec.evaluation.results import ResultsSettings
+from citerec.recommend import COMMANDS as LIBRARY
+
+ROOT = Path(__file__).parents[1]
+CONF = ROOT / "conf"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf-8")]
+"""Pages not written by `citerec results`, whose plans tests/evaluation/test_results.py composes."""
+ENTRIES = {
+    "train": "train",
+    "evaluate": "evaluate",
+    "data build": "build",
+    "data convert": "convert",
+    "data count": "count",
+    "data embed": "embed",
+    "data export": "export",
+    "data generate": "generate",
+    "data inspect": "inspect",
+    "data mdcr": "build_mdcr",
+    "model compress": "compress",
+}
+"""Hydra's configuration of each command that has one."""
+SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
+    "compare": CompareSettings,
+    "results": ResultsSettings,
+    "data download": DownloadSettings,
+    "model publish": PublishSettings,
+}
+HELP = ("--help", "--version")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Anchors that GitHub gives the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if re.match(r"https?:|mailto:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        goal = (page.parent / file).resolve() if file else page
+        assert goal.exists(), target
+        assert not anchor or anchor in anchors(goal), target
+
+
+def test_pages_named_in_code_and_configuration_exist() -> None:
+    sources = [path for end in ("*.py", "*.yaml") for path in ROOT.rglob(end) if ".venv" not in path.parts]
+    named = {
+        name
+        for path in [*sources, ROOT / "Makefile"]
+        if not path.is_relative_to(ROOT / "outputs") and ".cache" not in path.parts
+        for name in re.findall(r"docs/[\w/-]+\.(?:md|yaml)", path.read_text("utf-8", errors="ignore"))
+    }
+    assert {"docs/guide/data.md"} <= named
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """Yield the words of each command in the `sh` blocks of a page, with its variables filled in."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        variables: dict[str, str] = {}
+        for line in block.replace("\\\n", " ").splitlines():
+            for key, value in variables.items():
+                line = re.sub(rf"\${key}\b", value.replace("\\", r"\\"), line)
+            if found := re.fullmatch(r'([A-Z])=(?:"(.*)"|(\S*))', line.strip()):
+                variables[found[1]] = found[2] or found[3] or ""
+                continue
+            words = shlex.split(line, comments=True)
+            while words and re.match(r"[A-Z_]+=", words[0]):  # environment variables
+                del words[0]
+            if words:
+                yield [word.replace("data=...", "data=demo") for word in words if word != "..."]
+
+
+def check_command(words: list[str]) -> None:
+    """Fail if a command, an option or a value of a config group does not exist."""
+    if words[0] == "make":
+        targets = re.findall(r"^([\w.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[1] in targets
+        return
+    if words[:2] == ["python", "-m"] and words[2].startswith("citerec."):
+        assert (ROOT / (words[2].removeprefix("citerec.").replace(".", "/") + ".py")).is_file()
+        return
+    scripts = {"train.py": ["train"], "evaluate.py": ["evaluate"], "recommend.py": []}
+    for start, word in enumerate(words):
+        if word == "citerec" and words[0] in ("citerec", "uvx"):
+            words = words[start + 1 :]
+            break
+        if word in scripts:
+            words = scripts[word] + words[start + 1 :]
+            break
+    else:
+        return  # a command of another program
+    if words[0] in HELP:
+        return
+    size = 2 if words[0] in ("data", "model") else 1
+    name, arguments = " ".join(words[:size]), [word for word in words[size:] if word not in HELP]
+    if name in SETTINGS:
+        kind: Any = SETTINGS[name]
+        if len(words) == size + len(arguments):
+            read_arguments(kind, arguments)
+        return
+    overrides = [word for word in arguments if word != "-m" and not word.startswith("hydra")]
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    first = BasicSweeper.split_arguments(parsed, max_batch_size=1)[0][0]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        compose(ENTRIES[name], list(first))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_commands_exist(page: Path) -> None:
+    for words in command_lines(page):
+        try:
+            check_command(list(words))
+        except Exception as error:
+            raise AssertionError(f"{shlex.join(words)}: {error}") from error
+
+
+def keys(node: object, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of nested mappings."""
+    if isinstance(node, dict):
+        for key, child in node.items():
+            yield f"{prefix}{key}"
+            yield from keys(child, f"{prefix}{key}.")
+
+
+@cache
+def known_keys() -> set[str]:
+    """Keys of all commands, with each option of the groups that bring their own."""
+    found: set[str] = set()
+    groups = {
+        "train": ("model", "data", "logger"),
+        "evaluate": ("benchmark", "retriever", "data", "index", "encoder"),
+        "build": ("splitting",),
+    }
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for entry in ENTRIES.values():
+            chosen: list[list[str]] = [[]]
+            for group in groups.get(entry, ()):
+                chosen += [[f"{group}={path.stem}"] for path in sorted((CONF / group).glob("*.yaml"))]
+            for overrides in chosen:
+                found |= set(keys(OmegaConf.to_container(compose(entry, overrides))))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_options_named_in_the_text_exist(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for code in re.findall(r"`([^`\n]+)`", text):
+        for key in re.findall(r"(?<![\w@.+~/])([a-z_]+(?:\.[a-z_0-9]+)+)=", code):
+            if key.startswith(("retriever.parts.", "hydra.")):
+                continue
+            assert key in known_keys(), code

@@ -1,0 +1,53 @@
+"""README as it stands there: its Python runs, and so do the commands of a library."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Run Python outside the checkout."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "library.bib", tmp_path / "papers.bib")
+    lines = [line for line in blocks("sh")[1].splitlines() if line.startswith("citerec ")]
+    assert [line.split()[1] for line in lines] == ["build", "ask"]
+    outputs = [run(tmp_path, "-m", *shlex.split(line)) for line in lines]
+    assert re.match(r" *1 +[\d.]+ An Algorithm for Suffix Stripping", outputs[1])
+    python = [block for block in blocks("python") if "Recommender" in block]
+    assert len(python) == 1 and "Adam: A Method for Stochastic Optimization" in run(tmp_path, "-c", python[0])
+
+
+@pytest.mark.slow
+def test_ten_lines_train_search_and_evaluate(tmp_path: Path) -> None:
+    run(tmp_path, "-m", "citerec", "data", "generate", "papers=300", "contexts=2000", "output=DIR")
+    (code,) = (block for block in blocks("python") if "Recommender" not in block)
+    figures = eval(run(tmp_path, "-c", code).splitlines()[-1])
+    assert set(figures) == {"R@10", "MRR"} and 0 < figures["R@10"] <= 1
+    more = code.replace("model = StaticModel.train(corpus, rounds=4)", 'model = StaticModel.open("my-model")')
+    assert more != code
+    again = eval(run(tmp_path, "-c", more).splitlines()[-1])
+    assert again == figures
