@@ -82,9 +82,8 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
     folder = fill.parent if alone else fill
     texts = {draft.path: fill} if alone else {file: fill / file.relative_to(base) for file in draft.files}
     if alone:
-        others = {place.file.name for place in draft.places} - {draft.path.name}
-        if others:
-            names = ", ".join(sorted(others))
+        if elsewhere := {place.file.name for place in draft.places} - {draft.path.name}:
+            names = ", ".join(sorted(elsewhere))
             raise InputError(
                 f"fill={fill}: citations are also missing in {names}; give a folder, as in fill=filled"
             )
@@ -165,8 +164,10 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
         if copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")
-    others = {file: target for file, target in copies.others.items() if target not in texts}
-    _write_all(copies.folder, texts, {file: target for file, target in others.items() if not target.exists()})
+    missing = {
+        file: target for file, target in copies.others.items() if target not in texts and not target.exists()
+    }
+    _write_all(copies.folder, texts, missing)
     return lines
 
 
