@@ -266,6 +266,7 @@ def info(settings: InfoSettings) -> None:
 def ask(settings: AskSettings) -> None:
     """Print papers to cite. Nothing else goes to stdout."""
     recommender = Recommender.open(settings.library, settings.reranker)
+    recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
     found = recommender.recommend(

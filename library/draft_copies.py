@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import filecmp
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write
+from citerec.datasets.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
+from citerec.datasets.fulltext.latex_source import decode_latex
 from citerec.library.draft_markdown import MARKDOWN
 from citerec.library.draft_placeholders import read_text
 from citerec.library.draft_reader import MARK_KEY, Draft, Place, syntax_for
@@ -20,6 +24,17 @@ from citerec.library.formats import bibtex
 from citerec.library.library import Library
 
 _BIBLIOGRAPHY_LINE = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
+_NAMED = re.compile(
+    r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
+    r"|\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"  # Markdown: ![...](name)
+    r"|^[ \t]*(?:bibliography|csl|reference-doc|template|css|-)[ \t]*:?[ \t]+\[?([^\[\]\n]{1,1000})",
+    re.MULTILINE,
+)
+"""What may name files: arguments of LaTeX commands, links, and fields of the front matter."""
+_GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
+_BRACED = re.compile(r"\{([^{}]*)\}")
+_FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
+_SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 
@@ -43,36 +58,80 @@ class Suggestions:
 
 @dataclass(frozen=True)
 class Copies:
-    """Paths of the copies by original file, and of the .bib file. rename_bib: it has a new name."""
+    """Paths of the copies by original file.
 
-    files: Mapping[Path, Path]
+    texts: the draft and its inputs. others: what they name, copied unchanged. bib: the .bib file with the new
+    entries. rename_bib: it has a new name. folder: of the copies.
+    """
+
+    texts: Mapping[Path, Path]
+    others: Mapping[Path, Path]
     bib: Path
     rename_bib: bool
+    folder: Path
 
 
 def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
-    """Choose the paths of the copies.
+    """Choose the paths of the copies, so that the copy can be typeset where it is.
 
     fill: a file for the draft alone, or a folder for the draft with its inputs. Raises InputError if a path
     exists, or if `fill` is a file but citations are also missing in inputs.
     """
-    folder = (root or draft.path.parent).resolve()
-    if fill.suffix.lower() == draft.path.suffix.lower():
-        others = {place.file.name for place in draft.places} - {draft.path.name}
-        if others:
-            names = ", ".join(sorted(others))
+    alone = fill.suffix.lower() == draft.path.suffix.lower()
+    base = draft.path.parent if alone or root is None else root.resolve()
+    folder = fill.parent if alone else fill
+    texts = {draft.path: fill} if alone else {file: fill / file.relative_to(base) for file in draft.files}
+    if alone:
+        if elsewhere := {place.file.name for place in draft.places} - {draft.path.name}:
+            names = ", ".join(sorted(elsewhere))
             raise InputError(
                 f"fill={fill}: citations are also missing in {names}; give a folder, as in fill=filled"
             )
-        copies = Copies({draft.path: fill}, fill.with_suffix(".bib"), True)
+        bib = fill.with_suffix(".bib")
     else:
-        files = {file: fill / file.relative_to(folder) for file in draft.files}
-        bib = fill / (draft.bibs[-1].relative_to(folder) if draft.bibs else f"{draft.path.stem}.bib")
-        copies = Copies(files, bib, not draft.bibs)
-    for target in (*copies.files.values(), copies.bib):
+        bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
+    named = [] if folder.resolve() == base else named_files(draft, base)
+    others = {file: folder / file.relative_to(base) for file in named if file not in texts}
+    for target in (*texts.values(), bib):
         if target.exists():
             raise InputError(f"fill={fill}: {target} already exists; choose another name")
-    return copies
+    for file, target in others.items():
+        if target.exists() and not (target.is_file() and filecmp.cmp(file, target, shallow=False)):
+            raise InputError(
+                f"fill={fill}: {target} already exists and differs from {file}; choose another name"
+            )
+    return Copies(texts, others, bib, alone or not draft.bibs, folder)
+
+
+def named_files(draft: Draft, base: Path) -> list[Path]:
+    """Return the files below `base` that a draft names: inputs, bibliographies, figures, styles, data.
+
+    Files that these name are included, if they are LaTeX.
+    """
+    found: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
+    left, folders = list(draft.files.values()), [draft.path.parent]
+    while left:
+        text = left.pop()
+        for names in _GRAPHICS_PATH.findall(text):
+            folders += [draft.path.parent / name for name in _BRACED.findall(names)]
+        named = (
+            name.strip().strip('"') for match in _NAMED.findall(text) for name in "".join(match).split(",")
+        )
+        for name in filter(None, named):
+            for file in _candidates(name, folders):
+                if file.is_relative_to(base) and file not in found:
+                    found[file] = None
+                    if file.suffix in (".tex", ".sty", ".cls"):
+                        left.append(decode_latex(file))
+    return list(found)
+
+
+def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files that a name may mean."""
+    for folder in folders:
+        for suffix in _SUFFIXES:
+            if os.path.isfile(path := folder / f"{name}{suffix}"):
+                yield path.resolve()
 
 
 def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> list[str]:
@@ -93,7 +152,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
             edits.setdefault(place.file, []).append((place, filled[0]))
             cited |= {keys.cite(paper) for paper in others[: filled[1]]}
     texts = {
-        target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.files.items()
+        target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
     }
     count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
     lines = [f"{names}: filled {count} of {len(draft.places)} missing citations; check each of them"]
@@ -105,10 +164,26 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
         if copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")
-    with ExitStack() as stack:
-        for target, text in texts.items():
-            stack.enter_context(atomic_write(target)).write_bytes(text.encode())
+    missing = {
+        file: target for file, target in copies.others.items() if target not in texts and not target.exists()
+    }
+    _write_all(copies.folder, texts, missing)
     return lines
+
+
+def _write_all(folder: Path, texts: Mapping[Path, str], others: Mapping[Path, Path]) -> None:
+    """Write all files or none. texts: by path. others: paths of unchanged copies by original."""
+    is_new = not folder.exists()
+    try:
+        with disk_errors(folder, "the copy", "fill"), ExitStack() as stack:  # renamed when all are written
+            for target, text in texts.items():
+                stack.enter_context(atomic_write(target)).write_bytes(text.encode())
+            for file, target in others.items():
+                shutil.copyfile(file, stack.enter_context(atomic_write(target)))
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 class _KeyAssigner:
@@ -157,7 +232,7 @@ def _apply_edits(text: str, edits: Sequence[tuple[Place, str]]) -> str:
 
 def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
     """Replace the last .bib file that the draft names by the new one. Return False if it names none."""
-    target = copies.files[draft.path]
+    target = copies.texts[draft.path]
     if syntax_for(draft.path) is MARKDOWN:
         texts[target], count = _BIBLIOGRAPHY_LINE.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
         return count > 0

@@ -19,6 +19,9 @@ from citerec.library.draft_placeholders import MISSING, PLACEHOLDER, Contents, P
 
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment|tikzpicture|pgfpicture"
 _BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))
+_CODE_CAPTION = re.compile(
+    r"\\begin\s*\{lstlisting\}\s*\[[^\[\]]*?caption\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\})", re.DOTALL
+)
 _FLOAT = re.compile(
     r"\\(?:begin|end)\s*\{(?:abstract|(?:sub|wrap|sideways)?figure|(?:wrap|sideways|long)?table)\*?\}"
 )
@@ -59,7 +62,8 @@ LATEX = Syntax(CITATION, fill_latex)
 
 def read_latex(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
     inputs = Inputs(reader, root)
-    source = remove_blocks(read_source(path, inputs), _BEGIN_CODE, _END_CODE)
+    source = _CODE_CAPTION.sub(r"\\caption\1\g<0>", read_source(path, inputs))
+    source = remove_blocks(source, _BEGIN_CODE, _END_CODE)
     body = document_body(source) or source  # a chapter has no \begin{document}
     keys = dict.fromkeys(key for match in CITATION.finditer(source) for key in cited_keys(match[1]))
     paragraphs, _ = read_sections(running_text(body))

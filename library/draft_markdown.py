@@ -12,6 +12,9 @@ from citerec.library.draft_placeholders import MISSING, Contents, PlaceholderRea
 
 SUFFIXES = (*markdown.SUFFIXES, ".txt")
 
+_COMMAND = re.compile(  # also without brackets
+    rf"{GROUP.pattern}|(?<![\w@/\\])-?@(?:\?+|(?:TODO|FIXME|XXX)(?:[:.#-]\w+)*\b)(?!\w)"
+)
 _CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
 
 
@@ -35,7 +38,7 @@ def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return (text, len(keys) - len(left)) if missing else None
 
 
-MARKDOWN = Syntax(GROUP, fill_markdown)
+MARKDOWN = Syntax(_COMMAND, fill_markdown)
 
 
 def read_markdown(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:

@@ -22,6 +22,7 @@ from citerec.library.draft_placeholders import PLACEHOLDER, PlaceholderReader, S
 from citerec.library.explanation import MARK
 from citerec.retrieval.article_text import sentence_starts
 
+LATEX_SUFFIXES = (".tex", ".ltx", ".latex", ".rnw")
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""
 MARK_KEY = MARK.strip("[]")
@@ -66,7 +67,12 @@ class Draft:
 
 
 def syntax_for(path: Path) -> Syntax:
-    return MARKDOWN if path.suffix.lower() in SUFFIXES else LATEX
+    """Return the syntax of a draft. Raises InputError for a file of another kind."""
+    suffix = path.suffix.lower()
+    if suffix not in (*SUFFIXES, *LATEX_SUFFIXES):
+        kinds = f"LaTeX ({', '.join(LATEX_SUFFIXES)}) or Markdown ({', '.join(SUFFIXES)})"
+        raise InputError(f"{path}: drafts are read in {kinds}; convert it first, e.g. with pandoc")
+    return MARKDOWN if suffix in SUFFIXES else LATEX
 
 
 def read_draft(path: Path, root: Path | None = None) -> Draft:

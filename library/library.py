@@ -52,6 +52,8 @@ VERSION = 1
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities.npy"
 
+TOKENIZER = "default"
+"""How texts are split into words (datasets.tokenize)."""
 BUILT_IN, RANKED_BY = "built-in model", ", ranked by "
 
 Rows = NDArray[np.int64]
@@ -419,7 +421,7 @@ def _write_papers(
         contexts=contexts,
         splits={"train": queries.pop} if find_contexts else {},
     )
-    settings = {"tokenizer": "default", "candidates": "all"}
+    settings = {"tokenizer": TOKENIZER, "candidates": "all"}
     with closing(table):
         prepare_store(source, folder / CORPUS, settings, initialise=keep)
     np.save(folder / IDENTITIES, identities.numbers(), allow_pickle=False)

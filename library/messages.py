@@ -112,7 +112,7 @@ class NewPaper(RequestBody):
     title: str = Field(min_length=1, max_length=limits.MAX_TITLE)
     abstract: str = Field(default="", max_length=limits.MAX_ABSTRACT)
     authors: list[Name] = Field(default=[], max_length=limits.MAX_AUTHORS)
-    year: int = Field(default=0, ge=0, le=9999, description="0 if unknown")
+    year: int = Field(default=0, ge=0, le=9999, strict=True, description="0 if unknown")
     venue: str = Field(default="", max_length=limits.MAX_VENUE)
     doi: str = Field(default="", max_length=limits.MAX_NAME)
     arxiv: str = Field(default="", max_length=limits.MAX_NAME)

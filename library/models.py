@@ -16,6 +16,7 @@ from pathlib import Path
 from citerec.datasets.errors import InputError
 from citerec.hatten.static import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
+from citerec.library.library import TOKENIZER
 from citerec.rerank.ranker import MODEL as RANKING
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
@@ -111,6 +112,11 @@ def open_model(folder: Path) -> Retriever:
     if kind == PLAIN:
         return BM25(query=("title", "context"))
     dense = trained_retriever(folder, INDEX)
+    if dense.about.get("tokenizer", TOKENIZER) != TOKENIZER:
+        raise InputError(
+            f"model={about['from']}: was trained on texts split into words in another way than a library's; "
+            "choose another model"
+        )
     if kind == DENSE:
         return dense
     return Ranker.over(dense, RankingModel.open(folder / RankingModel.folder))

@@ -136,7 +136,8 @@ class DraftSettings(RankingSettings):
     """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))
     fill: str = ""
-    """new file (or folder, for a draft with inputs) for a copy that cites the top papers"""
+    """new file (or folder, for a draft with inputs) for a copy that cites the top papers, with all files that
+    it needs"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
 

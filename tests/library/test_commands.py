@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from citerec import recommend
 from citerec.library.library import Library
+from citerec.library.models import BUILT_IN
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
 from citerec.tests.conftest import CONTEXTS, PAPERS
@@ -65,6 +67,20 @@ def test_info(bib: Path, run: Run) -> None:
     assert code == 0 and lines["papers"] == "3, 1 with an abstract"
     assert (lines["years"], lines["model"], lines["sources"]) == ("2001 to 2003", "bm25", str(bib))
     assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, written 20")
+
+
+def test_unknown_papers_cannot_be_excluded(bib: Path, run: Run) -> None:
+    line = "error: exclude=nokey: no paper of mine has this id or key\n"
+    assert run("ask", "text=trees", "exclude=[one,nokey]")[::2] == (2, line)
+    assert run("ask", "text=trees", "exclude=[one]", "format=cite", "k=1")[0] == 0
+
+
+def test_a_model_of_other_words_is_refused(bib: Path, run: Run) -> None:
+    shutil.copytree(BUILT_IN, "model")
+    about = Path("model/static/about.json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer": "reference"}))
+    code, _, err = run("build", "source=a.bib", "model=model", "overwrite=true")
+    assert code == 2 and "model: was trained on texts split into words in another way" in err
 
 
 def test_add(bib: Path, run: Run) -> None:

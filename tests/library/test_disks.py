@@ -75,7 +75,11 @@ def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) ->
     assert run("remove library=disk/mine id=one") == (2, "", line)
     assert len(Library.open("disk/mine")) == 2
     code, _, err = run("draft library=disk/mine tex=draft.md fill=disk/copy.md")
-    assert code == 2 and err.endswith("free some or choose another folder\n") and err.count("\n") == 1
+    assert (
+        code == 2
+        and err.endswith("disk: no space left for the copy; free some or set fill\n")
+        and err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(

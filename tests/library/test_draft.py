@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+import shutil
+import subprocess
+from base64 import b64decode
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -183,6 +188,19 @@ def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "caption",
+    [
+        r"\begin{figure}\caption[short]{%s}\end{figure}", r"\captionof{table}{%s}",
+        r"\begin{algorithm}\subcaption{%s}\end{algorithm}",
+        "\\begin{lstlisting}[float, caption={%s}]\nx\n\\end{lstlisting}",
+    ],
+)  # fmt: skip
+def test_captions(caption: str, tmp_path: Path) -> None:
+    (place,) = read_draft_of(tmp_path, caption % r"Trees \cite{?} grow").places
+    assert place.context == "Trees [TARGETCIT] grow"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         r"\cite{lee2020}", r"\nocite{?}", r"\citestyle{?}", r"\cite{a,}", r"\cite{what?}", "% \\cite{?}",
@@ -238,8 +256,26 @@ def test_markdown_without_front_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "contexts"),
+    [
+        ("As @? shows, trees grow.", ["As [TARGETCIT] shows, trees grow."]),
+        ("Old -@TODO:adam trees.", ["Old [TARGETCIT] trees."]),
+        ("Trees $x=[@?]$ and [@?]; a@TODO.org, `@?`, \\@?", ["Trees and [TARGETCIT]; a@TODO.org, , @?"]),
+        ("It costs $5 [@?] and $6.", ["It costs $5 [TARGETCIT] and $6."]),
+        ("![Gradients @? and [@?]](x.png)", ["Gradients [TARGETCIT] and [OTHERCIT]", "Gradients [OTHERCIT]"]),
+    ],
+)
+def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> None:
+    places = read_draft_of(tmp_path, text, "a.qmd").places
+    assert len(places) == len(contexts)
+    assert all(place.context.startswith(text) for place, text in zip(places, contexts, strict=True))
+
+
+@pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
+        ("a.typ", b"@?", r"drafts are read in LaTeX \(.tex, .* or Markdown \(.md, .*; convert it first"),
+        ("a.docx", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
         ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),
@@ -342,6 +378,81 @@ def test_a_filled_file_and_a_report_as_json(
     with pytest.raises(InputError, match=r"missing in related\.tex; give a folder"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(folder / "copy.tex"))
     assert not (folder / "copy.tex").exists()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A draft that pdflatex needs five other files for."""
+    texts = {
+        "paper.tex": r"""\documentclass{article}
+            \usepackage{graphicx}\usepackage{mine}\graphicspath{{figs/}}
+            \begin{document}
+            Models such as BERT~\cite{?} \ours{} are old \cite{vaswani2017}.
+            \includegraphics[width=1cm]{plot} \input{sec/related}
+            \bibliographystyle{plain}\bibliography{refs}
+            \end{document}
+            """,
+        "sec/related.tex": "Attention \\cite{improving} helps. \\input{sec/data.txt}",
+        "sec/data.txt": "Data.",
+        "mine.sty": r"\newcommand{\ours}{ParseNet}",
+        "refs.bib": BIB,
+        "unnamed.txt": "Not part of it.",
+    }
+    for name, text in texts.items():
+        (tmp_path / "draft" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "draft" / name).write_text(text)
+    (tmp_path / "draft" / "figs").mkdir()
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+    (tmp_path / "draft" / "figs" / "plot.png").write_bytes(b64decode(png))
+    return tmp_path / "draft" / "paper.tex"
+
+
+@pytest.mark.parametrize(("fill", "bib"), [("filled", "refs.bib"), ("elsewhere/copy.tex", "copy.bib")])
+def test_copies_are_complete(project: Path, recommender: Recommender, fill: str, bib: str) -> None:
+    target = project.parent.parent / fill
+    run(recommender, tex=str(project), fill=str(target))
+    folder = target.parent if target.suffix else target
+    names = {"sec/related.tex", "sec/data.txt", "mine.sty", "figs/plot.png", "refs.bib", bib}
+    names.add("copy.tex" if target.suffix else "paper.tex")
+    assert {str(file.relative_to(folder)) for file in folder.rglob("*.*")} == names
+    if not all(map(shutil.which, ("latexmk", "pdflatex", "bibtex"))):
+        pytest.skip("needs texlive-latex-base and latexmk to typeset the copies")
+    (draft,) = {"copy.tex", "paper.tex"} & names
+    command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", draft]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    log = (folder / draft).with_suffix(".log").read_text(errors="replace")
+    assert "Warning: Citation" not in log
+    assert (folder / draft).with_suffix(".bbl").read_text().count("bibitem{") == 3
+
+
+def test_files_of_a_copy_that_exist_already(project: Path, recommender: Recommender) -> None:
+    other = project.parent.parent / "elsewhere"
+    (other / "sec").mkdir(parents=True)
+    (other / "mine.sty").write_bytes((project.parent / "mine.sty").read_bytes())
+    (other / "sec/data.txt").write_text("Other data.")
+    before = sorted(other.rglob("*"))
+    with pytest.raises(
+        InputError, match=r"elsewhere/sec/data\.txt already exists and differs from .*/draft/sec"
+    ):
+        run(recommender, tex=str(project), fill=str(other / "copy.tex"))
+    assert sorted(other.rglob("*")) == before
+    (other / "sec/data.txt").unlink()
+    run(recommender, tex=str(project), fill=str(other / "copy.tex"))
+    assert (other / "figs/plot.png").is_file()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_failing_disk_leaves_no_copy(
+    project: Path, recommender: Recommender, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(InputError, match=r"no space left for the copy; free|Read-only .*; set fill to"):
+        run(recommender, tex=str(project), fill=str(project.parent.parent / "filled"))
+    assert [file.name for file in project.parent.parent.iterdir()] == ["draft"]
 
 
 def test_keys_of_other_papers_and_line_ends(folder: Path, recommender: Recommender) -> None:

@@ -122,6 +122,11 @@ def test_invalid_questions_get_one_line(url: str, sent: dict[str, Any], said: st
     assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
 
 
+def test_a_year_is_a_number(url: str) -> None:
+    answer = post(url, "papers", {"papers": [{"title": "A title", "year": False}]})
+    assert answer.status_code == 422 and "year: " in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
