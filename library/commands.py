@@ -22,7 +22,7 @@ from citerec.datasets.source_files import find_files, read_contexts, read_querie
 from citerec.library.draft_contexts import draft_context_finder, draft_files
 from citerec.library.duplicates import Deduplicator
 from citerec.library.filters import Filters
-from citerec.library.formats import as_json, bibtex, citation, count_noun, table
+from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
 from citerec.library.identities import Identities
 from citerec.library.library import (
     ContextFinder,
@@ -42,6 +42,7 @@ from citerec.library.settings import (
     BuildSettings,
     InfoSettings,
     RemoveSettings,
+    SearchSettings,
     UpdateSettings,
     VerifySettings,
 )
@@ -272,17 +273,36 @@ def ask(settings: AskSettings) -> None:
     found = recommender.recommend(
         text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
     )
+    library = recommender.library
     if settings.format == "json":
         print(as_json(found))
-    elif settings.format == "bibtex":
-        library = recommender.library
-        print(bibtex(library.paper(library.corpus.paper_row(paper.id)) for paper in found), end="")
     elif settings.format == "table":
         Console().print(table(found, settings.explain))
     else:
-        print(citation([paper.key or paper.id for paper in found], settings.format))
+        _print_papers([library.paper(library.corpus.paper_row(paper.id)) for paper in found], settings.format)
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
+
+
+def search(settings: SearchSettings) -> None:
+    """Print papers with these words. Nothing else goes to stdout."""
+    recommender = Recommender.open(settings.library)
+    papers = recommender.search(" ".join(settings.words), settings.k)
+    if settings.format == "json":
+        print(as_json(papers))
+    elif settings.format == "table":
+        Console().print(paper_list(papers))
+    else:
+        _print_papers(papers, settings.format)
+    if not papers:
+        print(f"{settings.library}: no paper has these words", file=sys.stderr)
+
+
+def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
+    if format == "bibtex":
+        print(bibtex(papers), end="")
+    else:
+        print(citation([paper.key or paper.id for paper in papers], format))
 
 
 def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[ReadFile] = ()) -> list[ReadFile]:

@@ -130,7 +130,9 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
             models = {
-                _present_name(name): LinearModel({str(key): float(value) for key, value in one["weights"].items()})
+                _present_name(name): LinearModel(
+                    {str(key): float(value) for key, value in one["weights"].items()}
+                )
                 for name, one in content["models"].items()
             }
         dense = folder / DENSE

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +84,29 @@ def test_a_model_of_other_words_is_refused(bib: Path, run: Run) -> None:
     about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer": "reference"}))
     code, _, err = run("build", "source=a.bib", "model=model", "overwrite=true")
     assert code == 2 and "model: was trained on texts split into words in another way" in err
+
+
+def test_search(bib: Path, run: Run) -> None:
+    code, out, err = run("search", "pars", "2001", "format=cite")
+    assert (code, out, err) == (0, "\\cite{one}\n", "")
+    assert run("search", "pars 2001")[1] == "1 Parsing trees\n  2001 · one\n"
+    [found] = json.loads(run("search", "speech", "format=json", "k=2")[1])
+    assert (found["id"], found["year"]) == ("doi:10.1000/two", 2002)
+    assert run("search", "nothing")[1:] == ("", "mine: no paper has these words\n")
+    assert run("search", "format=json")[2].startswith(
+        "error: words is required, as in words=kingma 2015 adam"
+    )
+
+
+def test_a_writer_reads_no_words_of_ours(bib: Path, tmp_path: Path) -> None:
+    """In a process of its own, since tests set up logging."""
+    for command in ("build source=a.bib overwrite=true", "add source=a.bib", "ask trees k=1"):
+        name, *options = command.split()
+        arguments = [sys.executable, "-m", "citerec", name, "library=mine", *options]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == ""
+        assert all(line == line.rstrip() for line in done.stdout.splitlines())
+        assert not re.search("context|token|corpus", done.stdout)
 
 
 def test_add(bib: Path, run: Run) -> None:
