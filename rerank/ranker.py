@@ -191,11 +191,11 @@ class Ranker(Retriever):
         parts = {"dense": dense, "bm25": BM25(), "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5)}
         return cls(ranker, parts)
 
-    def with_dense(self, dense: Retriever) -> Ranker:
+    def with_dense(self, dense: Retriever) -> Self:
         """The same ranker, not yet indexed, with another dense retriever."""
         first = first_dense(self.all_parts)
         parts = {name: dense if part is first else part for name, part in self.all_parts.items()}
-        return Ranker(self.model, parts, self.depth, self.features)
+        return type(self)(self.model, parts, self.depth, self.features)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}

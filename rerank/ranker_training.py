@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,33 @@ from citerec.rerank.linear import (
     models_hash,
 )
 from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.queries import Queries, cited_elsewhere
 from citerec.training.loop import TrainingRun
 from citerec.training.rounds import METRICS
-
-if TYPE_CHECKING:
-    from citerec.rerank.ranker import Ranker
 
 log = logging.getLogger(__name__)
 
 QUERIES = 32
 """Queries read at a time."""
+
+
+class Ranker(Protocol):
+    """What training needs of a ranker (rerank.ranker.Ranker), which is not yet indexed."""
+
+    all_parts: dict[str, Retriever]
+    depth: int
+    shared: Any
+
+    @property
+    def corpus(self) -> Corpus: ...
+    def settings(self) -> dict[str, Any]: ...
+    def with_dense(self, dense: Retriever) -> Self: ...
+    def index(self, corpus: Corpus) -> Self: ...
+    def open(self, corpus: Corpus, folder: str | Path | None) -> None: ...
+    def prefetch(self, queries: Queries, depth: int) -> list[Ranking]: ...
+    def merge_candidates(self, found: list[Ranking]) -> NDArray[np.int32]: ...
+    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]: ...
 
 
 def train_models(
