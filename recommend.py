@@ -23,14 +23,15 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "update": (settings.UpdateSettings, "citerec.library.commands:update"),
     "ask": (settings.AskSettings, "citerec.library.commands:ask"),
     "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
+    "search": (settings.SearchSettings, "citerec.library.commands:search"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),
     "draft": (settings.DraftSettings, "citerec.library.draft:draft"),
     "serve": (settings.ServeSettings, "citerec.library.server:serve"),
     "mcp": (settings.McpSettings, "citerec.library.mcp:run_stdio"),
 }
 """Settings class and function of each command."""
-QUIET = ("ask", "draft")
-"""Commands that log only warnings."""
+SAID = "citerec.datasets.files"
+"""The logger of what a user waits for; of all others, only warnings are shown."""
 
 
 def __getattr__(name: str) -> Any:
@@ -61,9 +62,10 @@ def run(arguments: Sequence[str]) -> None:
     module, _, function = target.partition(":")
 
     def call(given: settings.LibrarySettings) -> None:
+        logging.getLogger(SAID).setLevel(logging.INFO)
         getattr(import_module(module), function)(given)
 
-    run_command(name, kind, call, options, logging.WARNING if name in QUIET else logging.INFO)
+    run_command(name, kind, call, options, logging.WARNING)
 
 
 def command_help() -> str:

@@ -81,8 +81,8 @@ class WordsRetriever(DenseRetriever):
         self.known_share = self._compute_known_share(corpus)
         if self.known_share < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {self.known_share:.0%} of the tokens of {corpus.name}; "
-                "was it trained on other data, or with another data.tokenizer?"
+                f"{self.name}: the model knows {self.known_share:.0%} of the words of {corpus.name}; "
+                "is it in another language, or a field that the model was not trained on?"
             )
 
     def _compute_known_share(self, corpus: Corpus) -> float:

@@ -19,9 +19,10 @@ from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
+from citerec.library.draft_contexts import draft_context_finder, draft_files
 from citerec.library.duplicates import Deduplicator
 from citerec.library.filters import Filters
-from citerec.library.formats import as_json, bibtex, citation, count_noun, table
+from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
 from citerec.library.identities import Identities
 from citerec.library.library import (
     ContextFinder,
@@ -41,6 +42,7 @@ from citerec.library.settings import (
     BuildSettings,
     InfoSettings,
     RemoveSettings,
+    SearchSettings,
     UpdateSettings,
     VerifySettings,
 )
@@ -271,17 +273,36 @@ def ask(settings: AskSettings) -> None:
     found = recommender.recommend(
         text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
     )
+    library = recommender.library
     if settings.format == "json":
         print(as_json(found))
-    elif settings.format == "bibtex":
-        library = recommender.library
-        print(bibtex(library.paper(library.corpus.paper_row(paper.id)) for paper in found), end="")
     elif settings.format == "table":
         Console().print(table(found, settings.explain))
     else:
-        print(citation([paper.key or paper.id for paper in found], settings.format))
+        _print_papers([library.paper(library.corpus.paper_row(paper.id)) for paper in found], settings.format)
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
+
+
+def search(settings: SearchSettings) -> None:
+    """Print papers with these words. Nothing else goes to stdout."""
+    recommender = Recommender.open(settings.library)
+    papers = recommender.search(" ".join(settings.words), settings.k)
+    if settings.format == "json":
+        print(as_json(papers))
+    elif settings.format == "table":
+        Console().print(paper_list(papers))
+    else:
+        _print_papers(papers, settings.format)
+    if not papers:
+        print(f"{settings.library}: no paper has these words", file=sys.stderr)
+
+
+def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
+    if format == "bibtex":
+        print(bibtex(papers), end="")
+    else:
+        print(citation([paper.key or paper.id for paper in papers], format))
 
 
 def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
@@ -324,13 +345,16 @@ def _with_progress(records: Deduplicator) -> Iterator[LibraryPaper]:
             advance(1)
 
 
-def context_files(folder: str) -> list[Path]:
-    """Return papers.json, contexts.json and train.json of a folder. Raises InputError if one is missing."""
-    path = Path(folder).expanduser()
-    if not path.is_dir():
+def context_files(name: str) -> list[Path]:
+    """Return papers.json, contexts.json and train.json of a folder, or the drafts of a file or folder."""
+    path = Path(name).expanduser()
+    if not path.exists():
         raise InputError(
-            f"contexts={folder}: no such folder; expected papers.json, contexts.json, train.json"
+            f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "
+            "folder with papers.json, contexts.json and train.json"
         )
+    if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
+        return draft_files(name)
     return [file.resolve() for file in find_files(path, None, [TRAIN]).values()]
 
 
@@ -340,6 +364,8 @@ def context_finder(files: list[Path]) -> ContextFinder:
     Papers are matched by identity, since ids in the files may differ. A citing paper that is not in the
     library is marked as outside. Contexts of val and test are reserved for evaluation.
     """
+    if not files[0].name.startswith("papers.json"):
+        return draft_context_finder(files, context_finder)
 
     def find(
         identities: NDArray[np.uint64], ids: list[str]

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bibtexparser.middlewares.names import parse_single_name_into_parts
-from rich.table import Table
 from rich.text import Text
 
 from citerec.library.explanation import MARK, Recommendation
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
     from citerec.library.library import LibraryPaper
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
@@ -34,30 +35,55 @@ def count_noun(count: int, what: str = "paper") -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def table(found: Sequence[Recommendation], explain: bool = False) -> Table:
-    """Format recommendations as a table. explain: include the ranker's features."""
-    grid = Table.grid(padding=(0, 1), expand=False)
-    grid.add_column(justify="right", style="dim", no_wrap=True)
-    grid.add_column(justify="right", style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for paper in found:
-        text = Text(terminal_text(paper.title) or "(no title)", style="bold")
-        for index, (fact, style) in enumerate(_facts(paper)):
-            text.append(" · " if index else "\n", style="not bold")
-            text.append(terminal_text(fact), style=style)
+class PaperList:
+    """Labels, and beside them texts that are folded to the width of the terminal, without trailing spaces."""
+
+    def __init__(self, papers: Sequence[tuple[Text, Text]]) -> None:
+        self._papers = papers
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for label, text in self._papers:
+            start, width = label, options.max_width - len(label) - 1
+            for line in text.wrap(console, max(width, 1), overflow="fold"):
+                line.rstrip()
+                yield Text.assemble(start, " ", line, overflow="fold")
+                start = Text(" " * len(label))
+
+
+def table(found: Sequence[Recommendation], explain: bool = False) -> PaperList:
+    """Format recommendations for a terminal. explain: include the ranker's features."""
+    papers = []
+    ranks, scores = [str(paper.rank) for paper in found], [f"{paper.score:.3f}" for paper in found]
+    wide = max(map(len, ranks), default=0), max(map(len, scores), default=0)
+    for paper, rank, score in zip(found, ranks, scores, strict=True):
+        text = _described(paper)
         text.append_text(_why(paper))
         if explain and paper.features:
             features = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
             text.append(f"\n{features}", style="not bold dim")
-        grid.add_row(str(paper.rank), f"{paper.score:.3f}", text)
-    return grid
+        label = Text.assemble((rank.rjust(wide[0]), "dim"), " ", (score.rjust(wide[1]), "cyan"))
+        papers.append((label, text))
+    return PaperList(papers)
 
 
-def _facts(paper: Recommendation) -> list[tuple[str, str]]:
-    """Return authors, year, key and venue, without unknown ones, as (text, style)."""
+def paper_list(papers: Sequence[LibraryPaper]) -> PaperList:
+    """Format papers for a terminal."""
+    wide = len(str(len(papers)))
+    return PaperList(
+        [(Text(str(rank).rjust(wide), "dim"), _described(paper)) for rank, paper in enumerate(papers, 1)]
+    )
+
+
+def _described(paper: Recommendation | LibraryPaper) -> Text:
+    """Return title, authors, year, key and venue, without unknown ones."""
+    text = Text(terminal_text(paper.title) or "(no title)", style="bold")
     year, key = str(paper.year or ""), paper.key or paper.id
     facts = [(short_authors(paper.authors), ""), (year, ""), (key, " green"), (paper.venue, "")]
-    return [(fact, f"not bold{colour}") for fact, colour in facts if fact]
+    known = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
+    for index, (fact, style) in enumerate(known):
+        text.append(" · " if index else "\n", style="not bold")
+        text.append(terminal_text(fact), style=style)
+    return text
 
 
 def _why(paper: Recommendation) -> Text:
@@ -87,7 +113,8 @@ def _surname(author: str) -> str:
     return " ".join(parts.von + parts.last).strip("{}") or terminal_text(author)
 
 
-def as_json(found: Sequence[Recommendation]) -> str:
+def as_json(found: Sequence[Recommendation | LibraryPaper]) -> str:
+    """Return recommendations, or papers with the fields that a search shows, as a list."""
     return json.dumps([paper.as_json() for paper in found], ensure_ascii=False, indent=1)
 
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.datasets.errors import InputError
 from citerec.library import limits
-from citerec.library.messages import Answer, Found, Question, answer_question, find_papers
+from citerec.library.messages import Answer, Found, Question, Search, answer_question, find_papers
 from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -74,12 +74,19 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
         return await call(lambda: answer_question(recommender, question))
 
     @server.tool(annotations=reads)
-    async def search_library(
-        query: Annotated[Text, Field(description="words of a title, an abstract, an author or a venue")],
+    async def search(
+        query: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=limits.MAX_TITLE,
+                description="words of a title, authors, year or key, such as kingma 2015 adam",
+            ),
+        ],
         k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")] = 10,
     ) -> Found:
-        """Search the user's library for papers by words."""
-        return await call(lambda: find_papers(recommender, query, k))
+        """Find papers of the user's library by title, authors, year, key or words of the abstract."""
+        return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
 
     return server
 

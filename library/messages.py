@@ -159,6 +159,19 @@ class Problem(BaseModel):
     detail: str = Field(description="error message in one line")
 
 
+class Search(RequestBody):
+    """Words of a paper's title, authors, year or key, or their beginnings."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=limits.MAX_TITLE,
+        description="words, or their beginnings",
+        examples=["kingma 2015 adam"],
+    )
+    k: int = Field(default=10, ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")
+    details: bool = Field(default=False, description="add URL and BibTeX")
+
+
 class FoundPaper(BaseModel):
     """A paper of the library."""
 
@@ -169,6 +182,8 @@ class FoundPaper(BaseModel):
     year: int | None
     venue: str
     abstract: str
+    url: str = Field(default="", description="with details")
+    bibtex: str = Field(default="", description="with details")
 
 
 class Found(BaseModel):
@@ -227,10 +242,15 @@ def paper_link(paper: LibraryPaper) -> str:
     return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
 
 
-def find_papers(recommender: Recommender, query: str, k: int) -> Found:
-    """Search the library for words; return at most k papers."""
-    papers = (paper._asdict() | {"year": paper.year or None} for paper in recommender.search(query, k))
-    return Found(papers=[FoundPaper.model_validate(paper) for paper in papers])
+def find_papers(recommender: Recommender, search: Search) -> Found:
+    """Search the library. Raises InputError for a query without words."""
+    papers = []
+    for paper in recommender.search(search.query, search.k):
+        found = FoundPaper.model_validate(paper.as_json())
+        if search.details:
+            found.url, found.bibtex = paper_link(paper), bibtex([paper])
+        papers.append(found)
+    return Found(papers=papers)
 
 
 def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:

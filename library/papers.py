@@ -45,6 +45,11 @@ class LibraryPaper(NamedTuple):
     aliases: tuple[str, ...] = ()
     source: int = -1
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields that a search shows; year None if unknown."""
+        shown = {name: getattr(self, name) for name in ("id", "key", "title", "authors", "venue", "abstract")}
+        return shown | {"year": self.year or None}
+
 
 def usable_paper(
     read: Callable[[], LibraryPaper | None], where: str, on_bad: OnBadRecord

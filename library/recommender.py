@@ -18,10 +18,12 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
-from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows, damaged
+from citerec.library.library import MANIFEST, METADATA, Indexer, Library, LibraryPaper, Rows, damaged
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, link_or_copy, open_model
+from citerec.library.search import SearchIndex, named_papers
 from citerec.rerank.ranker import Ranker
+from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
@@ -87,8 +89,12 @@ class _Generation:
         return cls(library, retriever, Explainer(library.corpus, statistics))
 
     @cached_property
+    def search_index(self) -> SearchIndex:
+        return SearchIndex.open(self.library)
+
+    @cached_property
     def text_search(self) -> BM25:
-        """BM25 for plain text search; shares the index of the retriever's BM25 if it has one."""
+        """BM25 over titles and abstracts; shares the index of the retriever's BM25 if it has one."""
         parts = self.retriever.parts if isinstance(self.retriever, Ranker) else {"": self.retriever}
         for part in parts.values():
             if isinstance(part, BM25) and not part.reads_contexts:
@@ -178,9 +184,9 @@ class Recommender:
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """Like `recommend`, for several requests."""
-        generation, queries, rankings = self._rank(requests, k, rerank)
+        generation, queries, rankings, named = self._rank(requests, k, rerank)
         return [
-            self._recommendations(generation, queries[row : row + 1], ranking, k, explain)
+            self._recommendations(generation, queries[row : row + 1], ranking, k, explain, named[row])
             for row, ranking in enumerate(rankings)
         ]
 
@@ -190,7 +196,7 @@ class Recommender:
 
     def _rank(
         self, requests: Sequence[Request], k: int, rerank: bool | None
-    ) -> tuple[_Generation, Queries, list[Ranking]]:
+    ) -> tuple[_Generation, Queries, list[Ranking], list[dict[int, str]]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         generation, reranks = self._refresh(), self.reranker is not None and rerank is not False
@@ -198,23 +204,41 @@ class Recommender:
         prepared = [self._prepare_query(generation.library, request.query) for request in requests]
         queries = Queries.from_list(generation.library.corpus, prepared)
         with self._search_lock:
+            masks = [request.filters.mask(generation.library) for request in requests]
             rankings = [
-                generation.retriever.search_allowed(
-                    queries[row : row + 1], depth, request.filters.mask(generation.library)
-                )
-                for row, request in enumerate(requests)
+                generation.retriever.search_allowed(queries[row : row + 1], depth, mask)
+                for row, mask in enumerate(masks)
+            ]
+            named = [
+                self._named(generation, query.context, mask)
+                for query, mask in zip(prepared, masks, strict=True)
             ]
         if reranks:
             rankings = [self._rerank(queries[row : row + 1], ranking) for row, ranking in enumerate(rankings)]
-        return generation, queries, rankings
+        rankings = [_named_first(ranking, list(rows)) for ranking, rows in zip(rankings, named, strict=True)]
+        return generation, queries, rankings, named
+
+    def _named(self, generation: _Generation, context: str, mask: Mask | None) -> dict[int, str]:
+        """Return the rows of the papers that a question names, and their name in it."""
+        rows, name = named_papers(generation.library, generation.search_index, context)
+        return {row: name for row in rows if mask is None or mask[row]}
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
-        """Return the k papers that best match the words of a query by BM25, best first."""
+        """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
+
+        Papers with all of them in key, authors, year, title and venue; if there is none, papers with some of
+        them there or in the abstract. Raises InputError for a query without words.
+        """
+        if not re.search(r"[^\W_]", query):
+            raise InputError("query: has no words; give some of a title, authors, year or key")
         generation = self._refresh()
         with self._search_lock:
-            queries = Queries.from_list(generation.library.corpus, [Query(query)])
-            papers = generation.text_search.search(queries, k).papers[0]
-        return [generation.library.paper(row) for row in papers[papers >= 0].tolist()]
+            rows, has_all = generation.search_index.search(query, k)
+            if not has_all and len(rows) < k:
+                queries = Queries.from_list(generation.library.corpus, [Query(query)])
+                more = generation.text_search.search(queries, k).papers[0]
+                rows = list(dict.fromkeys([*rows, *more[more >= 0].tolist()]))[:k]
+        return [generation.library.paper(row) for row in rows]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
@@ -272,7 +296,13 @@ class Recommender:
         return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
 
     def _recommendations(
-        self, generation: _Generation, query: Queries, ranking: Ranking, k: int, explain: bool
+        self,
+        generation: _Generation,
+        query: Queries,
+        ranking: Ranking,
+        k: int,
+        explain: bool,
+        named: dict[int, str],
     ) -> list[Recommendation]:
         papers = ranking.papers[0][:k][ranking.papers[0][:k] >= 0]
         features = generation.retriever.explain(query, papers[None]) if explain else {}
@@ -283,8 +313,21 @@ class Recommender:
             fields = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
             values = {name: float(column[0, index]) for name, column in features.items()}
             score = float(ranking.scores[0, index])
-            recommendations.append(Recommendation(index + 1, score, *fields, evidence[index], values))
+            why = replace(evidence[index], name=named[row]) if row in named else evidence[index]
+            recommendations.append(Recommendation(index + 1, score, *fields, why, values))
         return recommendations
+
+
+def _named_first(ranking: Ranking, named: list[int]) -> Ranking:
+    """Put the papers that a question names first; scores stay in descending order."""
+    if not named:
+        return ranking
+    others = ranking.papers[0][(ranking.papers[0] >= 0) & ~np.isin(ranking.papers[0], named)]
+    papers = np.array([[*named, *others]], np.int32)
+    scores = ranking.scores[0][ranking.papers[0] >= 0]
+    best = scores[0] if len(scores) else np.float32(0)
+    added = np.full(papers.shape[1] - len(scores), best, np.float32)  # they have no score of their own
+    return Ranking(papers, np.concatenate([added, scores])[None])
 
 
 def add_papers(
@@ -327,5 +370,6 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
         else:
             retriever.reindex(old.corpus, new, kept, old.folder / RANKING)
         retriever.save(folder / RANKING)
+        SearchIndex.write(old, new, kept, folder, folder / METADATA)
 
     return index

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import h11
 import uvicorn
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -43,13 +43,16 @@ from citerec.library.messages import (
     Answer,
     Answers,
     Changed,
+    Found,
     Health,
     Name,
     NewPapers,
     Problem,
     Question,
     Questions,
+    Search,
     answer_question,
+    find_papers,
     parse_new_papers,
 )
 from citerec.library.settings import ServeSettings
@@ -257,6 +260,19 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             request.is_disconnected,
         )
 
+    async def search(search: Search, request: Request) -> Found:
+        """Find papers by title, authors, year or key, also by the beginnings of words."""
+        return await reads.run(lambda: find_papers(recommender, search), request.is_disconnected)
+
+    options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
+
+    @app.get("/search", **options)
+    async def search_by_url(given: Annotated[Search, Query()], request: Request) -> Found:
+        """Like POST /search."""
+        return await search(given, request)
+
+    app.post("/search", **options)(search)
+
     changes: Any = {"dependencies": [Depends(require_token)], "responses": PROBLEMS}
 
     async def run_change(change: Callable[[], object]) -> Changed:
@@ -293,7 +309,7 @@ def field_error(error: dict[str, Any]) -> str:
     """Return the message for an invalid field, without its value."""
     if error["type"] == "json_invalid":
         return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
-    where = ".".join(str(part) for part in error["loc"] if part != "body")
+    where = ".".join(map(str, error["loc"][1:]))  # after `body` or `query`
     return f"{where or 'body'}: {error['msg']}"
 
 

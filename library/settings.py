@@ -9,6 +9,8 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
 from citerec.library import limits
 
+FORMATS = ("table", "json", "bibtex", "cite", "markdown")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySettings(Settings):
@@ -53,7 +55,8 @@ class BuildSettings(AddSettings):
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
     plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
     contexts: str = ""
-    """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
+    """where the papers are cited: a draft or an earlier paper (.tex, .md, .Rmd, .qmd), a folder of them, or a
+    folder with papers.json, contexts.json and train.json"""
     model: str = ""
     """ranking model: folder written by citerec train or save_pretrained, or hub id, of a static model or
     HAtten; or bm25; empty: the built-in model"""
@@ -103,7 +106,8 @@ class AskSettings(RankingSettings):
     positional: ClassVar[str] = "text"
 
     text: str
-    """the passage, with [CITE] at the missing citation; -: read stdin (e.g. "Adam [CITE] is usual")"""
+    """the passage, with [CITE] at the missing citation, or a key, or authors and year; -: read stdin
+    (e.g. "Adam [CITE] is usual")"""
     title: str = ""
     """title of the paper being written"""
     abstract: str = ""
@@ -120,9 +124,22 @@ class AskSettings(RankingSettings):
     """paper ids or citation keys to exclude"""
     only: tuple[str, ...] = ()
     """paper ids or citation keys to restrict to"""
-    format: str = setting("table", choices=("table", "json", "bibtex", "cite", "markdown"))
+    format: str = setting("table", choices=FORMATS)
     explain: bool = False
     """show the features behind the scores"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(LibrarySettings):
+    """Find papers of a library by title, authors, year or key."""
+
+    positional: ClassVar[str] = "words"
+
+    words: tuple[str, ...]
+    """words of the title, authors, year, venue or key, or their beginnings (e.g. kingma 2015 adam)"""
+    k: int = setting(10, least=1)
+    """maximum number of papers"""
+    format: str = setting("table", choices=FORMATS)
 
 
 @dataclass(frozen=True, kw_only=True)

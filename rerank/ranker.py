@@ -130,11 +130,22 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
             models = {
-                name: LinearModel({str(key): float(value) for key, value in one["weights"].items()})
+                _present_name(name): LinearModel(
+                    {str(key): float(value) for key, value in one["weights"].items()}
+                )
                 for name, one in content["models"].items()
             }
         dense = folder / DENSE
         return cls(models, about, open_model(dense) if dense.is_dir() else None)
+
+
+_FORMER = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
+"""Names of the models in rankers of earlier versions."""
+
+
+def _present_name(name: str) -> str:
+    name, dash, draft = name.partition("-")
+    return _FORMER.get(name, name) + dash + draft
 
 
 class Ranker(Retriever):

@@ -113,7 +113,7 @@ def test_the_card_has_data_recipe_measures_files_and_licence(make: Make, tmp_pat
 def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:
     measured = {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
     (tmp_path / "metrics.json").write_text(json.dumps(measured))
-    with pytest.raises(InputError, match=r"not an output folder of evaluate\.py"):
+    with pytest.raises(InputError, match=r"not an output folder of citerec evaluate"):
         results_section([tmp_path])
     (tmp_path / "report.md").write_text(
         "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\nciterec evaluate a=b\n```\n"

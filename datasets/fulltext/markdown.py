@@ -216,7 +216,7 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Any]]:
             if index:
                 fields = {**fields, **_split_front_matter(decode_latex(index), index)[0]}
             if name == "_bookdown.yml":
-                files = sorted(file.name for file in folder.glob("[!_]*") if is_markdown(file))
+                files = sorted(file.name for file in folder.glob("[!_]*.[Rr]md"))
                 chapters = fields.get("rmd_files") or files
             else:
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []

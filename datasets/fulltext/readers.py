@@ -61,7 +61,7 @@ IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz", ".md"
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", *_MARKDOWN)
-_READ = (*IN_FOLDERS, ".markdown", ".rmd")
+_READ = (*IN_FOLDERS, *_MARKDOWN)
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
 _CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
@@ -119,11 +119,11 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     named = {Path(name).expanduser() for name in names}
 
     def paper_id(file: Path, folders: int) -> str:
-        """The file name without suffixes, or the folder name if it has one LaTeX paper, as on arXiv.
+        """The file name without suffixes; the folder name for a book, or for one LaTeX paper, as on arXiv.
 
         folders: number of parent folders to include.
         """
-        alone = file.suffix == ".tex" and latex_papers[file.parent] == 1
+        alone = latex_papers[file.parent] == 1 if file.suffix == ".tex" else file.stem == "index"
         place = file.parent if alone and named.isdisjoint((file, file.parent)) else file
         name = place.name
         for suffix in _NOT_IN_AN_ID:

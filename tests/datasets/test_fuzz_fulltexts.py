@@ -130,6 +130,26 @@ ENDLESS = [
     *("\\section{", "\\bibitem[", "\\bibitem[]", "\\bibitem{", "\\author{", "\\entry{a}", "\\field{title}{"),
     *("\\cite{", "\\cite[", "{\\footnote[", "\\sqrt[{]}", "\\input{empty}", "\\x[", "\\newcommand{\\y}"),
 ]  # fmt: skip
+IN_MARKDOWN = [
+    *(
+        "```",
+        "~~~\n",
+        "<!--",
+        "$",
+        "$$",
+        "![",
+        "![[a]",
+        "[",
+        "[@a",
+        "[@a; ",
+        "@",
+        "^[",
+        "^[[a]",
+        "[^1]: a\n b",
+    ),
+    *("|", "+-", "{", "{.a", "<a ", "**", "_a", "\\emph{", "\\a[", "# a {", "a\n-", "> - ", "{{< include "),
+    *("```{r child=", "\\@ref(", "---\n", ":::", "`", "\\begin{equation}"),
+]
 BEFORE_SPACE = ["\\newcommand{\\a}", "\\def\\a", "\\cite", "\\cite[a]", "\\bibitem", "@article{a"]
 
 
@@ -143,6 +163,12 @@ def test_unclosed_latex(tmp_path: Path, piece: str, printed: str) -> None:
     (tmp_path / "empty.tex").write_text("")
     path = tmp_path / "paper.tex"
     assert grows_with_its_size(path, lambda size: (head + piece * (size // len(piece)) + tail).encode())
+
+
+@pytest.mark.parametrize("piece", IN_MARKDOWN)
+def test_unclosed_markdown(tmp_path: Path, piece: str) -> None:
+    path = tmp_path / "paper.md"
+    assert grows_with_its_size(path, lambda size: f"A [@k] {piece * (size // len(piece))}".encode())
 
 
 @pytest.mark.parametrize("begin", BEFORE_SPACE)

@@ -107,7 +107,7 @@ def test_a_model_that_knows_few_words_logs_a_warning(
     assert not caplog.messages
     retriever.prepare(demo_corpus)
     (line,) = caplog.messages
-    assert "% of the tokens of demo; was it trained on other data" in line
+    assert "% of the words of demo; is it in another language" in line
 
 
 def test_a_corpus_with_another_tokeniser_is_rejected(

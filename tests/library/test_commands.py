@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +84,29 @@ def test_a_model_of_other_words_is_refused(bib: Path, run: Run) -> None:
     about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer": "reference"}))
     code, _, err = run("build", "source=a.bib", "model=model", "overwrite=true")
     assert code == 2 and "model: was trained on texts split into words in another way" in err
+
+
+def test_search(bib: Path, run: Run) -> None:
+    code, out, err = run("search", "pars", "2001", "format=cite")
+    assert (code, out, err) == (0, "\\cite{one}\n", "")
+    assert run("search", "pars 2001")[1] == "1 Parsing trees\n  2001 · one\n"
+    [found] = json.loads(run("search", "speech", "format=json", "k=2")[1])
+    assert (found["id"], found["year"]) == ("doi:10.1000/two", 2002)
+    assert run("search", "nothing")[1:] == ("", "mine: no paper has these words\n")
+    assert run("search", "format=json")[2].startswith(
+        "error: words is required, as in words=kingma 2015 adam"
+    )
+
+
+def test_a_writer_reads_no_words_of_ours(bib: Path, tmp_path: Path) -> None:
+    """In a process of its own, since tests set up logging."""
+    for command in ("build source=a.bib overwrite=true", "add source=a.bib", "ask trees k=1"):
+        name, *options = command.split()
+        arguments = [sys.executable, "-m", "citerec", name, "library=mine", *options]
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == ""
+        assert all(line == line.rstrip() for line in done.stdout.splitlines())
+        assert not re.search("context|token|corpus", done.stdout)
 
 
 def test_add(bib: Path, run: Run) -> None:
@@ -212,7 +238,7 @@ def test_a_library_is_built_again_from_what_it_knows(
         ("@comment{x}", "source=a.bib", "a.bib: has no entries"),
         ("@misc{a, year=1}", "source=a.bib", "a.bib: has no usable paper: "),
         ("x", "source=b.bib", "source=b.bib: no such file"),
-        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; expected"),
+        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such file or folder; give a draft"),
         ("x", "source=a.bib model=nowhere", "model=nowhere: has no retrieval model"),
     ],
 )
@@ -262,3 +288,49 @@ def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) ->
     train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
     assert list(contexts_of(Library.open("mine"))) == ["c1", "c2"]
+
+
+DRAFT = r"""\documentclass{article}\title{My first paper}\begin{document}\section{Old}
+We also parse trees of sentences \cite{trees}, as others have done before us \cite{trees, gone}.
+The sound of speech is recorded by others \citep{sound}. \bibliography{refs}\end{document}"""
+NOTES = """# My notes
+
+The nodes of graphs are drawn as circles in many of the books [@nodes; @trees].
+"""
+REFS = (
+    entry("trees", "Parsing trees", year=2001)
+    + entry("sound", "Sound", year=2002)
+    + entry("nodes", "Graphs", year=2003)
+)
+
+
+def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Their bibliographies have no abstracts and other keys than the library."""
+    drafts = bib.parent / "drafts"
+    drafts.mkdir()
+    for name, text in {"old.tex": DRAFT, "notes.md": NOTES, "refs.bib": REFS, "chapter.tex": "x"}.items():
+        (drafts / name).write_text(text)
+    build = ["source=a.bib", "model=bm25", "overwrite=true"]
+    assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
+    assert list(contexts_of(Library.open("mine")).values()) == [["Parsing trees"]] * 2
+    assert run("build", "contexts=drafts", *build)[0] == 0
+    library = Library.open("mine")
+    assert sorted(map(str, contexts_of(library).values())) == ["['Graphs']", *["['Parsing trees']"] * 3]
+    assert len(set(library.corpus.citing.tolist())) == 2, "one citing paper per draft"
+    assert "drawn as circles in many of the books [TARGETCIT, OTHERCIT]." in " ".join(
+        library.corpus.context_texts
+    )
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "notes.md").write_text(NOTES.replace("; @trees", ""))
+    (drafts / "old.tex").write_text(r"\documentclass{a}\def\a{\a\a}\a")
+    run("update")
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
+    assert "old.tex: the macro \\a never terminates" in caplog.text
+    (drafts / "notes.md").write_text("Nothing [@gone].")
+    for name, reason in (
+        ("drafts/notes.md", "no contexts are left; found: 1 full texts, 0 citations; dropped: spans of"),
+        ("drafts/chapter.tex", "no \\documentclass in chapter.tex, a chapter; give the main file"),
+    ):
+        code, _, err = run("build", f"contexts={name}", *build)
+        line = err.replace(f"{bib.parent}/", "")
+        assert code == 2 and line.startswith(f"error: contexts={name}: {reason}")

@@ -44,9 +44,7 @@ def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> Non
 def test_the_tools_recommend_and_search(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
     def check(server: Any) -> None:
         asked = {"text": "Adam [CITE] is an optimiser", "k": 2}
-        cited, found = call_tools(
-            server, ("recommend_citation", asked), ("search_library", {"query": "attention"})
-        )
+        cited, found = call_tools(server, ("recommend_citation", asked), ("search", {"query": "attention"}))
         first, second = cited.structured_content["recommendations"]
         assert first["key"] == "kingma2015adam" and "Adam is named here" in first["why"]
         assert first["details"]["bibtex"] and second["rank"] == 2
@@ -77,7 +75,7 @@ def test_a_full_queue_is_reported(recommender: RecommenderSpy) -> None:
     async def full(_: Callable[[], Any]) -> Any:
         raise HTTPException(503, "too many queued requests; try again later")
 
-    [refused] = call_tools(make_server(recommender, full), ("search_library", {"query": "attention"}))
+    [refused] = call_tools(make_server(recommender, full), ("search", {"query": "attention"}))
     assert refused.is_error and refused.content[0].text.endswith("too many queued requests; try again later")
     assert "503" not in refused.content[0].text
 
@@ -88,7 +86,7 @@ def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
             return list((await client.list_tools()).tools)
 
     tools = {tool.name: tool for tool in asyncio.run(described())}
-    assert set(tools) == {"recommend_citation", "search_library"}
+    assert set(tools) == {"recommend_citation", "search"}
     for tool in tools.values():
         assert tool.description and tool.annotations.read_only_hint
         assert all("description" in given for given in tool.input_schema["properties"].values())

@@ -130,6 +130,34 @@ def test_keyboard_only(open_page: Any) -> None:
     assert page.evaluate(focused) == "text"
 
 
+def test_a_paper_is_found_while_typing(open_page: Any) -> None:
+    page = open_page()
+    page.fill("#text", TEXT)
+    wait_for_answer(page)
+    recommended = page.locator("#papers h2").all_inner_texts()
+    page.keyboard.press("Control+ArrowDown")
+    page.keyboard.press("/")
+    expect(page.locator("#query")).to_be_focused()
+    page.keyboard.type("vasw")
+    expect(page.locator("#papers h2")).to_have_text(["Attention Is All You Need"])
+    expect(page.locator("#status")).to_have_text("1 paper with these words")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert copied(page) == "vaswani2017attention"
+    page.keyboard.press("Escape")
+    page.keyboard.type(" xyz 1800")
+    expect(page.locator("#status")).to_have_text(re.compile("with these words"))
+    page.keyboard.press("Escape")
+    expect(page.locator("#text")).to_be_focused()
+    wait_for_answer(page)
+    assert page.locator("#papers h2").all_inner_texts() == recommended
+    page.fill("#query", "kingma")
+    expect(page.locator("#papers h2")).to_have_text(["Adam: A Method for Stochastic Optimization"])
+    page.fill("#text", "attention [CITE]")  # a changed passage asks again
+    wait_for_answer(page)
+    assert page.input_value("#query") == ""
+
+
 def test_filters_exclude_papers(open_page: Any) -> None:
     page = open_page()
     page.fill("#text", "attention, optimisers and titles of Adam [CITE]")

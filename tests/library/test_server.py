@@ -127,6 +127,32 @@ def test_a_year_is_a_number(url: str) -> None:
     assert answer.status_code == 422 and "year: " in answer.json()["detail"]
 
 
+def search(url: str, **given: Any) -> requests.Response:
+    return requests.get(f"{url}/search", params=given, timeout=20)
+
+
+def test_papers_are_searched_by_get_and_post(url: str) -> None:
+    [paper] = search(url, query="kingma 20").json()["papers"]
+    assert paper | {"abstract": ""} == {
+        "id": "kingma", "key": "kingma2015adam", "title": PAPERS[0].title, "venue": "ICLR", "year": 2015,
+        "authors": ["Diederik P. Kingma", "Jimmy Ba"], "abstract": "",
+    }  # fmt: skip
+    posted = post(url, "search", {"query": "kingma 20", "details": True}).json()["papers"]
+    assert posted[0]["url"] == PAPERS[0].url
+    assert posted[0]["bibtex"].startswith("@inproceedings{kingma2015adam,")
+    assert len(search(url, query="optim", k=1).json()["papers"]) == 1
+    for sent, said in (
+        ({"query": ""}, "query: "),
+        ({"query": "..."}, "query: has no words"),
+        ({"query": "x" * 2001}, "query: "),
+        ({"query": "x", "k": 101}, "k: "),
+        ({"query": "x", "years": "2015"}, "years: "),
+        ({}, "query: "),
+    ):
+        for answer in (search(url, **sent), post(url, "search", sent)):
+            assert answer.status_code == 422 and answer.json()["detail"].startswith(said)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -143,7 +169,7 @@ def test_a_year_is_a_number(url: str) -> None:
     ],
 )
 def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
-    for path in ("recommend", "recommend/batch", "papers"):
+    for path in ("recommend", "recommend/batch", "search", "papers"):
         answer = post(url, path, headers={"Content-Type": "application/json", **BEARER}, data=body)
         assert answer.status_code in (400, 422), (path, answer.text)
         assert isinstance(answer.json()["detail"], str)
@@ -289,7 +315,7 @@ def schema(url: str) -> Any:
 
 def test_responses_conform_to_the_schema(schema: Any) -> None:
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 6
+    assert len(operations) == 8
     for operation in operations:
 
         @given(case=operation.as_strategy())

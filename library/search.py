@@ -1,0 +1,180 @@
+"""Search by key, authors, year, title and venue, in SQLite's full-text index (FTS5) with its BM25.
+
+A generation keeps it in search.sqlite, with numbers that stay when the rows of its papers change, and
+search.npy: the number of each row, ascending.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+import sqlite3
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from citerec.datasets.columns import table_batches
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.records import TARGET_MARKER
+
+if TYPE_CHECKING:
+    from citerec.library.library import Library, Rows
+
+INDEX, NUMBERS = "search.sqlite", "search.npy"
+COLUMNS = {"key": 4.0, "first": 2.0, "authors": 2.0, "year": 2.0, "title": 1.0, "venue": 0.5}
+"""Columns and their weights in BM25. first: the surname of the first author."""
+MAX_WORDS = 50
+"""Words of a query that count."""
+MOST_NAMED = 20
+"""Papers that authors and a year may mean."""
+_WORD = re.compile(r"[^\W_]+")
+
+
+class SearchIndex:
+    """Finds papers by what a bibliography says of them. For one thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, numbers: Rows) -> None:
+        """numbers: in the index, of each row [P], ascending."""
+        self._connection, self._numbers = connection, numbers
+
+    @classmethod
+    def open(cls, library: Library) -> SearchIndex:
+        """Open the index of a library, or make one in memory for a library of a former version."""
+        path = library.folder / INDEX
+        if not path.exists():
+            connection = sqlite3.connect(":memory:", check_same_thread=False)
+            _create(connection)
+            _insert(connection, library.corpus, library.metadata.to_batches(), np.arange(len(library)))
+            return cls(connection, np.arange(len(library)))
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        return cls(connection, np.load(library.folder / NUMBERS))
+
+    @classmethod
+    def write(cls, old: Library | None, corpus: Corpus, kept: Rows, folder: Path, metadata: Path) -> None:
+        """Write the index of a new generation to its folder, from the old one's if that has one."""
+        former = None if old is None else old.folder / INDEX
+        if old is None or former is None or not former.exists():
+            kept, numbers = np.empty(0, np.int64), np.empty(0, np.int64)
+        else:
+            shutil.copyfile(former, folder / INDEX)
+            numbers = np.load(old.folder / NUMBERS)
+        first = int(numbers[-1]) + 1 if len(numbers) else 0
+        new = np.arange(first, first + len(corpus.paper_ids) - len(kept))
+        with _disk_full_as_os_error(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
+            connection.execute("PRAGMA synchronous = OFF")
+            if first == 0:
+                _create(connection)
+            removed = np.delete(numbers, kept)
+            connection.executemany("DELETE FROM papers WHERE rowid = ?", ((n,) for n in removed.tolist()))
+            _insert(connection, corpus, table_batches(metadata)[1], new, len(kept))
+            connection.commit()
+        np.save(folder / NUMBERS, np.concatenate([numbers[kept], new]), allow_pickle=False)
+
+    def search(self, query: str, k: int) -> tuple[list[int], bool]:
+        """Return at most k rows, best first, and whether their papers have all words, or else only some.
+
+        A word also matches the beginning of longer ones, which count less.
+        """
+        words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
+        parts = [f'("{word}" OR "{word}"*)' for word in words]
+        if rows := self._match(" AND ".join(parts), k):
+            return rows, True
+        return self._match(" OR ".join(parts), k), False
+
+    def cited(self, first: str, others: Iterable[str], year: str) -> list[int]:
+        """Return the rows of the papers of these authors (surnames) and this year, best first."""
+        parts = [("first", first), ("year", year), *(("authors", name) for name in others)]
+        return self._match(" AND ".join(f"{column} : {_phrase(text)}" for column, text in parts), MOST_NAMED)
+
+    def _match(self, expression: str, k: int) -> list[int]:
+        if not expression:
+            return []
+        weights = ", ".join(map(str, COLUMNS.values()))
+        found = self._connection.execute(
+            f"SELECT rowid FROM papers WHERE papers MATCH ? ORDER BY bm25(papers, {weights}), rowid LIMIT ?",
+            (expression, k),
+        )
+        return [int(np.searchsorted(self._numbers, number)) for (number,) in found]
+
+
+def _phrase(text: str) -> str:
+    return '"' + " ".join(_WORD.findall(unicodedata.normalize("NFC", text))) + '"'
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    columns = ", ".join(COLUMNS)
+    tokenizer = "unicode61 remove_diacritics 2"  # Muller finds Müller
+    connection.execute(f"CREATE VIRTUAL TABLE papers USING fts5({columns}, tokenize='{tokenizer}')")
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    corpus: Corpus,
+    batches: Iterable[pa.RecordBatch],
+    numbers: Rows,
+    start: int = 0,
+) -> None:
+    """Add the papers from row `start` on, with these numbers."""
+
+    def papers() -> Iterator[tuple[int | str, ...]]:
+        row = 0
+        for batch in batches:
+            skipped = min(max(start - row, 0), len(batch))
+            row += skipped
+            for paper in batch.slice(skipped).select(["key", "authors", "venue"]).to_pylist():
+                authors, year = paper["authors"], int(corpus.years[row])
+                first = surname(authors[0]) if authors else ""
+                fields = paper["key"], first, "; ".join(authors), year or "", corpus.titles[row]
+                yield int(numbers[row - start]), *fields, paper["venue"]
+                row += 1
+
+    marks = ", ".join("?" * (len(COLUMNS) + 1))
+    connection.executemany(f"INSERT INTO papers(rowid, {', '.join(COLUMNS)}) VALUES ({marks})", papers())
+
+
+@contextmanager
+def _disk_full_as_os_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        raise OSError(errno.ENOSPC, "no space left", str(folder)) from None
+
+
+# What a question names.
+
+_NAME = r"[^\W\d_][\w'’\-]*"
+_CITATION = re.compile(
+    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
+    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
+)
+_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
+_KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
+
+
+def named_papers(library: Library, index: SearchIndex, context: str) -> tuple[list[int], str]:
+    """Return the rows of the papers that a question names, and the name: its key, or authors and year.
+
+    context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
+    """
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    if alone and (row := library.row(alone[1])) is not None:
+        return [row], alone[1]
+    mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
+    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
+        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
+        for start in range(len(names)):  # "However, Lee (2020)"
+            if rows := index.cited(names[start], names[start + 1 :], citation["year"]):
+                named = citation["names"].partition(names[start])
+                return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
+    return [], ""

@@ -1,0 +1,134 @@
+"""Search by key, authors, year and title, and questions that name a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from citerec.datasets.errors import InputError
+from citerec.library.filters import Filters
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender, indexer
+from citerec.library.search import INDEX, MAX_WORDS, NUMBERS, SearchIndex
+
+PAPERS = [
+    LibraryPaper(
+        "lda", "blei2003lda", "Latent Dirichlet Allocation", "Documents are mixtures of topics.",
+        ("David M. Blei", "Andrew Y. Ng", "Michael I. Jordan"), 2003, "JMLR",
+    ),
+    LibraryPaper("dtm", "dtm", "Dynamic Topic Models", "", ("David M. Blei", "J. Lafferty"), 2006, "ICML"),
+    LibraryPaper(
+        "tests", "lakens_equivalence", "Equivalence Testing for Psychological Research", "",
+        ("Lakens, Daniël", "Scheel, Anne M."), 2018,
+    ),
+    LibraryPaper("tsne", "tsne", "Data using t-SNE", "", ("Laurens van der Maaten", "G. Hinton"), 2008),
+    LibraryPaper("muller", "m18", "Wahlen", "", ("Jörg Müller",), 2018),
+    LibraryPaper("lin", "lin", "Networks", "", ("Ann Lin",), 2018),
+    LibraryPaper("li", "li", "Graphs", "Topics of networks, with a sarcasm detector.", ("Bo Li",), 2018),
+]  # fmt: skip
+
+
+@pytest.fixture
+def recommender(tmp_path: Path) -> Recommender:
+    library = Library.create(tmp_path / "mine", PAPERS, model="bm25", indexer=indexer("bm25"))
+    return Recommender(library)
+
+
+def found(recommender: Recommender, query: str, k: int = 10) -> list[str]:
+    return [paper.id for paper in recommender.search(query, k)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("blei 2003 topic", ["lda", "dtm"]),  # none has all three
+        ("blei topic", ["dtm"]),
+        ("BLEI2003", ["lda"]),
+        ("lakens_eq", ["tests"]),
+        ("dirich alloc", ["lda"]),
+        ("maaten hinton", ["tsne"]),
+        ("muller", ["muller"]),
+        ("li 2018", ["li", "lin"]),  # whole words before beginnings
+        ("icml", ["dtm"]),
+        ("sarcasm", ["li"]),  # in the abstract alone
+        ('t-SNE" OR * NEAR(', ["tsne"]),
+        ("xyz", []),
+    ],
+)
+def test_papers_are_found_by_words_and_their_beginnings(
+    recommender: Recommender, query: str, first: list[str]
+) -> None:
+    assert found(recommender, query)[: len(first) or None] == first
+
+
+def test_odd_queries(recommender: Recommender) -> None:
+    for query in ("", " *", "_ -"):
+        with pytest.raises(InputError, match="query: has no words"):
+            found(recommender, query)
+    assert found(recommender, " ".join(f"blei{n}" for n in range(10 * MAX_WORDS))) == ["lda"]
+    assert len(found(recommender, "2018", 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "paper", "name"),
+    [
+        ("blei2003lda", "lda", "blei2003lda"),
+        (" [@blei2003lda] [CITE]", "lda", "blei2003lda"),
+        ("Blei et al. 2003 [CITE]", "lda", "Blei et al. 2003"),
+        ("(Lakens, 2018)", "tests", "Lakens 2018"),
+        ("Lakens 2018", "tests", "Lakens 2018"),
+        ("Equivalence is tested as by Lakens and Scheel (2018a) [CITE].", "tests", "Lakens and Scheel 2018"),
+        ("However, van der Maaten & Hinton (2008) [CITE] draw topics", "tsne", "Maaten & Hinton 2008"),
+        ("Müller, 2018", "muller", "Müller 2018"),
+        ("Topics of networks (Scheel, 2018) [CITE]", "", ""),  # not the first author
+        ("Documents of Blei (2003) are old. Topics [CITE]", "", ""),  # not at the mark
+        ("Blei 2004", "", ""),
+    ],
+)
+def test_a_question_that_names_a_paper_gets_it_first(
+    recommender: Recommender, question: str, paper: str, name: str
+) -> None:
+    papers = recommender.recommend(question, k=3)
+    named = [one.id for one in papers if one.why.endswith(" is named here") or " is named here; " in one.why]
+    assert named == ([paper] if paper else [])
+    scores = [one.score for one in papers]
+    assert scores == sorted(scores, reverse=True)
+    if paper:
+        assert papers[0].id == paper and papers[0].why.startswith(f"{name} is named here")
+        others = recommender.recommend(question, k=3, filters=Filters(exclude=[paper]))
+        assert paper not in [one.id for one in others]
+
+
+def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> None:
+    recommender.remove(["lda", "lin"])
+    same = LibraryPaper("li", "li", "Graphs", "", ("Bo Li",), 2018, "KDD")
+    recommender.add([LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same])
+    recommender.remove(["dtm"])
+    library = recommender.library
+    numbers = np.load(library.folder / NUMBERS)
+    assert numbers.tolist() == sorted(set(numbers.tolist())) and len(numbers) == len(library)
+    fresh = Recommender(
+        Library.create(
+            tmp_path / "fresh", [library.paper(row) for row in range(len(library))],
+            model="bm25", indexer=indexer("bm25"),
+        )
+    )  # fmt: skip
+    (fresh.library.folder / INDEX).rename(tmp_path / "index")  # as in a library of a former version
+    former = SearchIndex.open(fresh.library)
+    for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
+        assert recommender._current.search_index.search(query, 9) == former.search(query, 9)
+    assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == []
+
+
+def test_a_library_without_an_index_gets_one_at_its_next_change(recommender: Recommender) -> None:
+    for name in (INDEX, NUMBERS):
+        (recommender.library.folder / name).unlink()
+    (recommender.library.folder / "checksums.json").unlink()
+    with Library.edit(recommender.library.path) as library:
+        library.write_generation(np.arange(3), (), indexer())
+    again = Recommender.open(recommender.library.path)
+    assert (again.library.folder / INDEX).exists() and found(again, "lakens") == ["tests"]
+    assert found(again, "maaten") == []
