@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors
+from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors, existing_file
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 LOSS = 0.2
 """Largest share of papers that a changed source may lose without `force`."""
+DATA_SET = ("papers.json", "contexts.json", f"{TRAIN}.json")
 SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
 
@@ -322,9 +323,8 @@ def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[Read
         if bad:
             more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
             lines = [*map(str, bad[:SHOWN]), *more]
-            log.warning(
-                "%s: %d records were skipped or read only in part\n  %s", file, len(bad), "\n  ".join(lines)
-            )
+            count = count_noun(len(bad), "record")
+            log.warning("%s: %s skipped or read only in part\n  %s", file, count, "\n  ".join(lines))
     return list(sources.values())
 
 
@@ -355,6 +355,10 @@ def context_files(name: str) -> list[Path]:
         )
     if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
         return draft_files(name)
+    if lost := [file for file in DATA_SET if existing_file(path / file) is None]:
+        raise InputError(
+            f"contexts={name}: has no {' and no '.join(lost)}; a data set has {', '.join(DATA_SET)}"
+        )
     return [file.resolve() for file in find_files(path, None, [TRAIN]).values()]
 
 

@@ -72,6 +72,13 @@ def test_info(bib: Path, run: Run) -> None:
     assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, written 20")
 
 
+def test_only_what_concerns_a_writer_is_printed(bib: Path) -> None:
+    command = [sys.executable, "-m", "citerec"]
+    for arguments in (["build", "library=own", "source=*.bib"], ["update", "library=own"]):
+        done = subprocess.run([*command, *arguments], cwd=bib.parent, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("own: ")
+
+
 def test_unknown_papers_cannot_be_excluded(bib: Path, run: Run) -> None:
     line = "error: exclude=nokey: no paper of mine has this id or key\n"
     assert run("ask", "text=trees", "exclude=[one,nokey]")[::2] == (2, line)
@@ -153,7 +160,7 @@ def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None
     run("add", "source=more.bib")
     more.write_text("".join(entries[:8]))
     assert run("update")[1] == "mine: 0 added, 2 removed, 0 replaced; 11 papers\n"
-    more.write_text("".join(entries[:2]) + "@article{k3, title={Tit")
+    more.write_text("".join(entries[:2]) + "@article{k3, ti")
     line = (
         f"error: mine: {{}} of 11 papers would be removed, since {more} changed; check that it is complete, "
     )
@@ -204,7 +211,7 @@ def test_broken_entries_are_skipped_and_reported(
     (tmp_path / "a.bib").write_text("".join(entries))
     code, out, _ = run("build", "source=a.bib", "model=bm25")
     assert code == 0 and "1 paper," in out
-    assert f"{tmp_path}/a.bib: 2 records were skipped or read only in part\n" in caplog.text
+    assert f"{tmp_path}/a.bib: 2 records skipped or read only in part\n" in caplog.text
     assert "a.bib, line 1 (open): cannot be parsed" in caplog.text
     assert "(bare): has neither title nor" in caplog.text
 
@@ -239,14 +246,21 @@ def test_a_library_is_built_again_from_what_it_knows(
         ("@misc{a, year=1}", "source=a.bib", "a.bib: has no usable paper: "),
         ("x", "source=b.bib", "source=b.bib: no such file"),
         ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such file or folder; give a draft"),
+        (
+            "x",
+            "source=a.bib contexts=half",
+            "contexts=half: has no papers.json and no train.json; a data set",
+        ),
         ("x", "source=a.bib model=nowhere", "model=nowhere: has no retrieval model"),
     ],
 )
 def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, arguments: str, line: str) -> None:
     (tmp_path / "a.bib").write_text(content)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "contexts.json").write_text("{}")
     code, out, err = run("build", *arguments.split())
     assert (code, out) == (2, "") and line in err and err.count("\n") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["a.bib"]
+    assert {file.name for file in tmp_path.iterdir()} == {"a.bib", "half"}
 
 
 def contexts_of(library: Library) -> dict[str, list[str]]:
