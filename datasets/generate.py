@@ -214,8 +214,9 @@ class GenerationPlan:
 
     @property
     def citing(self) -> int:
-        """Number of citing papers; these are the last ones."""
-        return max(3, min(self.contexts // CONTEXTS_PER_PAPER, self.papers // 2))
+        """Number of citing papers, at least a hundred if possible; these are the last ones."""
+        each = min(CONTEXTS_PER_PAPER, max(1, self.contexts // 100))
+        return max(3, min(self.contexts // each, self.papers // 2))
 
     @cached_property
     def splits(self) -> dict[str, range]:

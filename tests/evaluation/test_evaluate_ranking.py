@@ -14,8 +14,8 @@ from citerec.retrieval.popularity import Popularity
 
 
 def test_the_numbers_are_those_of_a_report(demo_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = Prefetch(cutoffs=[1, 10, 100])(BM25(), demo_corpus, "test", tmp_path)
-    ranking = BM25().index(demo_corpus).search(demo_corpus.split("test"), k=100)
+    metrics = Prefetch(cutoffs=[1, 10, 100])(BM25(), demo_corpus, "train", tmp_path)
+    ranking = BM25().index(demo_corpus).search(demo_corpus.split("train"), k=100)
     names = {"R@1": "recall@1", "R@10": "recall@10", "MRR": "mrr"}
     found = evaluate(ranking, list(names), intervals=True)
     for name, key in names.items():

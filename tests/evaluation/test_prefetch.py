@@ -107,9 +107,9 @@ def test_a_sample_of_queries(tmp_path: Path) -> None:
         assert metrics["queries"] == 20
         runs.append((tmp_path / folder / "qrels.trec").read_text())
     assert runs[0] == runs[1] != runs[2]
-    assert "20 of the 51 contexts of split test, drawn at random" in (tmp_path / "a/report.md").read_text()
+    assert "20 of the 70 contexts of split test, drawn at random" in (tmp_path / "a/report.md").read_text()
     whole = Prefetch(cutoffs=CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
-    assert whole["queries"] == 51 and set(runs[0].split("\n")) < set(
+    assert whole["queries"] == 70 and set(runs[0].split("\n")) < set(
         (tmp_path / "d" / "qrels.trec").read_text().split("\n")
     )
 

@@ -124,7 +124,7 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     rows = history(whole)
     assert [row["round"] for row in rows] == list(range(ROUNDS + 1))
     assert rows[-1]["train/loss"] < 0.7 * rows[1]["train/loss"]
-    assert rows[-1]["val/recall@10"] > rows[0]["val/recall@10"]
+    assert rows[-1]["val/recall@10"] > rows[0]["val/recall@10"] + 0.05
     with (whole / "history.csv").open() as file:
         assert all(float(row["train/steps_per_second"]) > 0 for row in list(csv.DictReader(file))[1:])
 
