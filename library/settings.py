@@ -49,7 +49,8 @@ class BuildSettings(AddSettings):
     """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib);
     empty, with overwrite: those of the library, with its contexts and model"""
     contexts: str = ""
-    """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
+    """folder with contexts.json and train.json: contexts that cite the papers elsewhere; the built-in model
+    then also ranks by them"""
     model: str = ""
     """ranking model: folder written by citerec train or save_pretrained, or hub id, of a static model or
     HAtten; or bm25; empty: the built-in model"""

@@ -20,7 +20,7 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import Level, StaticEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.static import CONFIG, WORDS, StaticModel
-from citerec.hatten.trained import open_static, static_retriever
+from citerec.hatten.trained import open_static, static_retriever, trained_retriever
 from citerec.retrieval.nets import weights_hash
 from citerec.tests.hatten.made import documents, measured_recall, random_model
 from citerec.tests.runs import history, train_twice
@@ -150,6 +150,8 @@ def test_a_corpus_with_another_tokeniser_is_rejected(tiny_corpus: Corpus, tmp_pa
     replace(model, about={"tokenizer": "reference"}).save(tmp_path / "model")
     with pytest.raises(InputError, match=r"needs data\.tokenizer=reference"):
         static_retriever(tmp_path / "model").index(tiny_corpus)
+    with pytest.raises(InputError, match="retriever=ranker, or trained, needs checkpoint=FOLDER"):
+        trained_retriever(None)
     with pytest.raises(InputError, match="retriever=static needs checkpoint=FOLDER"):
         static_retriever(None)
 
