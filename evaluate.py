@@ -19,7 +19,7 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
-from citerec.datasets.configuration import refuse_missing, register_resolvers
+from citerec.datasets.configuration import refuse_missing, refuse_unused, register_resolvers
 from citerec.datasets.errors import one_line_errors
 from citerec.datasets.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
@@ -46,6 +46,7 @@ def main(config: DictConfig) -> None:
     """Instantiate the configured benchmark, run it and report its metrics."""
     refuse_missing(config)
     job = HydraConfig.get()
+    refuse_unused(config, ("index", "encoder", "embeddings"), job.overrides.task)
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(
         command=shlex.join(["citerec", "evaluate", *job.overrides.task]),

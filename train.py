@@ -15,12 +15,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.datasets.configuration import refuse_missing, register_resolvers
+from citerec.datasets.configuration import read_settings, refuse_missing, register_resolvers
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
-from citerec.training.settings import RESOLVERS
+from citerec.training.settings import RESOLVERS, RunSettings
 
 register_resolvers(RESOLVERS)
 
@@ -53,16 +53,17 @@ def main(config: DictConfig) -> None:
 
 def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
+    given = read_settings(RunSettings, {name: config[name] for name in ("seed", "resume")})
     settings, trainer = build(config.model), build(config.trainer)
+    corpus = build(config.data)  # fails before the slow imports
     module, _, name = MODELS[type(settings)].partition(":")
     model: Any = getattr(import_module(module), name)
     from citerec.training.loop import TrainingRun  # Lightning
 
-    corpus = build(config.data)
     run = TrainingRun(
         config.output_dir,
-        config.seed,
-        config.resume,
+        given.seed,
+        given.resume,
         trainer,
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),

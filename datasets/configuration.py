@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -112,6 +113,16 @@ def refuse_missing(config: DictConfig) -> None:
     for path, value in _options(config):
         if value == "???" and f"oc.select:{path}," not in select:
             raise InputError(describe_missing(path))
+
+
+def refuse_unused(config: DictConfig, groups: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raise InputError for a group that is chosen by an override, but that no other option reads."""
+    for override in overrides:
+        group = override.lstrip("+~").partition("=")[0].partition(".")[0]
+        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != group])
+        if group in groups and f"${{{group}" not in OmegaConf.to_yaml(others):
+            chosen = HydraConfig.get().runtime.choices
+            raise InputError(f"{override}: retriever={chosen['retriever']} has no {group}; leave it out")
 
 
 def _options(config: DictConfig) -> Iterator[tuple[str, Any]]:

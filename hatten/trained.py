@@ -15,7 +15,12 @@ def trained_retriever(
     checkpoint: str | Path | None, index: IndexConfig | None = None, cache_dir: str | Path = ".cache"
 ) -> WordsRetriever:
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
-    if checkpoint is not None and is_static(checkpoint):
+    if checkpoint is None:
+        raise InputError(
+            "retriever=ranker, or trained, needs checkpoint=FOLDER, the output of citerec train model=static "
+            "or hatten, or a ranker=FOLDER that was saved with such a model"
+        )
+    if is_static(checkpoint):
         return static_retriever(checkpoint, index)
     from citerec.hatten.model import HAttenRetriever  # torch
 

@@ -7,6 +7,7 @@
                         metadata.arrow  the other fields of each paper, in the order of the store
                         identities.npy  hashed identifiers for deduplication (library.identities)
                         model/  index/  the ranking model and its index
+                        search.sqlite search.npy  the index of library.search
 
 A change writes a new generation, then replaces library.json, then removes the old generation. A killed
 process therefore leaves either the old library or the new one. Processes that have the old generation open

@@ -146,10 +146,21 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def host_names(settings: ServeSettings) -> list[str]:
-    """Return the names by which the server may be addressed; the first one is shown to the user."""
+    """Return the names by which the server may be addressed; the first one is shown to the user.
+
+    A server on all addresses is shown by its own one, since other machines may not know its name.
+    """
     if settings.host in ALL_ADDRESSES:
-        return [*settings.allowed_hosts, socket.gethostname(), *LOOPBACK]
+        return [*settings.allowed_hosts, *own_address(), socket.gethostname(), *LOOPBACK[1:], LOOPBACK[0]]
     return [url_host(settings.host), *settings.allowed_hosts, *LOOPBACK]
+
+
+def own_address() -> list[str]:
+    """Return this machine's address in its network, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # only chooses a route: nothing is sent
+        return [str(probe.getsockname()[0])]
+    return []
 
 
 def url_host(host: str) -> str:

@@ -56,9 +56,10 @@ class BuildSettings(AddSettings):
     plain or .gz (e.g. papers.bib); empty, with overwrite: the library's own, with contexts and model"""
     contexts: str = ""
     """where the papers are cited: a draft or an earlier paper (.tex, .md, .Rmd, .qmd), a folder of them, or a
-    folder with papers.json, contexts.json and train.json"""
+    folder with papers.json, contexts.json and train.json; the built-in model
+    then also ranks by them"""
     model: str = ""
-    """ranking model: folder written by citerec train or save_pretrained, or hub id, of a static model or
+    """ranking model: folder written by citerec train or save, or hub id, of a static model or
     HAtten; or bm25; empty: the built-in model"""
     ranker: str = ""
     """learned ranker, if it is not in the model's folder: folder or hub id"""

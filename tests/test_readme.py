@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str) -> str:
 def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "library.bib", tmp_path / "papers.bib")
     lines = [line for line in blocks("sh")[1].splitlines() if line.startswith("citerec ")]
-    assert [line.split()[1] for line in lines] == ["build", "ask"]
+    assert [line.split()[1] for line in lines] == ["build", "ask", "search"]
     outputs = [run(tmp_path, "-m", *shlex.split(line)) for line in lines]
     assert re.match(r" *1 +[\d.]+ An Algorithm for Suffix Stripping", outputs[1])
     python = [block for block in blocks("python") if "Recommender" in block]

@@ -41,6 +41,16 @@ RESOLVERS: dict[str, Callable[..., str | None]] = {
 """Functions that the files in conf/ use as ${NAME:...}."""
 
 
+@dataclass(frozen=True)
+class RunSettings(Settings):
+    """Options of a run that all models share (conf/train.yaml)."""
+
+    seed: int = setting(0, least=0)
+    """random seed"""
+    resume: bool = False
+    """resume from the last completed round in output_dir"""
+
+
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
     """InputError unless `monitor` is a measure of `depth` ranked papers or one of `others`."""
     measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]

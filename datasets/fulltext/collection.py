@@ -188,7 +188,9 @@ def write_corpus(
             if document.full_text is not None:
                 with_text[file] = None
         skipped.check()
-        report.counts["papers"] = catalogue.finish()
+        report.counts["papers"] = counts = catalogue.finish()
+        if identifier and counts["read"] and not counts["written"]:
+            raise InputError(f"identifier={identifier}: no paper that can be used has one of this kind")
         with json_writer(folder / "papers.json.gz", keys=True) as add:
             for paper in catalogue.papers():
                 known = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}

@@ -75,6 +75,8 @@ def inspect_corpus(
     )
     surnames = first_authors(corpus, corpus.papers_file, given.authors)
     if not any(surnames):
+        if given.authors != InspectSettings.authors:
+            raise InputError(f"authors={given.authors}: no paper of {corpus.papers_file} has this key")
         log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)
     papers = duplicate_papers.PaperDuplicates(view, counted, titles, given.near)
     near_contexts = duplicate_papers.ContextDuplicates(view, counted, given.near)

@@ -148,6 +148,8 @@ def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
     assert papers["p"] == {"title": "First", "abstract": "Abstract of p", "year": 2001, "authors": ["A B"]}
     with pytest.raises(InputError, match="full texts of papers without an identifier of the kind arxiv: 1"):
         build_corpus(files, tmp_path / "arxiv", TRAIN, identifier="arxiv")
+    with pytest.raises(InputError, match="identifier=foo: no paper that can be used has one of this kind"):
+        build_corpus(files, tmp_path / "arxiv", TRAIN, identifier="foo")
     assert not (tmp_path / "arxiv").exists()
 
 

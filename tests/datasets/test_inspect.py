@@ -217,6 +217,11 @@ def test_options_are_validated_before_the_data_are_read(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_key_without_authors_is_an_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"authors=nokey: no paper of .*papers\.json has this key"):
+        inspect_corpus(lambda: tiny_corpus, tmp_path / "out", authors="nokey")
+
+
 def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_module("citerec.datasets.inspect", f"output_dir={tmp_path / 'file'}")

@@ -8,7 +8,6 @@ import socket
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -295,10 +294,18 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
     assert "http://" not in page.text and "https://" not in page.text
 
 
-def test_the_name_shown_is_answered_to() -> None:
-    here, everywhere = (ServeSettings(library="L", host=host) for host in ("127.0.0.1", "0.0.0.0"))
-    assert [host_names(one)[0] for one in (here, everywhere)] == ["127.0.0.1", socket.gethostname()]
-    assert host_names(replace(everywhere, allowed_hosts=("papers.lab",)))[0] == "papers.lab"
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_the_address_shown_answers(host: str, recommender: RecommenderSpy) -> None:
+    shown = host_names(ServeSettings(library="L", host=host))
+    assert shown[0][0].isdigit() and shown[0] != "0.0.0.0"
+    with serving(recommender, mcp=False, host=host) as url:
+        port = url.rpartition(":")[2]
+        for name in (shown[0], "127.0.0.1"):
+            assert requests.get(f"http://{name}:{port}/", timeout=20).status_code == 200
+        named = requests.get(f"{url}/health", headers={"Host": socket.gethostname()}, timeout=20)
+        assert (named.status_code == 200) == (host != "127.0.0.1")
+    mine = ServeSettings(library="L", host="0.0.0.0", allowed_hosts=("papers.lab",))
+    assert host_names(mine)[0] == "papers.lab"
 
 
 def test_a_port_in_use_is_one_line() -> None:
