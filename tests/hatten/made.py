@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.generate import open_demo
+from citerec.hatten.batches import Batches
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
 from citerec.hatten.encoder import build_encoder
 from citerec.hatten.model import HAtten
@@ -76,3 +79,17 @@ def write_checkpoint(model: HAtten, path: Path) -> None:
         "about": model.about,
     }
     torch.save(content, path)
+
+
+def read_all(pickled: bytes) -> tuple[int, int, int]:
+    """Read all batches; return the traced memory in bytes, its peak, and the number of words read.
+
+    Runs in a process of its own, which must be able to import it.
+    """
+    tracemalloc.start()
+    of_round: Batches = pickle.loads(pickled)
+    words = 0
+    for step in range(len(of_round)):
+        batch = of_round[step]
+        words += len(batch.queries.paragraphs.values) + len(batch.cited.paragraphs.values)
+    return *tracemalloc.get_traced_memory(), words

@@ -22,6 +22,7 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
 from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings
+from citerec.tests.hatten.made import read_all
 
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
@@ -226,17 +227,6 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
 def batches_of(corpus: Corpus) -> Batches:
     reader = DocumentReader(corpus, Vocabulary([word for word in corpus.words[:2000] if word.isalnum()]), 512)
     return batches(reader, None, EncoderBatchSettings(queries=16, steps_per_round=30))
-
-
-def read_all(pickled: bytes) -> tuple[int, int, int]:
-    """Read all batches; return the traced memory in bytes, its peak, and the number of words read."""
-    tracemalloc.start()
-    of_round: Batches = pickle.loads(pickled)
-    words = 0
-    for step in range(len(of_round)):
-        batch = of_round[step]
-        words += len(batch.queries.paragraphs.values) + len(batch.cited.paragraphs.values)
-    return *tracemalloc.get_traced_memory(), words
 
 
 def test_a_corpus_is_pickled_as_its_path_and_batches_without_texts(corpora: list[Corpus]) -> None:
