@@ -81,7 +81,7 @@ def test_a_failed_job_keeps_the_others_and_each_has_its_own_wandb_run(
     out = tmp_path / "out"
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert errors == ["error: 1 of 3 jobs failed; seed=-1: seed=-1: must be a non-negative integer"]
+    assert errors == ["error: 1 of 3 jobs failed; seed=-1: seed=-1: must not be below 0"]
     for number in "02":
         metrics = json.loads((out / number / "metrics.json").read_text())
         assert metrics["round"] == 1 and 0 < metrics["val/mrr"] <= 1

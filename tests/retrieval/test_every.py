@@ -138,5 +138,8 @@ def test_results_do_not_depend_on_k_or_caching(tiny_corpus: Corpus, make: Callab
     retriever.cache_queries()
     for rows in ([4, 0, 4, 7], [7, 1], *([row] for row in range(12))):
         again = retriever.search(np.array(rows), 11)
-        np.testing.assert_array_equal(again.papers, found.papers[rows])
-        np.testing.assert_allclose(again.scores, found.scores[rows], atol=1e-3)
+        # By paper: rounding may swap two of nearly the same score.
+        for query, row in enumerate(rows):
+            ours, theirs = np.argsort(again.papers[query]), np.argsort(found.papers[row])
+            np.testing.assert_array_equal(again.papers[query][ours], found.papers[row][theirs])
+            np.testing.assert_allclose(again.scores[query][ours], found.scores[row][theirs], atol=1e-3)
