@@ -17,16 +17,17 @@ from citerec.datasets.columns import Ragged, offsets_of, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.rerank.names import Names, abstract_names, initials, title_names
+from citerec.rerank.surnames import author_names
 from citerec.rerank.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
 from citerec.retrieval.base import small_change
 from citerec.retrieval.bm25 import citing_contexts
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
-from citerec.retrieval.terms import PAPERS_PER_BATCH, Terms
+from citerec.retrieval.terms import BEGINNINGS, PAPERS_PER_BATCH, Terms
 
-TERM_OPTIONS = ("english", "en")
-"""Stemmer and stop words of terms."""
+TERM_OPTIONS, BEGINNING_OPTIONS = ("english", "en_plus"), (BEGINNINGS, "en_plus")
+"""Stemmer and stop words of terms, and of the beginnings of words, which words of other languages share."""
 BESIDE = 1.5
 """As `rerank.texts.NEAR`, for words just before the mark."""
 NEARNESS = {"near": (0, NEAR), "left": (-1, NEAR), "right": (1, NEAR), "beside": (-1, BESIDE)}
@@ -62,8 +63,9 @@ def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
 class CorpusStatistics:
     """Precomputed data of a corpus for features: P papers, n training contexts of m citing papers.
 
-    title, abstract: texts of papers. title_pairs: pairs of adjacent terms in titles.
-    title_names, initials, abstract_names: names of papers.
+    title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words. title_pairs:
+    pairs of adjacent terms in titles.
+    title_names, initials, abstract_names, first_authors, other_authors: names of papers.
     contexts, near, left, right, beside, pairs: texts of training contexts: whole; weighted by nearness to the
     mark; before it; after it; just before it; pairs of adjacent terms, by nearness.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
@@ -72,20 +74,22 @@ class CorpusStatistics:
     """
 
     RAGGED = ("citing", "cited_by")
-    TEXTS = ("title", "abstract", "title_pairs", "contexts", "near", "left", "right", "beside", "pairs")
-    NAMES = ("title_names", "initials", "abstract_names")
+    TEXTS = ("title", "abstract", "title_beginnings", "title_pairs", "contexts", "near", "left", "right", "beside", "pairs")
+    NAMES = ("title_names", "initials", "abstract_names", "first_authors", "other_authors")
     VECTORS = ("context_vectors", "paper_vectors")
-    ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
+    ARRAYS = ("drift", "rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
     title: WeightedTexts
     near: WeightedTexts
     title_names: Names
     initials: Names
     abstract_names: Names
+    first_authors: Names
+    other_authors: Names
 
-    def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
+    def __init__(self, corpus: Corpus, terms: Terms | None = None, beginnings: Terms | None = None) -> None:
         self.corpus, self.terms = corpus, terms or Terms.from_words(corpus.words, *TERM_OPTIONS)
+        self.beginnings = beginnings or Terms.from_words(corpus.words, *BEGINNING_OPTIONS)
         self.mark = target_marker_id(corpus)
-        self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
         self.drift = np.zeros(1, np.int64)
         """[1]: papers changed since the rarity of terms was computed"""
@@ -123,7 +127,9 @@ class CorpusStatistics:
         changed = small_change(old, corpus, kept, int(before.drift[0]))
         if changed is None:
             return None
-        made = cls(corpus, before.terms.with_words(corpus.words[len(old.words) :], True))
+        new_words = corpus.words[len(old.words) :]
+        terms = (terms.with_words(new_words, True) for terms in (before.terms, before.beginnings))
+        made = cls(corpus, *terms)
         for name in (*cls.ARRAYS, *cls.TEXTS):
             setattr(made, name, getattr(before, name))
         made.drift = np.array([changed])
@@ -135,10 +141,14 @@ class CorpusStatistics:
         title, abstract = (made.counts(words.take(rows)) for words in columns)
         frequency = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
         made.rarity = np.append(before.rarity, idf(frequency, len(old.paper_ids)))
+        beginnings = made.counts(corpus.title_tokens.take(rows), made.beginnings)
+        frequency = np.bincount(beginnings.indices, minlength=made.beginnings.size)[before.beginnings.size :]
+        made.beginning_rarity = np.append(before.beginning_rarity, idf(frequency, len(old.paper_ids)))
         pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
         for name, counts, rarity, b in (
             ("title", title, made.rarity, B_SHORT),
             ("abstract", abstract, made.rarity, B),
+            ("title_beginnings", beginnings, made.beginning_rarity, B_SHORT),
             ("title_pairs", pairs, made.pair_rarity, B_SHORT),
         ):
             known = getattr(before, name)
@@ -148,6 +158,8 @@ class CorpusStatistics:
             found = getattr(before, name)
             more = Names.from_texts(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
             setattr(made, name, found.select_and_append(kept, more))
+        for name, more in author_names(corpus, rows).items():
+            setattr(made, name, getattr(before, name).select_and_append(kept, more))
         return made
 
     @staticmethod
@@ -181,8 +193,16 @@ class CorpusStatistics:
         self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT)
         self.abstract = WeightedTexts.from_counts(abstract, self.rarity)
         del title, abstract
+        self.title_beginnings, self.beginning_rarity = self._beginnings(corpus.title_tokens)
         for name, (find, texts) in self._names(corpus).items():
             setattr(self, name, Names.from_texts(corpus, find, texts))
+        for name, found in author_names(corpus, np.arange(papers)).items():
+            setattr(self, name, found)
+
+    def _beginnings(self, words: Ragged) -> tuple[WeightedTexts, Floats]:
+        counts = self.counts(words, self.beginnings)
+        rarity = idf(np.bincount(counts.indices, minlength=self.beginnings.size), len(words))
+        return WeightedTexts.from_counts(counts, rarity, B_SHORT), rarity
 
     def read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
         """Read the citation links; returns the training contexts as queries."""
@@ -228,9 +248,9 @@ class CorpusStatistics:
             self.paper_vectors = dense.encode_queries(keep_fields(queries[one], "title", "abstract"))
 
     @_in_blocks
-    def counts(self, words: Ragged) -> csr_matrix:
-        """Count the terms of texts, [n, T]."""
-        counts = self.terms.counts(np.arange(len(words)), words, len(words)).tocsr()
+    def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
+        """Count the terms of texts, [n, T]; terms: others than the stems."""
+        counts = (terms or self.terms).counts(np.arange(len(words)), words, len(words)).tocsr()
         counts.sum_duplicates()
         return counts
 
@@ -267,11 +287,14 @@ class CorpusStatistics:
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
 
-    def locate_terms(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    def locate_terms(
+        self, words: Ragged, terms: Terms | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Return, for each occurrence of a term, its text, the term, and its distance after the mark."""
-        terms, lengths = self.terms.word_terms.take(words.values), self.terms.word_terms.lengths[words.values]
+        word_terms = (terms or self.terms).word_terms
+        found, lengths = word_terms.take(words.values), word_terms.lengths[words.values]
         text = np.repeat(np.arange(len(words)), words.lengths)
-        return np.repeat(text, lengths), terms.values, np.repeat(self.distances(words), lengths)
+        return np.repeat(text, lengths), found.values, np.repeat(self.distances(words), lengths)
 
     def distances(self, words: Ragged) -> NDArray[np.int64]:
         """Distance of each word after the first mark of its text; far before it without a mark."""
@@ -296,11 +319,14 @@ class CorpusStatistics:
     def save(self, folder: Path) -> None:
         save_arrays(folder, **self._arrays())
         self.terms.save(folder)
+        (folder / BEGINNINGS).mkdir()
+        self.beginnings.save(folder / BEGINNINGS)
 
     @classmethod
     def load(cls, folder: Path, corpus: Corpus) -> CorpusStatistics:
         """Load what `save` wrote, memory-mapped."""
-        statistics, names = cls(corpus, Terms.load(folder, *TERM_OPTIONS)), cls.ARRAYS
+        beginnings = Terms.load(folder / BEGINNINGS, *BEGINNING_OPTIONS)
+        statistics, names = cls(corpus, Terms.load(folder, *TERM_OPTIONS), beginnings), cls.ARRAYS
         for name, array in zip(names, load_arrays(folder, *names), strict=True):
             setattr(statistics, name, array)
         kinds = {WeightedTexts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}

@@ -19,7 +19,8 @@ from scipy.sparse import csr_matrix
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.errors import InputError
 from citerec.rerank.corpus_statistics import NEARNESS, CorpusStatistics, keep_fields
-from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
+from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
+from citerec.rerank.surnames import REACH, capitalised_words, years_near
 from citerec.rerank.texts import (
     CitingTexts,
     TermRows,
@@ -36,8 +37,8 @@ from citerec.retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
-RETRIEVERS, AUTHORS = "retrievers", "authors"
-"""Groups: the columns of the retrievers; those that need a corpus with authors."""
+RETRIEVERS = "retrievers"
+"""Group of the columns of the retrievers."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,9 @@ class Candidates:
         self._query_statistics = statistics.with_query_words(queries)
         self._terms: dict[str, TermRows] = {}
         self._best: dict[str, Floats] = {}
-        size = max(statistics.terms.size, len(statistics.pair_keys), len(statistics.papers))
+        self._authors: dict[str, Floats] = {}
+        size = max(statistics.terms.size, statistics.beginnings.size, len(statistics.pair_keys), len(statistics.papers))
         self._scratch = np.zeros(max(size, 1), np.float32)
-
-    @property
-    def has_authors(self) -> bool:
-        """True if the corpus keeps the authors of papers (data.field=authors)."""
-        return "author" in str(self.corpus.settings.get("field")).lower()
 
     @cached_property
     def dense(self) -> DenseRetriever | None:
@@ -92,7 +89,7 @@ class Candidates:
     def columns(self, groups: Sequence[str] | None = None) -> dict[str, NDArray[np.floating]]:
         """Compute the columns [Q, K] of groups (None: all that the corpus supports), in a fixed order."""
         if groups is None:
-            groups = [group for group in all_groups() if group != AUTHORS or self.has_authors]
+            groups = all_groups()
         found = self._retriever_columns() if RETRIEVERS in groups else {}
         return found | {name: one.compute(self) for name, one in FEATURES.items() if one.group in groups}
 
@@ -115,7 +112,7 @@ class Candidates:
     def terms(self, part: str) -> TermRows:
         """Return the terms of a part of the queries: `context`, `citing_title` or `citing_abstract`, each
         occurrence with weight 1; a part of the context by nearness to the mark (NEARNESS); or `pairs` of its
-        adjacent terms, by nearness."""
+        adjacent terms or `beginnings` of its words, by nearness."""
         if part not in self._terms:
             self._terms[part] = self._read_terms(part)
         return self._terms[part]
@@ -126,6 +123,10 @@ class Candidates:
             terms = self._query_statistics.terms.word_terms.take(words.values)
             ones = np.ones(len(terms.values), np.float32)
             return TermRows(terms.offsets[words.offsets], terms.values, ones)
+        if part == "beginnings":
+            beginnings = self.statistics.beginnings.with_words(self.queries.new_words)
+            text, term, distance = self.statistics.locate_terms(self.queries.words("context"), beginnings)
+            return TermRows(self.offsets(text), term, nearness(distance))
         if part == "pairs":
             text, pair, weights = self._query_statistics.locate_pairs(self.queries.words("context"))
             return TermRows(self.offsets(text), pair.astype(np.int32), weights)
@@ -231,11 +232,13 @@ class Candidates:
         words = self.queries.words("context")
         distance = np.abs(self.statistics.distances(words))
         text = np.repeat(np.arange(len(words)), words.lengths)
+        ids, place = np.unique(words.values, return_inverse=True)
+        hashed = word_hashes(self.queries.word(row) for row in ids.tolist())[place]
         parts: list[tuple[Any, Any, Any]] = []
         for length in range(1, MAX_NAME_WORDS + 1):
             starts = np.arange(max(len(text) - length + 1, 0))
             starts = starts[text[starts] == text[starts + length - 1]]
-            hashes = ngram_hashes(words.values, starts, length)
+            hashes = ngram_hashes(hashed, starts, length)
             parts.append((text[starts], hashes, np.minimum(distance[starts], distance[starts + length - 1])))
         texts, hashes, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.lexsort((distances, hashes, texts))
@@ -246,6 +249,29 @@ class Candidates:
         mark; 0 without any."""
         name_rows = (names.offsets, names.hashes, names.weights)
         return nearest_names(*self._ngrams, *name_rows, self.papers, reach)
+
+    def author_scores(self, authors: str) -> Floats:
+        """Return weight * 3 / (3 + d) of a candidate's authors whose surname is d words from the mark."""
+        if authors not in self._authors:
+            names = getattr(self.statistics, authors)
+            rows = (names.offsets, names.hashes, names.weights)
+            self._authors[authors] = nearest_names(*self._capitalised, *rows, self.papers, 3.0)
+        return self._authors[authors]
+
+    @cached_property
+    def _capitalised(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        return capitalised_words(self.queries.texts("context"))
+
+    @cached_property
+    def year_scores(self) -> Floats:
+        """3 / (3 + d) for candidates whose year is d words from the mark, else 0."""
+        scores = np.zeros(self.papers.shape, np.float32)
+        years = years_near(self.queries.texts("context"))
+        for query in np.flatnonzero(years.lengths):
+            for year, distance in zip(*np.divmod(years[int(query)], REACH + 1), strict=True):
+                same = (self.corpus.years[self.papers[query]] == year) & (self.papers[query] >= 0)
+                scores[query, same] = np.maximum(scores[query, same], 3 / (3 + distance))
+        return scores
 
     @cached_property
     def years_before(self) -> NDArray[np.float64]:
@@ -319,11 +345,14 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
     return (groups,) if isinstance(groups, str) else tuple(groups)
 
 
-# PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper. Unit: sums of idf.
+# PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper lacks
+# it. Unit: sums of idf.
 
 
 def _part_product(x: Candidates, part: str, text: str) -> Floats:
-    return x.product(x.terms(part), getattr(x.statistics, text))
+    texts = getattr(x.statistics, text)
+    missing = texts.offsets[x.papers] == texts.offsets[x.papers + 1]
+    return np.where(missing, np.float32(np.nan), x.product(x.terms(part), texts))
 
 
 def _add_products(group: str, part: str, *texts: str) -> None:
@@ -354,6 +383,9 @@ def title_share_near(x: Candidates) -> NDArray[np.floating]:
     return x.product(x.terms("near"), x.statistics.title) / np.maximum(
         x.statistics.title_weights[x.papers], 1e-9
     )
+
+
+_add_products("texts", "beginnings", "title_beginnings")
 
 
 @feature("texts")
@@ -430,20 +462,32 @@ def later(x: Candidates) -> NDArray[np.floating]:
     return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
 
 
-@feature(AUTHORS)
-def shared_names(x: Candidates) -> NDArray[np.floating]:
-    """log(1 + authors shared with the citing paper); NaN if either has no authors."""
-    if not x.has_authors:
-        return np.full(x.papers.shape, np.nan)
-    names, citing, size = x.corpus.fields, x.queries.citing, len(x.corpus.field_names)
-    own, theirs = names.take(citing.clip(min=0)), names.take(x.papers.clip(min=0).ravel())
-    wanted = own.values + np.repeat(np.arange(len(own)), own.lengths) * size
-    pair = np.repeat(np.arange(len(theirs)), theirs.lengths)
-    shared = np.isin(theirs.values + pair // x.papers.shape[1] * size, wanted)
-    count = np.bincount(pair[shared], minlength=x.papers.size).reshape(x.papers.shape)
-    known = (theirs.lengths > 0).reshape(x.papers.shape) & (x.papers >= 0)
-    known &= ((own.lengths > 0) & (citing >= 0))[:, None]
-    return np.where(known, np.log1p(count), np.nan)
+# Authors and year of the paper beside the mark, as `names`.
+
+
+@feature("authors")
+def first_author_near(x: Candidates) -> Floats:
+    """Surname of the first author near the mark, as a name with reach 3."""
+    return x.author_scores("first_authors")
+
+
+@feature("authors")
+def other_author_near(x: Candidates) -> Floats:
+    """Surname of another author near the mark."""
+    return x.author_scores("other_authors")
+
+
+@feature("authors")
+def year_near(x: Candidates) -> Floats:
+    """Year of the paper near the mark: 3 / (3 + words between)."""
+    return x.year_scores
+
+
+@feature("authors")
+def author_and_year(x: Candidates) -> Floats:
+    """Product of the surname's and the year's nearness."""
+    first, other = x.author_scores("first_authors"), x.author_scores("other_authors")
+    return np.maximum(first, other) * x.year_scores
 
 
 # Known citations elsewhere in the draft. NaN if there are none.
@@ -490,19 +534,6 @@ def cited_together(x: Candidates) -> NDArray[np.floating]:
 
 
 @feature("length")
-def length(x: Candidates) -> NDArray[np.floating]:
-    """log(1 + words of title and abstract)."""
-    return x.statistics.lengths[x.papers]
-
-
-@feature("length")
 def title_length(x: Candidates) -> NDArray[np.floating]:
     """log(1 + words of the title)."""
     return x.statistics.title_lengths[x.papers]
-
-
-@feature("length")
-def title_only(x: Candidates) -> NDArray[np.floating]:
-    """1 if it has no abstract, else 0."""
-    lengths, titles = x.statistics.lengths[x.papers], x.statistics.title_lengths[x.papers]
-    return (lengths == titles).astype(np.float32)

@@ -9,11 +9,13 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import xxhash
 from numba import njit
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
 from citerec.rerank.texts import ParallelRows
 from citerec.retrieval.arrays import Floats
@@ -65,11 +67,21 @@ def abstract_names(abstract: str) -> list[str]:
     return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
 
 
-def ngram_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
-    """Hash the n-grams of `length` words that start at the given positions."""
+def word_hash(word: str) -> int:
+    """Hash a word, without accents and in lower case."""
+    return xxhash.xxh3_64_intdigest(fold(word).casefold().encode("utf-8", "surrogatepass"))
+
+
+def word_hashes(words: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash words [n]."""
+    return np.fromiter(map(word_hash, words), np.uint64)
+
+
+def ngram_hashes(words: NDArray[np.uint64], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """Hash the n-grams of `length` words, given by their hashes, that start at the given positions."""
     total = np.full(len(starts), np.uint64(length), np.uint64)
     for i in range(length):
-        total = (total ^ words[starts + i].astype(np.uint64)) * _MIX
+        total = (total ^ words[starts + i]) * _MIX
         total ^= total >> np.uint64(29)
     return total
 
@@ -99,18 +111,15 @@ class Names(ParallelRows):
         while found := list(islice(rest, PAPERS_PER_BATCH)):
             numbers += [len(names) for names in found]
             parts.append(table.ids([name for names in found for name in names]))
-        read = Ragged.concat(parts)
-        ids = np.array([corpus.word_ids.get(word, -1) for word in table.words().to_pylist()], np.int64)
-        words, lengths = ids[read.values] if len(read.values) else np.empty(0, np.int64), read.lengths
-        counts = np.asarray(corpus.word_counts, np.float64)
-        rarity = 1 - np.log(np.maximum(counts, 1)) / np.log(max(counts.sum(), 2))
-        hashes, rarest = np.zeros(len(read), np.uint64), np.zeros(len(read))
+        read, words = Ragged.concat(parts), table.words().to_pylist()
+        counts = [max(int(corpus.word_counts[corpus.word_ids[word]]), 1) if word in corpus.word_ids else 1 for word in words]
+        rarity = 1 - np.log(np.array(counts)) / np.log(max(float(np.sum(corpus.word_counts)), 2))
+        of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
+        lengths, hashes, rarest = read.lengths, np.zeros(len(read), np.uint64), np.zeros(len(read))
         for length in range(1, MAX_NAME_WORDS + 1):
             rows = np.flatnonzero(lengths == length)
-            grid = words[read.offsets[rows, None] + np.arange(length)]
-            rows, grid = rows[(grid >= 0).all(axis=1)], grid[(grid >= 0).all(axis=1)]
-            hashes[rows] = ngram_hashes(words, read.offsets[rows], length)
-            rarest[rows] = rarity[grid].max(axis=1)
+            hashes[rows] = ngram_hashes(of_words, read.offsets[rows], length)
+            rarest[rows] = rarity[read.values[read.offsets[rows, None] + np.arange(length)]].max(axis=1)
         known = rarest > 0
         paper = np.repeat(np.arange(len(numbers)), numbers)[known]
         hashes, rarest = hashes[known], rarest[known]

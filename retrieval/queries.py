@@ -135,6 +135,11 @@ class Queries:
         field = self.fields[name]
         return field.words.take(field.rows)
 
+    def word(self, word_id: int) -> str:
+        """Return a word by its id."""
+        known = len(self.corpus.words)
+        return self.corpus.words[word_id] if word_id < known else self.new_words[word_id - known]
+
     def texts(self, name: str) -> list[str]:
         """Texts of a field [Q]."""
         field = self.fields[name]

@@ -16,12 +16,21 @@ from scipy.sparse import csc_matrix, csr_matrix
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.catalogue import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
 """Papers whose terms are counted at a time."""
+
+
+BEGINNINGS, LETTERS = "beginnings", 5
+"""The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+
+
+def _beginning(word: str) -> str:
+    return fold(word)[:LETTERS]
 
 
 def strip_markers(text: str) -> str:
@@ -41,9 +50,11 @@ def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) 
 def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
     """bm25s's tokeniser: runs of at least two letters or digits, without stop words, stemmed.
 
-    stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
+    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: a language of bm25s; None for neither.
     Raises InputError for unknown languages.
     """
+    if stemmer == BEGINNINGS:
+        return Tokenizer(stopwords=stopwords, stemmer=_beginning)
     if stemmer is not None and stemmer not in Stemmer.algorithms():
         known = ", ".join(Stemmer.algorithms())
         raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")

@@ -1,0 +1,95 @@
+"""Surnames and years beside the mark: "Blei et al. 2003 [CITE]"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.records import TARGET_MARKER
+from citerec.rerank.names import Names, word_hash
+from citerec.retrieval.arrays import Rows
+
+REACH = 40
+"""Words on each side of the mark that are read."""
+_WORD = re.compile(r"[^\W_]+")
+_YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
+
+
+def has_authors(corpus: Corpus) -> bool:
+    """True if the corpus keeps the authors of papers (data.field=authors)."""
+    return "author" in str(corpus.settings.get("field")).lower()
+
+
+def author_names(corpus: Corpus, rows: Rows) -> dict[str, Names]:
+    """Surnames of the papers `rows` as names: of the `first_authors` and of `other_authors`.
+
+    The weight of a surname that n of the P papers' authors have is log(P / n) / log P.
+    """
+    if not has_authors(corpus):
+        empty = Names(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
+        return {"first_authors": empty, "other_authors": empty}
+    hashes = np.fromiter(map(_hash_surname, corpus.field_names), np.uint64, len(corpus.field_names))
+    papers = max(len(corpus.paper_ids), 2)
+    _, place, times = np.unique(
+        np.append(hashes[corpus.fields.values], hashes), return_inverse=True, return_counts=True
+    )
+    rarity = 1 - np.log(np.clip(times[place[len(corpus.fields.values) :]] - 1, 1, papers)) / np.log(papers)
+    authors = corpus.fields.take(rows)
+    position = np.arange(len(authors.values)) - np.repeat(authors.offsets[:-1], authors.lengths)
+    owner = np.repeat(np.arange(len(rows)), authors.lengths)
+    made = {}
+    for name, of in (("first_authors", position == 0), ("other_authors", position > 0)):
+        codes = authors.values[of]
+        offsets = offsets_of(np.bincount(owner[of], minlength=len(rows)))
+        made[name] = Names(offsets, hashes[codes], rarity[codes].astype(np.float32))
+    return made
+
+
+def _hash_surname(author: str) -> int:
+    return word_hash(surname(author))
+
+
+def capitalised_words(
+    contexts: Sequence[str],
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+    """Words with a capital near the mark: offsets [Q + 1], ascending hashes, and distances from the mark."""
+    found = [
+        sorted((word_hash(word), distance) for word, distance in _words_near(context) if word[0].isupper())
+        for context in contexts
+    ]
+    pairs = [pair for of in found for pair in of]
+    hashes = np.array([hash for hash, _ in pairs], np.uint64)
+    distances = np.array([distance for _, distance in pairs], np.int64)
+    return offsets_of(np.array([len(of) for of in found], np.int64)), hashes, distances
+
+
+def years_near(contexts: Sequence[str]) -> Ragged:
+    """Years near the mark [Q]: each as year * (REACH + 1) + distance from the mark."""
+    return Ragged.from_rows(
+        [
+            [
+                int(word[:4]) * (REACH + 1) + distance
+                for word, distance in _words_near(context)
+                if _YEAR.fullmatch(word)
+            ]
+            for context in contexts
+        ]
+    )
+
+
+def _words_near(context: str) -> list[tuple[str, int]]:
+    """Words of a context within REACH of the mark, and their distance; none without a mark."""
+    before, mark, after = context.partition(TARGET_MARKER)
+    if not mark:
+        return []
+    left = _WORD.findall(before)[-REACH:]
+    right = _WORD.findall(after)[:REACH]
+    return [(word, len(left) - i) for i, word in enumerate(left)] + [
+        (word, i + 1) for i, word in enumerate(right)
+    ]
