@@ -75,12 +75,16 @@ class Deduplicator:
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
-        taken: Callable[[str], bool] = self._library.corpus.has_paper if self._library else lambda _: False
+        rows = (np.flatnonzero(self._is_leader) + self._existing).tolist()
+        taken: Callable[[str], bool] = lambda _: False  # noqa: E731
+        if self._library:
+            corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
+            if len(ids) < len(rows) or (corpus.paper_ids.rows_of(list(ids)) >= 0).any():
+                taken = corpus.has_paper
         seen: set[str] = set()
         for _, paper in self._completed():
             yield paper
-        for number in np.flatnonzero(self._is_leader).tolist():
-            row = self._existing + number
+        for row in rows:
             paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
             id, suffix = paper.id, 2
             while id in seen or taken(id):

@@ -14,13 +14,14 @@ import numpy as np
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import link_or_copy
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
 from citerec.library.library import MANIFEST, METADATA, Indexer, Library, LibraryPaper, Rows, damaged
 from citerec.library.limits import MAX_TEXT
-from citerec.library.models import install_model, link_or_copy, open_model
+from citerec.library.models import install_model, open_model
 from citerec.library.search import SearchIndex, named_papers
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
@@ -367,9 +368,12 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
         retriever = open_model(folder / MODEL)
         if old is None:
             retriever.index(new)
+            retriever.save(folder / RANKING)
+        elif retriever.can_extend(old.corpus, new, old.folder / RANKING):
+            retriever.extend(old.corpus, new, old.folder / RANKING, folder / RANKING)
         else:
             retriever.reindex(old.corpus, new, kept, old.folder / RANKING)
-        retriever.save(folder / RANKING)
+            retriever.save(folder / RANKING)
         SearchIndex.write(old, new, kept, folder, folder / METADATA)
 
     return index
