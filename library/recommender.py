@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from citerec.library.filters import Filters
 from citerec.library.library import MANIFEST, METADATA, Indexer, Library, LibraryPaper, Rows, damaged
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
-from citerec.library.search import SearchIndex, named_papers
+from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, query_words
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever
@@ -227,19 +227,20 @@ class Recommender:
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
 
-        Papers with all of them in key, authors, year, title and venue; if there is none, papers with some of
-        them there or in the abstract. Raises InputError for a query without words.
+        Papers with all of them in key, authors, year, title and venue; if there is none, papers with as many
+        as possible there and in the abstract. Raises InputError for a query without words.
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
         generation = self._refresh()
         with self._search_lock:
-            rows, has_all = generation.search_index.search(query, k)
-            if not has_all and len(rows) < k:
-                queries = Queries.from_list(generation.library.corpus, [Query(query)])
-                more = generation.text_search.search(queries, k).papers[0]
-                rows = list(dict.fromkeys([*rows, *more[more >= 0].tolist()]))[:k]
-        return [generation.library.paper(row) for row in rows]
+            rows, has_all = generation.search_index.search(query, max(k, IN_PART))
+            if has_all:
+                return [generation.library.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(generation.library.corpus, [Query(query)])
+            more = generation.text_search.search(queries, max(k, IN_PART)).papers[0]
+        papers = map(generation.library.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
