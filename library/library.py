@@ -296,6 +296,11 @@ def damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
 
 
+def outdated(path: Path) -> InputError:
+    """Return the error for a library whose index or model this version does not read."""
+    return InputError(f"{path}: built by an earlier version; build it again: {rebuild_command(path)}")
+
+
 def check_generation(path: Path, manifest: Manifest, trust: bool = True) -> None:
     """Raise InputError if a file of the current generation differs from its checksum.
 

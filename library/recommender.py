@@ -19,13 +19,22 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
-from citerec.library.library import MANIFEST, METADATA, Indexer, Library, LibraryPaper, Rows, damaged
+from citerec.library.library import (
+    MANIFEST,
+    METADATA,
+    Indexer,
+    Library,
+    LibraryPaper,
+    Rows,
+    damaged,
+    outdated,
+)
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
 from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, query_words
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
-from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.base import OtherIndex, Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -84,6 +93,8 @@ class _Generation:
         try:
             retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
+        except OtherIndex:
+            raise outdated(library.path) from None
         except (InputError, OSError) as error:
             raise damaged(library.path, error) from None
         statistics = retriever.statistics if isinstance(retriever, Ranker) else None
@@ -336,7 +347,7 @@ def add_papers(
     library: Library, records: Deduplicator, papers: Iterable[LibraryPaper], **fields: Any
 ) -> Library:
     """Write a generation with the deduplicated `papers` of `records`. Call it inside `Library.edit`."""
-    kept = np.setdiff1d(np.arange(len(library)), records.replaced)
+    kept = np.delete(np.arange(len(library)), records.replaced)
     removed = library.manifest.removed
     if removed:
         added = {paper.id for paper in records.papers()}
@@ -354,7 +365,7 @@ def remove_papers(library: Library, names: Iterable[str]) -> Library:
         raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
     ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
     removed = list(dict.fromkeys([*library.manifest.removed, *ids]))
-    kept = np.setdiff1d(np.arange(len(library)), rows)
+    kept = np.delete(np.arange(len(library)), rows)
     return library.write_generation(kept, (), indexer(), removed=removed)
 
 
@@ -370,11 +381,20 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
         if old is None:
             retriever.index(new)
             retriever.save(folder / RANKING)
-        elif retriever.can_extend(old.corpus, new, old.folder / RANKING):
-            retriever.extend(old.corpus, new, old.folder / RANKING, folder / RANKING)
         else:
-            retriever.reindex(old.corpus, new, kept, old.folder / RANKING)
-            retriever.save(folder / RANKING)
+            try:
+                _change_index(retriever, old, new, kept, folder)
+            except OtherIndex:
+                raise outdated(old.path) from None
         SearchIndex.write(old, new, kept, folder, folder / METADATA)
 
     return index
+
+
+def _change_index(retriever: Retriever, old: Library, new: Corpus, kept: Rows, folder: Path) -> None:
+    before, after = old.folder / RANKING, folder / RANKING
+    if retriever.can_extend(old.corpus, new, before):
+        retriever.extend(old.corpus, new, before, after)
+    else:
+        retriever.reindex(old.corpus, new, kept, before)
+        retriever.save(after)

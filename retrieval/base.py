@@ -361,6 +361,10 @@ FORMAT = 2
 MANIFEST = "index.json"
 
 
+class OtherIndex(InputError):
+    """An index of another retriever, corpus, model or version."""
+
+
 def has_index(folder: Path) -> bool:
     """True if the folder contains an index of any retriever."""
     return (folder / MANIFEST).is_file()
@@ -391,13 +395,13 @@ def new_index(
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The tuned parameters of a saved index; InputError unless it is undamaged and belongs to `about`."""
+    """The tuned parameters of a saved index; InputError if it is damaged, OtherIndex if not of `about`."""
     if not has_index(folder):
         raise InputError(f"{folder}: not an index (no {MANIFEST})")
     check_checksums(folder, "rebuild the index in another folder")
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     if manifest["format"] != FORMAT:
-        raise InputError(
+        raise OtherIndex(
             f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
             "index in another folder"
         )
@@ -407,7 +411,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         if wanted.get(key) != found.get(key):
             texts = (str(values.get(key)) for values in (found, wanted))
             there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
-            raise InputError(
+            raise OtherIndex(
                 f"{folder}: the index was built with {key}={there}, not {here}; "
                 "rebuild the index in another folder"
             )

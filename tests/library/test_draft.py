@@ -331,6 +331,7 @@ def test_the_report_is_readable_at_80_columns(folder: Path, recommender: Recomme
     report(suggest(read_draft(folder / "paper.tex"), recommender, 2), Console(file=file, width=80))
     text = file.getvalue()
     assert all(len(line) <= 80 for line in text.splitlines()) and "\x1b" not in text
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
     assert "paper.tex:11  \\cite{?}\n  Language models such as BERT [CITE] are" in text
     assert "devlin2019bert" in text and "BERT is named here" in text
     assert "neither in the library nor in the draft's bibliography: ghost" in text

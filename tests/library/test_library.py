@@ -20,7 +20,7 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKED, CHECKSUMS
+from citerec.datasets.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.library.commands import build, verify
 from citerec.library.library import MANIFEST, Library, LibraryPaper, Rows
 from citerec.library.recommender import Recommender, indexer
@@ -316,3 +316,18 @@ def replace_file(file: Path, content: bytes) -> None:
     """Replace a file that other libraries may share by a hard link."""
     file.unlink()
     file.write_bytes(content)
+
+
+def test_a_library_of_an_earlier_version_is_one_line(path: Path) -> None:
+    Library.create(path, SHELF, indexer=indexer("bm25"), model="bm25", overwrite=True)
+    index = Library.open(path).folder / "index/ranking"
+    about = json.loads((index / "index.json").read_text())
+    about["about"]["k1"] = 0.9  # another default at that time
+    replace_file(index / "index.json", json.dumps(about).encode())
+    write_checksums(index)
+    line = f"{path}: built by an earlier version; build it again: citerec build library={path} overwrite=true"
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        Recommender.open(path)
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        change(path, indexer=indexer())
+    assert papers_of(Library.open(path)) == SHELF
