@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors, existing
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from citerec.library.draft_contexts import draft_context_finder, draft_files
+from citerec.library.draft_contexts import draft_context_finder, draft_files, draft_parts
 from citerec.library.duplicates import Deduplicator
 from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
@@ -94,7 +95,7 @@ def build(settings: BuildSettings) -> Library:
             model=model,
             ranker=ranker,
             sources=sources,
-            contexts=[_describe_file(file) for file in cited],
+            contexts=[_describe_contexts(file) for file in cited],
         )
     duration = time.perf_counter() - started
     print(
@@ -161,8 +162,8 @@ def update(settings: UpdateSettings) -> Library:
         sources = library.manifest.sources
         if not sources:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
-        known = [*sources, *library.manifest.contexts]
-        if [_describe_file(Path(source.path)) for source in known] == known:
+        read = [_describe_file(Path(source.path)) for source in sources]
+        if (read, _describe_all_contexts(library)) == (sources, library.manifest.contexts):
             print(f"{library.path}: source files are unchanged; {count_noun(len(library))}")
             return library
         return _reread(library, sources, settings.force)
@@ -202,7 +203,7 @@ def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
                 f"{' and '.join(changed_files)} changed; check that it is complete, then confirm with "
                 "force=true"
             )
-        cited = [_describe_file(Path(source.path)) for source in library.manifest.contexts]
+        cited = _describe_all_contexts(library)
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
             library.update_manifest(sources=sources)
@@ -335,6 +336,17 @@ def _describe_file(file: Path) -> ReadFile:
             f"citerec remove source={file}"
         )
     return ReadFile(str(file), file.stat().st_size, digest_file(file))
+
+
+def _describe_contexts(file: Path) -> ReadFile:
+    """Describe a file of contexts together with the files that it includes."""
+    parts = [_describe_file(part) for part in draft_parts(file)]
+    digest = blake2b("".join(part.hash for part in parts).encode(), digest_size=16).hexdigest()
+    return ReadFile(str(file), sum(part.size for part in parts), digest if parts[1:] else parts[0].hash)
+
+
+def _describe_all_contexts(library: Library) -> list[ReadFile]:
+    return [_describe_contexts(Path(file.path)) for file in library.manifest.contexts]
 
 
 def _with_progress(records: Deduplicator) -> Iterator[LibraryPaper]:

@@ -341,6 +341,18 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
     assert "old.tex: the macro \\a never terminates" in caplog.text
     (drafts / "notes.md").write_text("Nothing [@gone].")
+    draft = DRAFT.replace(r"\end{document}", r"\input{chapter}\bibliography{refs}\end{document}")
+    (drafts / "old.tex").write_text(draft)
+    assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "chapter.tex").write_text("Graphs have nodes, and waves have sound \\cite{nodes}.\n")
+    run("update")
+    assert sorted(contexts_of(Library.open("mine")).values()) == [["Graphs"], *[["Parsing trees"]] * 2]
+    (drafts / "refs.bib").write_text(REFS.replace("Parsing trees", "Another paper"))
+    run("update")
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "chapter.tex").write_text("x")
     for name, reason in (
         ("drafts/notes.md", "no contexts are left; found: 1 full texts, 0 citations; dropped: spans of"),
         ("drafts/chapter.tex", "no \\documentclass in chapter.tex, a chapter; give the main file"),
