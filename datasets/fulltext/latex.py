@@ -300,24 +300,24 @@ _WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-
 _AUTHORS_END = 400
 
 
-def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
-    """The .bib files that a document uses, if they are below its folder or `root`.
+def bib_files(path: Path, source: str, root: Path | None = None) -> dict[str, Path]:
+    """The .bib files that a document uses, by its names of them, if they are below its folder or `root`.
 
     A file that is not at its place, such as an absolute path of another computer, is looked for by its name:
     beside the document and up to two folders below.
     """
     names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
     allowed = (root or path.parent).resolve()
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}
     for name in names:
         named = path.parent / f"{name.removesuffix('.bib')}.bib"
         last = glob.escape(re.split(r"[/\\]", named.name)[-1])
         nearby = (file for place in _NEARBY for file in sorted(path.parent.glob(f"{place}{last}")))
         for file in (named, *nearby):
             if file.is_file() and file.resolve().is_relative_to(allowed):
-                found[file.resolve()] = None
+                found[name] = file.resolve()
                 break
-    return list(found)
+    return found
 
 
 def read_bibliography(
@@ -328,7 +328,7 @@ def read_bibliography(
     printed = _read_printed(path, source)
     entries = {key: _parse_printed(*printed[key]) for key in wanted if key in printed}
     # .bib files have separate titles and authors: they override printed entries; the first file wins.
-    for file in reversed(bib_files(path, source, root)):
+    for file in reversed(dict.fromkeys(bib_files(path, source, root).values())):
         entries |= bib_entries(decode_latex(file), wanted)
     return entries
 
