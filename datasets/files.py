@@ -76,15 +76,22 @@ def new_folder(output: str | Path) -> Path:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise.
+
+    An OSError names `folder`.
+    """
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
         yield unfinished
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
+    except OSError as error:
+        if Path(error.filename or "").is_relative_to(unfinished):
+            error.filename = str(folder / Path(error.filename).relative_to(unfinished))
+        raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

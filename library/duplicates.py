@@ -30,7 +30,11 @@ class Deduplicator:
 
     def __init__(self, folder: Path, library: Library | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        try:
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            error.filename = None  # no name that a user knows
+            raise
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._existing = library, len(library) if library else 0
 

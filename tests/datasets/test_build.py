@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,17 @@ def test_the_command(tmp_path: Path) -> None:
 def test_invalid_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_corpus(str(TEXTS), tmp_path / "out", TRAIN, **options)
+
+
+def test_an_output_that_contains_a_source_is_refused(tmp_path: Path) -> None:
+    """Rather than with the advice to remove the folder."""
+    source = write(tmp_path / "out.jsonl", collection(40))
+    (tmp_path / "out").mkdir()
+    inside = Path(source).rename(tmp_path / "out/a.jsonl")
+    line = f"output={tmp_path}/out: contains the source file {inside}; name another folder"
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        build_corpus(str(tmp_path / "*/a.jsonl"), tmp_path / "out", RandomSplitting(1, 0, 0, seed=0))
+    assert inside.exists()
 
 
 def test_nothing_is_left_after_a_broken_record_or_an_interrupt(

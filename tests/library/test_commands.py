@@ -172,6 +172,21 @@ def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None
     assert run("remove", "source=more.bib")[1] == "mine: 0 added, 2 removed, 0 replaced; 3 papers\n"
 
 
+def test_a_library_built_again_from_sources_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None:
+    entries = [entry(f"k{number}", f"Title {number}", year=2000 + number) for number in range(10)]
+    bib.write_text("".join(entries))
+    assert run("build", "source=a.bib", "overwrite=true", "model=bm25")[0] == 0
+    bib.write_text("".join(entries[:3]) + "@article{k3, ti")
+    line = f"error: mine: 7 of 10 papers would be removed, since {bib} changed; check that it is complete, "
+    assert run("build", "overwrite=true")[::2] == (2, line + "then confirm with force=true\n")
+    assert len(papers()) == 10
+    assert run("build", "overwrite=true", "force=true")[0] == 0 and len(papers()) == 3
+    inside = Library.open("mine").folder / "own.bib"
+    inside.write_text(entries[0])
+    line = f"error: source={inside.resolve()}: is a file of the library that it replaces; copy it elsewhere\n"
+    assert run("build", f"source={inside}", "overwrite=true")[::2] == (2, line)
+
+
 def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two") + entry("four", "Poems"))
