@@ -6,12 +6,17 @@
                         corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  the other fields of each paper, in the order of the store
                         identities.npy  hashed identifiers for deduplication (library.identities)
+                        lengths.json    numbers of rows, if files have grown (datasets.columns)
                         model/  index/  the ranking model and its index
                         search.sqlite search.npy  the index of library.search
 
 A change writes a new generation, then replaces library.json, then removes the old generation. A killed
 process therefore leaves either the old library or the new one. Processes that have the old generation open
 keep reading it.
+
+A few more papers, up to MAX_CHANGED, cost little: the new generation has hard links to the old one's large
+files and appends to them (`continue_arrays`), or puts rows into second files beside them (`continue_table`).
+Nothing that the old generation reads changes. Other changes write all files anew.
 """
 
 from __future__ import annotations
