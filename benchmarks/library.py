@@ -94,8 +94,8 @@ def add_papers(args: argparse.Namespace) -> None:
         f"peak resident memory {memory_gb():.2f} GB"
     )
     with contextlib.redirect_stdout(io.StringIO()):
-        settings = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
-        anew = time_call(args, partial(remove, settings))
+        last = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
+        anew = time_call(args, partial(remove, last))
     print(
         f"  all written anew, as when a paper is removed: {anew:.2f} s, peak resident memory "
         f"{memory_gb():.2f} GB; added / anew: {added / anew:.2f}"

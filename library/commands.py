@@ -85,10 +85,10 @@ def build(settings: BuildSettings) -> Library:
     model_files(model, ranker)  # to report errors before the papers are read
     with disk_errors(path, "the library", "library"), Deduplicator(path.absolute().parent) as records:
         sources = _read_sources(files, records)
-        lost = 0 if old is None else _keep_papers_without_source(path, old, records)
+        gone = 0 if old is None else _keep_papers_without_source(path, old, records)
         records.finish()
         if old is not None and not settings.force:
-            _refuse_loss(path, old, old.counts.get("papers", 0) - lost - records.count, sources)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - records.count, sources)
         library = Library.create(
             path,
             _with_progress(records),

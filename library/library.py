@@ -372,16 +372,18 @@ def _write_generation(
     folder = path / GENERATIONS / str(number)
     try:
         folder.mkdir()
-        room = 0 if old is None or find_contexts or len(kept) < len(old) else _room(old)
+        continued = old if old and find_contexts is None and len(kept) == len(old) else None
+        room = _room(continued) if continued else 0
         few = list(islice(papers := iter(papers), room + 1))
-        if continues := 0 < len(few) <= room and old is not None:
-            _continue_papers(old, folder, few)
+        if continued and 0 < len(few) <= room:
+            _continue_papers(continued, folder, few)
         else:
+            continued = None
             _write_papers(folder, old, kept, chain(few, papers), find_contexts)
         corpus = Corpus(folder / CORPUS, path.resolve().name)
         if indexer is not None:
             indexer(old, corpus, kept, folder)
-        write_checksums(folder, before=old.folder if continues else None)
+        write_checksums(folder, before=continued.folder if continued else None)
         source = pa.Table.from_batches(table_batches(folder / METADATA)[1], _SCHEMA)["source"]
         counts = {
             "papers": len(corpus.paper_ids),

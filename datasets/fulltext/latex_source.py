@@ -110,7 +110,8 @@ _RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 @contextmanager
 def record_files() -> Iterator[list[Path]]:
     """Yield a list that gets the files that `decode_latex` reads inside: inputs, chapters, bibliographies."""
-    token = _RECORDED.set(files := [])
+    files: list[Path] = []
+    token = _RECORDED.set(files)
     try:
         yield files
     finally:

@@ -255,7 +255,8 @@ def test_row_out_of_range(row: int) -> None:
 )
 def test_continued_columns_have_all_rows_and_former_ones_theirs(chunks: list[list[tuple[int, str]]]) -> None:
     with TemporaryDirectory() as scratch:
-        folders, rows = [Path(scratch) / str(number) for number in range(len(chunks))], []
+        folders = [Path(scratch) / str(number) for number in range(len(chunks))]
+        rows: list[list[tuple[int, str]]] = []
         for number, (folder, chunk) in enumerate(zip(folders, chunks, strict=True)):
             folder.mkdir()
             numbers = np.array([one for one, _ in chunk], np.int32)
