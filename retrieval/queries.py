@@ -160,8 +160,7 @@ def _paper_field(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryFiel
 
 def target_marker_id(corpus: Corpus) -> int:
     """The word id of the target marker in queries: the first new word if the corpus does not contain it."""
-    row = int(corpus.word_column.rows_of([TARGET_WORD])[0])
-    return row if row >= 0 else len(corpus.word_column)
+    return corpus.word_ids.get(TARGET_WORD, len(corpus.word_ids))
 
 
 OVERLAP = 5
