@@ -356,20 +356,21 @@ def continue_arrays(before: Path, folder: Path, **more: NDArray[Any]) -> None:
 
     Their files are hard-linked and get the rows at their end. Readers of the former folder do not see these:
     a header, or LENGTHS, says how many rows there are. What is in a file is never overwritten: one with
-    further content, of a killed process or of another copy of the folder, is copied.
+    further content, of a killed process or of another copy of the folder, is copied, and so are symbolic
+    links, as in the hub's cache.
     """
     lengths = _lengths(before) | _lengths(folder)
     for name, rows in more.items():
-        known, path = load_array(before, name), folder / f"{name}.npy"
-        end = _data_offset(before / f"{name}.npy") + known.nbytes
-        if (before / f"{name}.npy").stat().st_size == end:
-            link_or_copy(before / f"{name}.npy", path)
+        known, file, path = load_array(before, name), before / f"{name}.npy", folder / f"{name}.npy"
+        end = _data_offset(file) + known.nbytes
+        if file.stat().st_size == end and os.access(file, os.W_OK) and not file.is_symlink():
+            link_or_copy(file, path)
         else:
-            shutil.copyfile(before / f"{name}.npy", path)
+            shutil.copyfile(file, path)
             os.truncate(path, end)
-        with path.open("r+b") as file:
-            file.seek(end)
-            file.write(np.ascontiguousarray(rows, known.dtype).data)
+        with path.open("r+b") as stream:
+            stream.seek(end)
+            stream.write(np.ascontiguousarray(rows, known.dtype).data)
         lengths[name] = len(known) + len(rows)
     (folder / LENGTHS).write_text(json.dumps(lengths, indent=1) + "\n", "utf-8")
 

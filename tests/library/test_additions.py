@@ -131,6 +131,18 @@ def test_copies_that_share_files_do_not_disturb_each_other(path: Path) -> None:
     assert answers(one) == answers(Recommender.open(path)) != answers(two)
 
 
+def test_files_behind_symbolic_links_do_not_grow(path: Path) -> None:
+    """As in the cache of the hub."""
+    library, cached = path.parent / "linked" / "mine", list(path.rglob("*"))
+    shutil.copytree(path, library, copy_function=os.symlink)
+    before = {file: file.read_bytes() for file in cached if file.is_file()}
+    recommender = Recommender.open(library)
+    recommender.add(ADDED[:1])
+    assert papers_of(recommender.library)[-1] == ADDED[0]
+    verify(VerifySettings(library=str(library)))
+    assert {file: file.read_bytes() for file in before} == before
+
+
 def test_damage_to_papers_added_earlier_is_seen(path: Path) -> None:
     recommender = Recommender.open(path)
     recommender.add(ADDED[:1])
