@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_year
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_year, identifier
 from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph
 from citerec.datasets.fulltext.latex import (
     citation_placeholder,
@@ -157,7 +157,7 @@ def parse_markdown(
         abstract=_front_matter_text(front, "abstract") or _plain_markdown(_MARKS.sub("", abstract)),
         year=id_year or find_year(_front_matter_text(front, "date")),
         authors=tuple(_authors(front.get("author"))),
-        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
+        identifiers=(identifier("arxiv", paper),) if id_year else (),
     )
     source = _name_bibliography(_names(front.get("bibliography")))
     return ParsedMarkdown(metadata, paragraphs, numbers, source)

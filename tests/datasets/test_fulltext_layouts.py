@@ -157,7 +157,7 @@ def test_layouts_of_json_lines_are_equivalent(
     for document in reversed(found):
         merged |= {name: value for name, value in document.metadata._asdict().items() if value}
     authors = ("Writer, Ann",) if layout is s2orc_2020 else ("Ann Writer",)
-    expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), frozenset({"arxiv"}))
+    expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), ("arxiv:2101.1",))
     assert Metadata(**merged) == expected
     assert [document.full_text is not None for document in found] == [False] * (len(found) - 1) + [True]
     assert found[-1].full_text is not None
