@@ -213,7 +213,8 @@ def _section_citations(text: str, markers: list[Marker], reach: int) -> Iterator
                 right = _text_between(text, marker, group[number + 1]) + OTHER_MARKER + right
             named = left
             if marker.names:
-                named = left.removesuffix(marker.opening) + _clean_text(marker.names)
+                named, names = left.removesuffix(marker.opening), _clean_text(marker.names)
+                named += names.lstrip() if named[-1:] in (" ", "(", "[") else names
             for ref in marker.refs:
                 yield CitationContext(ref, left, right, named)
 
