@@ -97,7 +97,7 @@ def stream_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 for member in tar:
                     if member.isreg():
                         yield member.name, _extract(tar, member)
-                    tar.members = []  # it keeps all that it has seen
+                    tar.members = []  # type: ignore[attr-defined]  # it keeps all that it has seen
 
 
 @contextmanager

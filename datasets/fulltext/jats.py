@@ -225,9 +225,9 @@ def expand_ranges(
     listed = sorted(order, key=order.__getitem__)
 
     def between(first: str | None, last: str | None, length: int) -> list[str | None]:
-        if first not in order or not 0 < length < MAX_RANGE:
+        start = order.get(first or "", -1)
+        if start < 0 or not 0 < length < MAX_RANGE:
             return []
-        start = order[first]
         return [*listed[start : start + length + 1]] if order.get(last or "") == start + length else []
 
     done: list[tuple[int, int, list[str | None]]] = []

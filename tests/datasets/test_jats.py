@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -313,7 +314,7 @@ def test_contexts_that_name_the_author_get_splits_of_their_own(tmp_path: Path) -
     body += f"Others heard (<xref ref-type='bibr' rid='B2'>2</xref>) {END} {END} {END} {END}. "
     body += f"Lee knew that {END} (<xref ref-type='bibr' rid='B2'>2</xref>)."
     path = write(tmp_path / "a.xml", article(1, body, references))
-    options = {"candidates": "title", "window": 100}
+    options: dict[str, Any] = {"candidates": "title", "window": 100}
     counts = {}
     for leaks in ("drop", "keep", "named"):
         report = build_corpus(str(path), tmp_path / leaks, ALL_TRAIN, leaks=leaks, **options)
