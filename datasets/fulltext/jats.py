@@ -31,7 +31,8 @@ _FORMULAS = ("inline-formula", "disp-formula", "disp-formula-group", "tex-math",
 _FLOATS = ("fig", "fig-group", "table-wrap", "table-wrap-group", "table", "supplementary-material", "media")
 _SKIPPED = frozenset((*_FORMULAS, *_FLOATS, "fn", "fn-group", "code", "ref-list", "object-id"))
 _SKIPPED_IN_TITLES = frozenset(("xref", "fn", "tex-math"))
-_CITATIONS = ("element-citation", "mixed-citation", "nlm-citation", "citation")
+_CITATIONS = ("element-citation", "nlm-citation", "mixed-citation", "citation")
+"""The first kind that an entry has is read."""
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _DOI = re.compile(r"(?<![\w./])10\.\d{4,9}/[^\s\"<>]+")
 _TITLES = ("article-title", "chapter-title", "data-title")
@@ -137,9 +138,9 @@ def _read_bibliography(root: ET.Element) -> _Bibliography:
     entries = (entry for part in ("body", "back") for one in root.findall(part) for entry in one.iter("ref"))
     for number, entry in enumerate(entries, 1):
         rid = entry.get("id") or f"#{number}"
-        cited = [one for one in entry if one.tag in _CITATIONS]
-        for alternatives in entry.findall("citation-alternatives"):
-            cited += sorted(alternatives, key=lambda one: one.tag not in _CITATIONS[:1])[:1]
+        # SciELO gives each work twice, with and without markup.
+        kinds = ([*entry.findall(kind), *entry.findall(f"*/{kind}")] for kind in _CITATIONS)
+        cited = next(filter(None, kinds), [])
         order.append(rid)
         for part, citation in enumerate(cited):
             key = rid if part == 0 else f"{rid}.{part + 1}"
