@@ -1,6 +1,6 @@
 """Find the files of a collection by name, folder or pattern, and read them by format.
 
-JSON lines have one of four layouts, told apart by the keys of each record (docs/guide/build.md):
+JSON lines have one of five layouts, told apart by the keys of each record (docs/guide/build.md):
 
 - our own (`id`), in which everything but the id is optional:
 
@@ -14,12 +14,14 @@ JSON lines have one of four layouts, told apart by the keys of each record (docs
   {"start", "end", "attributes"}. In `s2orc_v2`, body and bibliography are separate texts and annotation names
   have underscores (`bib_ref`).
 - S2ORC of July 2020 (`paper_id`): the files `metadata` and `pdf_parses`
+- unarXive (`paper_id` and `discipline`): arXiv's papers with placeholders for citations and formulas
 - arXiv's metadata snapshot (`authors_parsed`)
 """
 
 from __future__ import annotations
 
 import glob
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -251,7 +253,7 @@ def _read_record(record: Object, where: str) -> Document:
     if "corpusid" in record:
         return read_s2orc(record, where)
     if "paper_id" in record:
-        return read_s2orc_2020(record, where)
+        return (read_unarxive if "discipline" in record else read_s2orc_2020)(record, where)
     if "id" in record:
         return read_own(record, where)
     raise InputError(f"{where}: has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)")
@@ -431,6 +433,78 @@ def _read_text_2020(record: Object, where: str) -> FullText:
         authors = tuple(map(str, entry.authors or ()))
         references[ref] = Reference(entry.link, entry.title or "", authors, find_year(str(entry.year)))
     return FullText(_read_paragraphs(record, _BODY_2020, where), references)
+
+
+# unarXive (https://github.com/IllDepence/unarXive).
+
+
+class _UnarxiveMetadata(msgspec.Struct):
+    title: str | None = None
+    authors_parsed: list[list[str]] | None = None
+
+
+class _UnarxiveText(msgspec.Struct):
+    text: str | None = None
+    section: str | None = None
+    sec_number: str | None = None
+    content_type: str | None = None
+
+
+class _UnarxiveEntry(msgspec.Struct):
+    bib_entry_raw: str | None = None
+    ids: dict[str, Any] | None = None
+
+
+class _UnarxivePaper(msgspec.Struct):
+    paper_id: PaperId
+    discipline: str | None = None
+    metadata: _UnarxiveMetadata | None = None
+    abstract: _UnarxiveText | None = None
+    body_text: list[_UnarxiveText] | None = None
+
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+):([^{}]*)\}\}")
+
+
+def read_unarxive(record: Object, where: str) -> Document:
+    """Read a paper of unarXive. Raises InputError with the field."""
+    paper = validate(record, _UnarxivePaper, where)
+    front = paper.metadata or _UnarxiveMetadata()
+    metadata = Metadata(
+        paper.paper_id,
+        plain_text(front.title or ""),
+        plain_text((paper.abstract and paper.abstract.text) or ""),
+        arxiv_year(paper.paper_id),
+        tuple(plain_text(", ".join(name[:2])) for name in front.authors_parsed or () if name),
+        paper.discipline or "",
+        (identifier("arxiv", paper.paper_id),),
+    )
+    return Document(metadata, partial(_read_unarxive_text, paper, record, where))
+
+
+def _read_unarxive_text(paper: _UnarxivePaper, record: Object, where: str) -> FullText:
+    references = {}
+    for ref, entry in _read_entries(record, "bib_entries", _UnarxiveEntry, where):
+        known = _identifiers({kind.removesuffix("_id"): value for kind, value in (entry.ids or {}).items()})
+        references[ref] = Reference(text=entry.bib_entry_raw or "", identifiers=known)
+    numbers = {ref: number for number, ref in enumerate(references, 1)}
+    paragraphs = []
+    for part in paper.body_text or ():
+        pieces: list[str] = []
+        spans: list[CitationSpan] = []
+        length = done = 0
+        text = part.text or ""
+        for found in _PLACEHOLDER.finditer(text):
+            mark = f"[{numbers.get(found[2], 0)}]" if found[1] == "cite" else ""  # formulas are left out
+            pieces += text[done : found.start()], mark
+            length += found.start() - done + len(mark)
+            done = found.end()
+            if mark:
+                spans.append(CitationSpan(length - len(mark) + 1, length - 1, found[2]))
+        paragraphs.append(
+            Paragraph("".join([*pieces, text[done:]]), spans, f"{part.sec_number} {part.section}")
+        )
+    return FullText(paragraphs, references)
 
 
 # S2ORC of the Semantic Scholar API: the files papers, abstracts, s2orc and s2orc_v2.
