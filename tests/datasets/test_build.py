@@ -424,6 +424,14 @@ def test_papers_without_an_abstract_are_candidates_on_request(tmp_path: Path) ->
     assert len(corpus.paper_ids) == 4 and len(corpus.context_ids) == 4
 
 
+def test_entries_of_tei_are_candidates_on_request(tmp_path: Path) -> None:
+    source = TEXTS / "1911.00042.grobid.tei.xml"
+    report = build_corpus(str(source), tmp_path / "out", TRAIN, candidates="title", leaks="keep")
+    titles = {paper["title"] for paper in content(tmp_path / "out", "papers.json.gz").values()}
+    assert {"Graph networks for structured text", "Neural parsing: a study of encoders"} <= titles
+    assert report.counts["papers"]["known by bibliography entries only"] == len(titles) - 1
+
+
 # on_error=skip: invalid records are skipped, counted and named.
 
 BAD = {

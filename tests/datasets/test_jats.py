@@ -7,9 +7,11 @@ import io
 import json
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,9 +20,11 @@ from hypothesis import strategies as st
 
 from citerec.datasets.build import build_corpus
 from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.contexts import find_citations
 from citerec.datasets.fulltext.documents import CitationSpan, FullText, Metadata, Reference
 from citerec.datasets.fulltext.jats import expand_ranges
 from citerec.datasets.splitting import RandomSplitting
+from citerec.tests.datasets.fuzzing import damaged, fuzzed, packed
 from citerec.tests.datasets.test_fulltext_layouts import documents
 
 ARTICLE = (Path(__file__).parent / "jats" / "frogs.nxml").read_text()
@@ -171,6 +175,21 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: str | byt
     with pytest.raises(InputError) as error:
         documents(write(tmp_path / name, content))
     assert str(error.value).startswith(f"{tmp_path}/{message}") and "\n" not in str(error.value)
+
+
+@fuzzed(150)
+@given(data=st.data())
+def test_a_damaged_article_is_read_or_refused(data: st.DataObject) -> None:
+    content = data.draw(packed(data.draw(damaged(ARTICLE.encode()))))
+    with TemporaryDirectory() as folder:
+        path = write(Path(folder) / "a.nxml", content)
+        try:
+            for document in documents(path):
+                if document.full_text is not None:
+                    text = document.full_text()
+                    assert all(one.ref in text.references for one in find_citations(text, 210, Counter()))
+        except InputError as error:
+            assert str(error).startswith(str(path)) and "\n" not in str(error)
 
 
 # Ranges.
