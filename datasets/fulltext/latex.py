@@ -24,7 +24,7 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import open_bytes, read_limited
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year, identifier
 from citerec.datasets.fulltext.documents import (
     CitationSpan,
     Document,
@@ -113,7 +113,7 @@ def read_metadata(source: str, paper: str) -> Metadata:
         abstract=plain_text(abstract),
         year=id_year or next(filter(None, dates), 0),
         authors=_find_authors(source),
-        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
+        identifiers=(identifier("arxiv", paper),) if id_year else (),
     )
 
 
@@ -351,6 +351,7 @@ def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Re
             year=find_year(fields.get("year", "") or fields.get("date", "")),
             abstract=plain_text(fields.get("abstract", "")),
             arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
+            identifiers=tuple(identifier(kind, fields[kind]) for kind in ("doi", "pmid") if fields.get(kind)),
         )
     return entries
 
