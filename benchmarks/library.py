@@ -3,7 +3,8 @@
     python -m citerec.benchmarks.library --papers 1661201 --folder DIR
 
 generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
-runs in a separate process. The ceiling for building is parsing the same file. Over HTTP, a server process
+runs in a separate process. The ceiling for building is parsing the same file; additions are compared with a
+change that writes everything anew. Over HTTP, a server process
 (`citerec serve`) gets the contexts as passages from one user and from 20 at once; the baseline is the latency
 of GET /health, which does not use the library.
 """
@@ -39,10 +40,10 @@ from citerec.benchmarks._common import (
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
 from citerec.datasets.source_files import find_files, read_contexts
-from citerec.library.commands import add, build
+from citerec.library.commands import add, build, remove
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, mark_context
-from citerec.library.settings import AddSettings, BuildSettings
+from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import read_source
 
 ADDED = 100
@@ -86,10 +87,18 @@ def add_papers(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     library = Library.open(args.library)
     opened = time.perf_counter() - start
+    added = sorted(times[1:])[len(times) // 2 - 1]
     print(
-        f"{ADDED} papers added to {len(library) - ADDED:,} in {sorted(times[1:])[len(times) // 2 - 1]:.2f} s "
+        f"{ADDED} papers added to {len(library) - ADDED:,} in {added:.2f} s "
         f"(the first time {times[0]:.2f} s); opened in {1000 * opened:.0f} ms; "
         f"peak resident memory {memory_gb():.2f} GB"
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        last = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
+        anew = time_call(args, partial(remove, last))
+    print(
+        f"  all written anew, as when a paper is removed: {anew:.2f} s, peak resident memory "
+        f"{memory_gb():.2f} GB; added / anew: {added / anew:.2f}"
     )
 
 

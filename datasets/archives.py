@@ -1,4 +1,4 @@
-"""Unpack wanted files from zip and tar archives of unknown layout."""
+"""Unpack wanted files from zip and tar archives of unknown layout, or read them in place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Members = dict[str, tuple[int, Callable[[], IO[bytes]]]]
 @contextmanager
 def _open_archive(archive: Path) -> Iterator[Members]:
     """Yield the files in an archive; damage raises UnusableFile, here and while they are read."""
-    try:
+    with damage_reported():
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
                 infos = [info for info in packed.infolist() if not info.is_dir()]
@@ -77,6 +77,34 @@ def _open_archive(archive: Path) -> Iterator[Members]:
                 yield {info.name: (info.size, partial(_extract, tar, info)) for info in files}
         else:
             raise UnusableFile("not a zip or tar archive, or truncated")
+
+
+def stream_files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the name and content of each file of a zip or tar archive, in the archive's order.
+
+    Each must be read before the next. Memory does not grow with the number of files of a tar archive. Damage
+    raises UnusableFile, here and while they are read.
+    """
+    with damage_reported():
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                for info in packed.infolist():
+                    if not info.is_dir():
+                        with packed.open(info) as file:
+                            yield info.filename, file
+        else:
+            with tarfile.open(archive, "r|*") as tar:
+                for member in tar:
+                    if member.isreg():
+                        yield member.name, _extract(tar, member)
+                    tar.members = []  # type: ignore[attr-defined]  # it keeps all that it has seen
+
+
+@contextmanager
+def damage_reported() -> Iterator[None]:
+    """Turn the many exceptions that a damaged archive raises into UnusableFile."""
+    try:
+        yield
     except DAMAGED as error:
         raise UnusableFile(f"the archive cannot be unpacked ({error or type(error).__name__})") from None
     except OSError as error:

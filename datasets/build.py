@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from citerec.datasets.command import command
 from citerec.datasets.configuration import read_settings
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder, new_folder
+from citerec.datasets.files import atomic_folder, disk_errors, new_folder
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
 from citerec.datasets.fulltext.readers import find_files
@@ -39,13 +39,15 @@ def build_corpus(
     """
     tolerance = read_settings(Tolerance, {"on_error": on_error, "max_bad_share": max_bad_share})
     skipped, rules = SkippedRecords(tolerance.share), read_settings(ContextRules, settings)
-    folder = new_folder(output)
     if identifier is not None and (not isinstance(identifier, str) or not identifier):
         raise InputError(f"identifier: {identifier!r} is not a kind of identifier, such as arxiv")
-    files = find_files(source)
+    files, folder = find_files(source), Path(output).expanduser()
+    if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
+        raise InputError(f"output={output}: contains the source file {inside[0]}; name another folder")
+    folder = new_folder(folder)
     given = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
     report = BuildReport({**given, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
-    with atomic_folder(folder) as building:
+    with disk_errors(folder, "the corpus", "output"), atomic_folder(folder) as building:
         write_corpus(building, files, splitting, rules, report, identifier)
     return report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -22,6 +24,8 @@ from omegaconf.errors import (
 from citerec.datasets.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
 from citerec.datasets.help import config_groups, option_notes
 from citerec.datasets.settings import RENAMED, SCHEMAS, Settings, check, describe_type
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -116,13 +120,19 @@ def refuse_missing(config: DictConfig) -> None:
 
 
 def refuse_unused(config: DictConfig, groups: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise InputError for a group that is chosen by an override, but that no other option reads."""
+    """Raise InputError for a group that is chosen by an override, but that no other option reads.
+
+    In a sweep, some retrievers may read it: then it is only logged.
+    """
     for override in overrides:
         group = override.lstrip("+~").partition("=")[0].partition(".")[0]
         others = OmegaConf.masked_copy(config, [str(key) for key in config if key != group])
         if group in groups and f"${{{group}" not in OmegaConf.to_yaml(others):
-            chosen = HydraConfig.get().runtime.choices
-            raise InputError(f"{override}: retriever={chosen['retriever']} has no {group}; leave it out")
+            job = HydraConfig.get()
+            unused = f"{override}: retriever={job.runtime.choices['retriever']} has no {group}"
+            if job.mode != RunMode.MULTIRUN:
+                raise InputError(f"{unused}; leave it out")
+            log.info(f"{unused}, so this is not used")
 
 
 def _options(config: DictConfig) -> Iterator[tuple[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
@@ -53,6 +54,14 @@ class TextColumn(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for batch in self._batches:
             yield from batch.to_pylist()
+
+    def rows_of(self, values: Sequence[str]) -> NDArray[np.int64]:
+        """Return the rows of distinct values [n], -1 for those it lacks; the column is not kept in memory."""
+        wanted, rows = pa.array(values, pa.string()), np.full(len(values), -1, np.int64)
+        for start, batch in zip(self._starts[:-1].tolist(), self._batches, strict=True):
+            place = pc.index_in(batch, value_set=wanted)
+            rows[place.drop_null().to_numpy()] = start + pc.indices_nonzero(place.is_valid()).to_numpy()
+        return rows
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
+        self.continues: str = manifest.get("continues", "")
+        """Fingerprint of the corpus whose papers, contexts and words are the first of this one; or empty."""
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
         """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
@@ -127,7 +138,12 @@ class Corpus:
     @cached_property
     def words(self) -> list[str]:
         """Words [V] by descending `word_counts`, then alphabetically; words added later follow."""
-        return list(self._texts("words")["word"])
+        return list(self.word_column)
+
+    @cached_property
+    def word_column(self) -> TextColumn:
+        """`words`, not in memory."""
+        return self._texts("words")["word"]
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
@@ -189,7 +205,8 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] != STORE_VERSION:
             return None
-        if any((path / name).stat().st_size != size for name, size in manifest["files"].items()):
+        # A file may be longer: a store that continues this one shares it (continue_arrays).
+        if any((path / name).stat().st_size < size for name, size in manifest["files"].items()):
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

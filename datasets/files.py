@@ -76,15 +76,22 @@ def new_folder(output: str | Path) -> Path:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise.
+
+    An OSError names `folder`.
+    """
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
         yield unfinished
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
+    except OSError as error:
+        if Path(error.filename or "").is_relative_to(unfinished):
+            error.filename = str(folder / Path(error.filename).relative_to(unfinished))
+        raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -206,25 +213,64 @@ def digest_file(path: Path, algorithm: str = "") -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def write_checksums(folder: Path, keep: bool = False) -> None:
+def link_or_copy(source: str | Path, to: str | Path) -> None:
+    """Copy a file or folder, using hard links if possible."""
+    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
+        Path(to).mkdir()
+        for part in Path(source).iterdir():
+            link_or_copy(part, Path(to) / part.name)
+        return
+    try:
+        os.link(Path(source).resolve(), to)
+    except OSError:
+        shutil.copyfile(source, to)
+
+
+Parts = list[tuple[int, str]]
+"""Sizes and checksums of the parts of a file: of all of it, or of what it had first and what it got later."""
+
+
+def write_checksums(folder: Path, keep: bool = False, before: Path | None = None) -> None:
     """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
 
     Hidden files and subfolders that have CHECKSUMS of their own are left out. keep: files that are listed
-    already keep their checksums, so that damage since then is still noticed.
+    already keep their checksums, so that damage since then is still noticed. before: a folder with checksums;
+    of the files that are hard links to its files, only what they got later is read.
     """
-    path, sums = folder / CHECKSUMS, {}
-    known = json.loads(path.read_text("utf-8")) if keep and path.exists() else {}
+    path, sums = folder / CHECKSUMS, dict[str, Parts]()
+    known = _read_checksums(folder) if keep else {}
+    former = _read_checksums(before) if before is not None else {}
     own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
     for file in sorted(folder.rglob("[!.]*")):
         if file.is_file() and file != path and own.isdisjoint(file.parents):
             name = str(file.relative_to(folder))
-            sums[name] = known.get(name) or _checksum(file)
+            if name in known:
+                sums[name] = known[name]
+            elif before is not None and name in former and file.samefile(before / name):
+                sums[name] = _continue_checksum(file, former[name])
+            else:
+                sums[name] = [(size := file.stat().st_size, _checksum(file, 0, size))]
     write_text(path, json.dumps(sums, indent=1) + "\n")
+    if before is not None:
+        stamps = {name: _checked_stamp(folder / name, parts) for name, parts in sums.items()}
+        write_text(folder / CHECKED, json.dumps(stamps))
+
+
+def _continue_checksum(file: Path, parts: Parts) -> Parts:
+    """Return the parts of a file that may have grown."""
+    more = file.stat().st_size - sum(size for size, _ in parts)
+    if more == 0:
+        return parts
+    (first, _), *later = parts
+    _compare(file, later, first)  # what is damaged must not get a new checksum
+    more += sum(size for size, _ in later)
+    return [parts[0], (more, _checksum(file, first, more))]
 
 
 def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
 
+    What follows the parts of a file that have a checksum is ignored: a later folder may share it.
     trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
     times do not tell of a failing disk.
     Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
@@ -232,13 +278,13 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
     advice = advice and f"; {advice}"
     try:
-        sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+        sums = _read_checksums(folder)
         checked = _read_stamps(folder / CHECKED) if trust else {}
         for name, wanted in sums.items():
             path = folder / name
-            stamps[name] = [wanted, *file_stamp(path)]
-            if stamps[name] != checked.get(name) and _checksum(path) != wanted:
-                raise ValueError("its content has changed")
+            stamps[name] = _checked_stamp(path, wanted)
+            if stamps[name] != checked.get(name):
+                _compare(path, wanted)
     except FileNotFoundError:
         raise InputError(f"{path}: missing{advice}") from None
     except (OSError, TypeError, ValueError) as error:
@@ -246,6 +292,24 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     if stamps != checked and folder.exists():
         with suppress(OSError):  # a folder that cannot be written is compared each time
             write_text(folder / CHECKED, json.dumps(stamps))
+
+
+def _read_checksums(folder: Path) -> dict[str, Parts]:
+    """Raises OSError, TypeError or ValueError for damage. Earlier versions have one checksum per file."""
+    path = folder / CHECKSUMS
+    sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    for name, parts in sums.items():
+        if isinstance(parts, str):
+            file = folder / name
+            parts = [(file.stat().st_size if file.exists() else 0, parts)]
+        sums[name] = [(int(size), str(digest)) for size, digest in parts]
+    return sums
+
+
+def _checked_stamp(path: Path, parts: Parts) -> list[Any]:
+    """Return a file's parts, size, time, inode and device; its other time changes with every hard link."""
+    stat = path.stat()
+    return [[list(part) for part in parts], stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
 
 
 def _read_stamps(path: Path) -> dict[str, Any]:
@@ -256,9 +320,22 @@ def _read_stamps(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _checksum(path: Path) -> str:
+def _compare(path: Path, parts: Parts, start: int = 0) -> None:
+    """Raise ValueError if one of the parts that begin at `start` differs from its checksum."""
+    for size, wanted in parts:
+        if _checksum(path, start, size) != wanted:
+            raise ValueError("its content has changed")
+        start += size
+
+
+def _checksum(path: Path, start: int, size: int) -> str:
+    digest = xxhash.xxh3_64()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+        file.seek(start)
+        while size > 0 and (content := file.read(min(size, CHUNK))):
+            digest.update(content)
+            size -= len(content)
+    return "" if size else digest.hexdigest()
 
 
 def file_stamp(path: Path) -> list[int]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -33,9 +34,13 @@ from citerec.datasets.columns import (
     Ragged,
     TextWriter,
     TokenWriter,
+    continue_arrays,
+    continue_table,
+    link_others,
     offsets_of,
     save_arrays,
     save_ragged,
+    write_strings,
     write_words,
 )
 from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
@@ -533,6 +538,35 @@ def prepare_store(
         log.warning(
             "corpus %s: dropped records, with examples in %s\n%s", source.name, folder / DROPPED, table
         )
+
+
+def continue_store(old: Corpus, more: Corpus, folder: Path) -> None:
+    """Write the store of a corpus and of more papers, whose ids it lacks, at `folder`, fast.
+
+    Large files of the old store are hard-linked and get the rows of the new papers at their end; nothing that
+    the old papers have is read. Words keep their ids. more: papers without contexts and fields, prepared with
+    the same settings.
+    """
+    key = fingerprint({"continues": old.fingerprint, "papers": more.fingerprint}, old.settings)
+    manifest: dict[str, Any] = {"name": old.name, "settings": old.settings, "splits": list(old.splits)}
+    with new_store(folder, manifest | {"fingerprint": key, "continues": old.fingerprint}) as building:
+        ids = old.word_column.rows_of(more.words)
+        is_new = ids < 0
+        ids[is_new] = len(old.word_column) + np.arange(np.count_nonzero(is_new))
+        write_strings(new := building / "new", "word", compress(more.words, is_new.tolist()))
+        continue_table(old.path / "words.arrow", new, building / "words.arrow")
+        new.unlink()
+        counts = np.concatenate([old.word_counts, np.zeros(np.count_nonzero(is_new), np.int64)])
+        counts[ids] += more.word_counts
+        save_arrays(building, word_counts=counts)
+        continue_table(old.path / "papers.arrow", more.path / "papers.arrow", building / "papers.arrow")
+        for name in ("title_tokens", "abstract_tokens", "fields"):
+            known, added = getattr(old, name), getattr(more, name)
+            values = ids[added.values] if len(added.values) else added.values
+            parts = {"values": values, "offsets": added.offsets[1:] + known.offsets[-1]}
+            continue_arrays(old.path, building, **{f"{name}.{part}": rows for part, rows in parts.items()})
+        continue_arrays(old.path, building, years=more.years, is_candidate=more.is_candidate, seen=more.seen)
+        link_others(old.path, building, MANIFEST)
 
 
 @contextmanager

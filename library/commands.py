@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors, existing
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from citerec.library.draft_contexts import draft_context_finder, draft_files
+from citerec.library.draft_contexts import draft_context_finder, draft_files, draft_parts
 from citerec.library.duplicates import Deduplicator
 from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
 from citerec.library.identities import Identities
 from citerec.library.library import (
+    GENERATIONS,
     ContextFinder,
     Library,
     Manifest,
@@ -77,13 +79,16 @@ def build(settings: BuildSettings) -> Library:
                 f"{path}: was built from {lost[0]}, which is missing; put it back, or name the files "
                 "to build from, as in source=papers.bib"
             )
+    generations = path.resolve() / GENERATIONS
+    if inside := [file for file in files if file.resolve().is_relative_to(generations)]:
+        raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
     model_files(model, ranker)  # to report errors before the papers are read
-    parent = path.absolute().parent
-    with disk_errors(parent, "the library", "library"), Deduplicator(parent) as records:
+    with disk_errors(path, "the library", "library"), Deduplicator(path.absolute().parent) as records:
         sources = _read_sources(files, records)
-        if old is not None:
-            _keep_papers_without_source(path, old, records)
+        gone = 0 if old is None else _keep_papers_without_source(path, old, records)
         records.finish()
+        if old is not None and not settings.force:
+            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - records.count, sources)
         library = Library.create(
             path,
             _with_progress(records),
@@ -94,7 +99,7 @@ def build(settings: BuildSettings) -> Library:
             model=model,
             ranker=ranker,
             sources=sources,
-            contexts=[_describe_file(file) for file in cited],
+            contexts=[_describe_contexts(file) for file in cited],
         )
     duration = time.perf_counter() - started
     print(
@@ -109,16 +114,29 @@ def absolute(model: str) -> str:
     return str(path.resolve()) if model and path.exists() else model
 
 
-def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> None:
-    """Add the papers that came over HTTP or from Python; a damaged library has lost them."""
+def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
+    """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
     try:
         library = Library.open(path)
     except InputError:
         if lost := old.counts.get("without_source", 0):
             log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
-        return
+        return lost
     for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
         records.add(library.paper(row))
+    return 0
+
+
+def _refuse_loss(path: Path, old: Manifest, removed: int, sources: Sequence[ReadFile]) -> None:
+    """Raise InputError if files that have changed lose more than LOSS of the papers, as a half-written export
+    does.
+    """
+    papers, changed = old.counts.get("papers", 0), [file.path for file in sources if file not in old.sources]
+    if removed > LOSS * papers and changed:
+        raise InputError(
+            f"{path}: {removed:,} of {count_noun(papers)} would be removed, since {' and '.join(changed)} "
+            "changed; check that it is complete, then confirm with force=true"
+        )
 
 
 def add(settings: AddSettings) -> Library:
@@ -161,8 +179,8 @@ def update(settings: UpdateSettings) -> Library:
         sources = library.manifest.sources
         if not sources:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
-        known = [*sources, *library.manifest.contexts]
-        if [_describe_file(Path(source.path)) for source in known] == known:
+        read = [_describe_file(Path(source.path)) for source in sources]
+        if (read, _describe_all_contexts(library)) == (sources, library.manifest.contexts):
             print(f"{library.path}: source files are unchanged; {count_noun(len(library))}")
             return library
         return _reread(library, sources, settings.force)
@@ -184,8 +202,7 @@ def _remaining_sources(library: Library, names: Sequence[str]) -> list[ReadFile]
 def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
     """Write a generation with the current papers of these sources and those added without a source.
 
-    force: even if source files that have changed lose more than LOSS of the papers, as a half-written export
-    does; else raises InputError.
+    force: without `_refuse_loss`.
     """
     with Deduplicator(library.path) as records:
         sources = _read_sources([Path(source.path) for source in known], records)
@@ -195,14 +212,9 @@ def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
         kept, new, removed = _compare(library, records)
         if removed == len(library) and not new.any():
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-        changed_files = [file.path for file in sources if file not in known]
-        if removed > LOSS * len(library) and changed_files and not force:
-            raise InputError(
-                f"{library.path}: {removed:,} of {count_noun(len(library))} would be removed, since "
-                f"{' and '.join(changed_files)} changed; check that it is complete, then confirm with "
-                "force=true"
-            )
-        cited = [_describe_file(Path(source.path)) for source in library.manifest.contexts]
+        if not force:
+            _refuse_loss(library.path, library.manifest, removed, sources)
+        cited = _describe_all_contexts(library)
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
             library.update_manifest(sources=sources)
@@ -335,6 +347,17 @@ def _describe_file(file: Path) -> ReadFile:
             f"citerec remove source={file}"
         )
     return ReadFile(str(file), file.stat().st_size, digest_file(file))
+
+
+def _describe_contexts(file: Path) -> ReadFile:
+    """Describe a file of contexts together with the files that it includes."""
+    parts = [_describe_file(part) for part in draft_parts(file)]
+    digest = blake2b("".join(part.hash for part in parts).encode(), digest_size=16).hexdigest()
+    return ReadFile(str(file), sum(part.size for part in parts), digest if parts[1:] else parts[0].hash)
+
+
+def _describe_all_contexts(library: Library) -> list[ReadFile]:
+    return [_describe_contexts(Path(file.path)) for file in library.manifest.contexts]
 
 
 def _with_progress(records: Deduplicator) -> Iterator[LibraryPaper]:

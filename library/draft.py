@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from citerec.datasets.fulltext.catalogue import normalise_title
@@ -17,13 +16,13 @@ from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
 from citerec.library.draft_reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.explanation import MARK
 from citerec.library.filters import Filters
-from citerec.library.formats import count_noun, table, terminal_text
+from citerec.library.formats import Labelled, count_noun, table, terminal_text
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, Request
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.queries import Query
 
-_INDENT = (0, 0, 0, 2)
+_INDENT = Text(" ")
 
 
 def draft(settings: DraftSettings) -> None:
@@ -105,7 +104,8 @@ def report(suggestions: Suggestions, console: Console) -> None:
     cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.known)} of them in the library"
     title = f"“{terminal_text(draft.title)}”" if draft.title else "no title"
     missing = count_noun(len(draft.places), "missing citation")
-    console.print(Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}"))
+    about = Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}")
+    console.print(Labelled([(Text(), about)]))
     if not draft.abstract:
         console.print(Text("no abstract found; suggestions are better with one", style="dim"))
     for place, papers in zip(draft.places, suggestions.found, strict=True):
@@ -114,9 +114,9 @@ def report(suggestions: Suggestions, console: Console) -> None:
         console.print(Text.assemble((where, "bold magenta"), "  ", (terminal_text(place.command), "magenta")))
         sentence = Text(terminal_text(place.sentence), style="default")
         sentence.highlight_words([MARK, MARK_KEY], "bold yellow")
-        console.print(Padding(sentence, _INDENT))
-        found = table(papers) if papers else Text("no matching paper in the library", style="dim")
-        console.print(Padding(found, _INDENT))
+        console.print(Labelled([(_INDENT, sentence)]))
+        none = Labelled([(_INDENT, Text("no matching paper in the library", style="dim"))])
+        console.print(table(papers).indented() if papers else none)
     notes = list(draft.notes)
     if suggestions.unknown:
         keys = ", ".join(suggestions.unknown)
@@ -124,7 +124,7 @@ def report(suggestions: Suggestions, console: Console) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(Text(f"note: {terminal_text(note)}", style="dim"))
+        console.print(Labelled([(Text("note:", style="dim"), Text(terminal_text(note), style="dim"))]))
 
 
 def _relative_path(draft: Draft, place: Place) -> str:

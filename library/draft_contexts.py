@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
-from citerec.datasets.fulltext.readers import SourceFile, find_files
+from citerec.datasets.fulltext.latex_source import record_files
+from citerec.datasets.fulltext.markdown import is_markdown
+from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
 from citerec.datasets.records import ContextRecord, QueryRecord
 from citerec.datasets.splitting import RandomSplitting
 from citerec.library.library import ContextFinder
@@ -30,6 +33,17 @@ def draft_files(name: str) -> list[Path]:
         return [file.path.resolve() for file in find_files(name)]
     except InputError as error:
         raise InputError(str(error).replace("source: ", "contexts=", 1)) from None
+
+
+def draft_parts(file: Path) -> list[Path]:
+    """Return the files of a draft: itself, inputs or chapters, and bibliographies."""
+    parts = [file]
+    if file.suffix == ".tex" or is_markdown(file):
+        with record_files() as read, suppress(InputError):  # building reports it
+            for document in read_documents(SourceFile(file, ""), lambda _: None):
+                document.entries()
+        parts += [part.resolve() for part in read if part.resolve() != file.resolve()]
+    return list(dict.fromkeys(parts))
 
 
 def draft_context_finder(

@@ -154,6 +154,8 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
     texts = {
         target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
     }
+    for target in texts:
+        texts[target] = _place_bibliographies(draft, texts[target])
     count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
     lines = [f"{names}: filled {count} of {len(draft.places)} missing citations; check each of them"]
     if keys.new:
@@ -228,6 +230,18 @@ def _apply_edits(text: str, edits: Sequence[tuple[Place, str]]) -> str:
         pieces += [text[done : place.start], command]
         done = place.end
     return "".join([*pieces, text[done:]])
+
+
+def _place_bibliographies(draft: Draft, text: str) -> str:
+    """Name .bib files where the copy has them, if the draft names other places, as of another computer."""
+    for name, file in draft.named_bibs.items():
+        stem, place = name.removesuffix(".bib"), Path(os.path.relpath(file, draft.path.parent)).as_posix()
+        if not os.path.isabs(stem) and Path(draft.path.parent, f"{stem}.bib").is_file():
+            continue
+        named = rf"(?<![^\s,{{\[\"']){re.escape(stem)}(\.bib)?(?![^\s,}}\]\"'])"
+        replaced = lambda match, place=place: place if match[1] else place.removesuffix(".bib")  # noqa: E731
+        text = re.sub(named, replaced, text)
+    return text
 
 
 def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:

@@ -52,7 +52,7 @@ class Draft:
     """A parsed draft.
 
     cited: bibliography entries by key, None if missing. files: unchanged texts by path, the draft's first.
-    bibs: .bib files. notes: what was skipped, and why.
+    named_bibs: .bib files by the draft's names of them. notes: what was skipped, and why.
     """
 
     path: Path
@@ -62,8 +62,13 @@ class Draft:
     places: Sequence[Place]
     cited: dict[str, Reference | None]
     files: dict[Path, str]
-    bibs: Sequence[Path]
+    named_bibs: dict[str, Path]
     notes: Sequence[str]
+
+    @property
+    def bibs(self) -> list[Path]:
+        """The .bib files."""
+        return list(dict.fromkeys(self.named_bibs.values()))
 
 
 def syntax_for(path: Path) -> Syntax:

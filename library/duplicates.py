@@ -30,7 +30,11 @@ class Deduplicator:
 
     def __init__(self, folder: Path, library: Library | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        try:
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            error.filename = None  # no name that a user knows
+            raise
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._existing = library, len(library) if library else 0
 
@@ -75,12 +79,16 @@ class Deduplicator:
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
-        taken: Callable[[str], bool] = self._library.corpus.has_paper if self._library else lambda _: False
+        rows = (np.flatnonzero(self._is_leader) + self._existing).tolist()
+        taken: Callable[[str], bool] = lambda _: False  # noqa: E731
+        if self._library:
+            corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
+            if len(ids) < len(rows) or (corpus.paper_ids.rows_of(list(ids)) >= 0).any():
+                taken = corpus.has_paper
         seen: set[str] = set()
         for _, paper in self._completed():
             yield paper
-        for number in np.flatnonzero(self._is_leader).tolist():
-            row = self._existing + number
+        for row in rows:
             paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
             id, suffix = paper.id, 2
             while id in seen or taken(id):

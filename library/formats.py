@@ -35,22 +35,25 @@ def count_noun(count: int, what: str = "paper") -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-class PaperList:
+class Labelled:
     """Labels, and beside them texts that are folded to the width of the terminal, without trailing spaces."""
 
-    def __init__(self, papers: Sequence[tuple[Text, Text]]) -> None:
-        self._papers = papers
+    def __init__(self, texts: Sequence[tuple[Text, Text]]) -> None:
+        self._texts = texts
+
+    def indented(self) -> Labelled:
+        return Labelled([(Text.assemble("  ", label), text) for label, text in self._texts])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for label, text in self._papers:
-            start, width = label, options.max_width - len(label) - 1
+        for label, text in self._texts:
+            start, width = label, options.max_width - len(label) - bool(label)
             for line in text.wrap(console, max(width, 1), overflow="fold"):
                 line.rstrip()
-                yield Text.assemble(start, " ", line, overflow="fold")
+                yield Text.assemble(start, " " if label else "", line, overflow="fold")
                 start = Text(" " * len(label))
 
 
-def table(found: Sequence[Recommendation], explain: bool = False) -> PaperList:
+def table(found: Sequence[Recommendation], explain: bool = False) -> Labelled:
     """Format recommendations for a terminal. explain: include the ranker's features."""
     papers = []
     ranks, scores = [str(paper.rank) for paper in found], [f"{paper.score:.3f}" for paper in found]
@@ -63,13 +66,13 @@ def table(found: Sequence[Recommendation], explain: bool = False) -> PaperList:
             text.append(f"\n{features}", style="not bold dim")
         label = Text.assemble((rank.rjust(wide[0]), "dim"), " ", (score.rjust(wide[1]), "cyan"))
         papers.append((label, text))
-    return PaperList(papers)
+    return Labelled(papers)
 
 
-def paper_list(papers: Sequence[LibraryPaper]) -> PaperList:
+def paper_list(papers: Sequence[LibraryPaper]) -> Labelled:
     """Format papers for a terminal."""
     wide = len(str(len(papers)))
-    return PaperList(
+    return Labelled(
         [(Text(str(rank).rjust(wide), "dim"), _described(paper)) for rank, paper in enumerate(papers, 1)]
     )
 

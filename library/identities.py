@@ -75,10 +75,8 @@ class Identities:
     """Identities of many records, in order. existing [B, 7]: identities of papers known to be distinct."""
 
     def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
+        self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
         self._numbers = array("Q")
-        self._distinct = 0 if existing is None else len(existing)
-        if existing is not None:
-            self._numbers.frombytes(existing.tobytes())
 
     def add(self, paper: LibraryPaper) -> None:
         numbers = identity(paper)
@@ -86,21 +84,31 @@ class Identities:
 
     def numbers(self) -> NDArray[np.uint64]:
         """Return all identities [N, 7]."""
+        return np.concatenate([self._existing, self._added()])
+
+    def _added(self) -> NDArray[np.uint64]:
         return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
 
     def leaders(self) -> NDArray[np.int64]:
         """Return, for each record, the first record of the same paper [N]."""
-        numbers = self.numbers()
-        leaders = np.arange(len(numbers))
-        shared = np.zeros(len(numbers), np.bool_)
-        for column in numbers.T[:4]:
-            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
-            shared |= (counts[inverse] > 1) & (column != 0)
+        existing, added = self._existing, self._added()
+        distinct = len(existing)
+        leaders = np.arange(distinct + len(added))
+        shared = np.zeros(len(leaders), np.bool_)
+        for one, two in zip(existing.T[:4], added.T[:4], strict=True):
+            values, inverse, counts = np.unique(two, return_inverse=True, return_counts=True)
+            if not len(values):
+                continue
+            place = np.searchsorted(values, one).clip(max=len(values) - 1)
+            found = np.flatnonzero((values[place] == one) & (one != 0))
+            shared[found] = True
+            counts[place[found]] += 1
+            shared[distinct:] |= (counts[inverse] > 1) & (two != 0)
         known: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # leaders by id, DOI, arXiv id, title
         papers: dict[int, Identity] = {}  # merged identity of each leader's records
         for row in np.flatnonzero(shared).tolist():
-            own = Identity(*numbers[row].tolist())
-            leader = _find_leader(own, known, papers) if row >= self._distinct else None
+            own = Identity(*(existing[row] if row < distinct else added[row - distinct]).tolist())
+            leader = _find_leader(own, known, papers) if row >= distinct else None
             if leader is None:
                 leader, papers[row] = row, own
             else:

@@ -6,12 +6,17 @@
                         corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  the other fields of each paper, in the order of the store
                         identities.npy  hashed identifiers for deduplication (library.identities)
+                        lengths.json    numbers of rows, if files have grown (datasets.columns)
                         model/  index/  the ranking model and its index
                         search.sqlite search.npy  the index of library.search
 
 A change writes a new generation, then replaces library.json, then removes the old generation. A killed
 process therefore leaves either the old library or the new one. Processes that have the old generation open
 keep reading it.
+
+A few more papers, up to MAX_CHANGED, cost little: the new generation has hard links to the old one's large
+files and appends to them (`continue_arrays`), or puts rows into second files beside them (`continue_table`).
+Nothing that the old generation reads changes. Other changes write all files anew.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +38,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import TableWriter, table_batches
+from citerec.datasets.columns import (
+    TableWriter,
+    continue_arrays,
+    continue_table,
+    count_rows,
+    later_rows,
+    load_array,
+    save_arrays,
+    table_batches,
+)
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import (
@@ -43,15 +58,18 @@ from citerec.datasets.files import (
     write_checksums,
     write_text,
 )
-from citerec.datasets.prepare import StoreBuilder, prepare_store
+from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
 from citerec.library.identities import Identities
 from citerec.library.papers import LibraryPaper as LibraryPaper
+from citerec.retrieval.base import MAX_CHANGED
 
 VERSION = 1
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
-CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities.npy"
+CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
+NEW = "new"
+"""Folder in a generation, for the papers that are added to those of the former one."""
 
 TOKENIZER = "default"
 """How texts are split into words (datasets.tokenize)."""
@@ -117,9 +135,7 @@ class Library:
         self.path, self.manifest = path, manifest
         self.folder = path / GENERATIONS / str(manifest.generation)
         self.corpus = Corpus(self.folder / CORPUS, path.resolve().name)
-        self.identities: NDArray[np.uint64] = np.load(
-            self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
-        )
+        self.identities: NDArray[np.uint64] = load_array(self.folder, IDENTITIES)
         """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
         self._starts = np.cumsum([0, *map(len, self._batches)])
@@ -285,6 +301,11 @@ def damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
 
 
+def outdated(path: Path) -> InputError:
+    """Return the error for a library whose index or model this version does not read."""
+    return InputError(f"{path}: built by an earlier version; build it again: {rebuild_command(path)}")
+
+
 def check_generation(path: Path, manifest: Manifest, trust: bool = True) -> None:
     """Raise InputError if a file of the current generation differs from its checksum.
 
@@ -351,11 +372,18 @@ def _write_generation(
     folder = path / GENERATIONS / str(number)
     try:
         folder.mkdir()
-        _write_papers(folder, old, kept, papers, find_contexts)
+        continued = old if old and find_contexts is None and len(kept) == len(old) else None
+        room = _room(continued) if continued else 0
+        few = list(islice(papers := iter(papers), room + 1))
+        if continued and 0 < len(few) <= room:
+            _continue_papers(continued, folder, few)
+        else:
+            continued = None
+            _write_papers(folder, old, kept, chain(few, papers), find_contexts)
         corpus = Corpus(folder / CORPUS, path.resolve().name)
         if indexer is not None:
             indexer(old, corpus, kept, folder)
-        write_checksums(folder)
+        write_checksums(folder, before=continued.folder if continued else None)
         source = pa.Table.from_batches(table_batches(folder / METADATA)[1], _SCHEMA)["source"]
         counts = {
             "papers": len(corpus.paper_ids),
@@ -369,6 +397,23 @@ def _write_generation(
         raise
     _remove_old_generations(path)
     return Library.open(path)
+
+
+def _room(old: Library) -> int:
+    """Return the number of papers that may be added to files of a generation instead of writing all anew."""
+    later = count_rows(later_rows(old.folder / METADATA))
+    return int(MAX_CHANGED * (len(old) - later)) - later
+
+
+def _continue_papers(old: Library, folder: Path, papers: list[LibraryPaper]) -> None:
+    """Write the corpus, metadata and identities of all papers of the old generation and a few more."""
+    new = folder / NEW
+    new.mkdir()
+    _write_papers(new, None, np.empty(0, np.int64), papers, None)
+    continue_store(old.corpus, Corpus(new / CORPUS), folder / CORPUS)
+    continue_table(old.folder / METADATA, new / METADATA, folder / METADATA)
+    continue_arrays(old.folder, folder, **{IDENTITIES: load_array(new, IDENTITIES)})
+    shutil.rmtree(new)
 
 
 def _write_manifest(path: Path, manifest: Manifest) -> None:
@@ -425,4 +470,4 @@ def _write_papers(
     settings = {"tokenizer": TOKENIZER, "candidates": "all"}
     with closing(table):
         prepare_store(source, folder / CORPUS, settings, initialise=keep)
-    np.save(folder / IDENTITIES, identities.numbers(), allow_pickle=False)
+    save_arrays(folder, **{IDENTITIES: identities.numbers()})

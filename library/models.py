@@ -9,11 +9,10 @@ model/   model.json   format, kind and origin
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import link_or_copy
 from citerec.hatten.static import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
 from citerec.library.library import TOKENIZER
@@ -88,19 +87,6 @@ def _dense_files(path: Path) -> dict[str, Path]:
         if file.is_file() and file.suffix == ".ckpt":
             return {CHECKPOINT: file}
     return {}
-
-
-def link_or_copy(source: str | Path, to: str | Path) -> None:
-    """Copy a file or folder, using hard links if possible."""
-    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
-        Path(to).mkdir()
-        for part in Path(source).iterdir():
-            link_or_copy(part, Path(to) / part.name)
-        return
-    try:
-        os.link(Path(source).resolve(), to)
-    except OSError:
-        shutil.copyfile(source, to)
 
 
 def open_model(folder: Path) -> Retriever:

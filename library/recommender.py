@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,27 @@ import numpy as np
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import link_or_copy
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
-from citerec.library.library import MANIFEST, METADATA, Indexer, Library, LibraryPaper, Rows, damaged
+from citerec.library.library import (
+    MANIFEST,
+    METADATA,
+    Indexer,
+    Library,
+    LibraryPaper,
+    Rows,
+    damaged,
+    outdated,
+)
 from citerec.library.limits import MAX_TEXT
-from citerec.library.models import install_model, link_or_copy, open_model
-from citerec.library.search import SearchIndex, named_papers
+from citerec.library.models import install_model, open_model
+from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, query_words
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
-from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.base import OtherIndex, Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -83,6 +93,8 @@ class _Generation:
         try:
             retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
+        except OtherIndex:
+            raise outdated(library.path) from None
         except (InputError, OSError) as error:
             raise damaged(library.path, error) from None
         statistics = retriever.statistics if isinstance(retriever, Ranker) else None
@@ -226,19 +238,20 @@ class Recommender:
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
 
-        Papers with all of them in key, authors, year, title and venue; if there is none, papers with some of
-        them there or in the abstract. Raises InputError for a query without words.
+        Papers with all of them in key, authors, year, title and venue; if there is none, papers with as many
+        as possible there and in the abstract. Raises InputError for a query without words.
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
         generation = self._refresh()
         with self._search_lock:
-            rows, has_all = generation.search_index.search(query, k)
-            if not has_all and len(rows) < k:
-                queries = Queries.from_list(generation.library.corpus, [Query(query)])
-                more = generation.text_search.search(queries, k).papers[0]
-                rows = list(dict.fromkeys([*rows, *more[more >= 0].tolist()]))[:k]
-        return [generation.library.paper(row) for row in rows]
+            rows, has_all = generation.search_index.search(query, max(k, IN_PART))
+            if has_all:
+                return [generation.library.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(generation.library.corpus, [Query(query)])
+            more = generation.text_search.search(queries, max(k, IN_PART)).papers[0]
+        papers = map(generation.library.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
@@ -334,7 +347,7 @@ def add_papers(
     library: Library, records: Deduplicator, papers: Iterable[LibraryPaper], **fields: Any
 ) -> Library:
     """Write a generation with the deduplicated `papers` of `records`. Call it inside `Library.edit`."""
-    kept = np.setdiff1d(np.arange(len(library)), records.replaced)
+    kept = np.delete(np.arange(len(library)), records.replaced)
     removed = library.manifest.removed
     if removed:
         added = {paper.id for paper in records.papers()}
@@ -352,7 +365,7 @@ def remove_papers(library: Library, names: Iterable[str]) -> Library:
         raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
     ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
     removed = list(dict.fromkeys([*library.manifest.removed, *ids]))
-    kept = np.setdiff1d(np.arange(len(library)), rows)
+    kept = np.delete(np.arange(len(library)), rows)
     return library.write_generation(kept, (), indexer(), removed=removed)
 
 
@@ -367,9 +380,21 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
         retriever = open_model(folder / MODEL)
         if old is None:
             retriever.index(new)
+            retriever.save(folder / RANKING)
         else:
-            retriever.reindex(old.corpus, new, kept, old.folder / RANKING)
-        retriever.save(folder / RANKING)
+            try:
+                _change_index(retriever, old, new, kept, folder)
+            except OtherIndex:
+                raise outdated(old.path) from None
         SearchIndex.write(old, new, kept, folder, folder / METADATA)
 
     return index
+
+
+def _change_index(retriever: Retriever, old: Library, new: Corpus, kept: Rows, folder: Path) -> None:
+    before, after = old.folder / RANKING, folder / RANKING
+    if retriever.can_extend(old.corpus, new, before):
+        retriever.extend(old.corpus, new, before, after)
+    else:
+        retriever.reindex(old.corpus, new, kept, before)
+        retriever.save(after)

@@ -26,6 +26,7 @@ from citerec.datasets.records import TARGET_MARKER
 
 if TYPE_CHECKING:
     from citerec.library.library import Library, Rows
+    from citerec.library.papers import LibraryPaper
 
 INDEX, NUMBERS = "search.sqlite", "search.npy"
 COLUMNS = {"key": 4.0, "first": 2.0, "authors": 2.0, "year": 2.0, "title": 1.0, "venue": 0.5}
@@ -34,6 +35,8 @@ MAX_WORDS = 50
 """Words of a query that count."""
 MOST_NAMED = 20
 """Papers that authors and a year may mean."""
+IN_PART = 100
+"""Papers with some words of a query in the index, and in texts, to look for its other words in."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -84,7 +87,7 @@ class SearchIndex:
 
         A word also matches the beginning of longer ones, which count less.
         """
-        words = list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
+        words = query_words(query)
         parts = [f'("{word}" OR "{word}"*)' for word in words]
         if rows := self._match(" AND ".join(parts), k):
             return rows, True
@@ -104,6 +107,24 @@ class SearchIndex:
             (expression, k),
         )
         return [int(np.searchsorted(self._numbers, number)) for (number,) in found]
+
+
+def query_words(query: str) -> list[str]:
+    """Return the distinct words of a query that count."""
+    return list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
+
+
+def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
+    """Count the words that a paper, with its abstract, has, or longer ones that begin with them."""
+    fields = (paper.key, *paper.authors, str(paper.year or ""), paper.title, paper.venue, paper.abstract)
+    known = set(_WORD.findall(_plain(" ".join(fields))))
+    return sum(any(one.startswith(_plain(word)) for one in known) for word in words)
+
+
+def _plain(text: str) -> str:
+    """Lower-case, and without diacritics."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def _phrase(text: str) -> str:

@@ -65,6 +65,8 @@ class BuildSettings(AddSettings):
     """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False
     """replace an existing library"""
+    force: bool = False
+    """even if the library's own source files have lost more than a fifth of its papers"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from citerec.datasets.columns import Ragged, offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, continue_arrays, link_others, offsets_of, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.rerank.names import Names, abstract_names, initials, title_names
 from citerec.rerank.surnames import author_names
-from citerec.rerank.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
+from citerec.rerank.texts import B_SHORT, NEAR, B, ParallelRows, WeightedTexts, idf, nearness
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
-from citerec.retrieval.base import small_change
+from citerec.retrieval.base import few_changed, small_change
 from citerec.retrieval.bm25 import citing_contexts
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
@@ -127,23 +127,63 @@ class CorpusStatistics:
         changed = small_change(old, corpus, kept, int(before.drift[0]))
         if changed is None:
             return None
-        new_words = corpus.words[len(old.words) :]
-        terms = (terms.with_words(new_words, True) for terms in (before.terms, before.beginnings))
-        made = cls(corpus, *terms)
-        for name in (*cls.ARRAYS, *cls.TEXTS):
-            setattr(made, name, getattr(before, name))
-        made.drift = np.array([changed])
-        keys = before.pair_keys.astype(np.int64)
-        made.pair_keys = keys // before.terms.size * made.terms.size + keys % before.terms.size
+        made, more = before._with_papers(corpus, len(kept), changed)
         made.read_citations(corpus, corpus.splits.get(TRAIN))
-        rows = np.arange(len(kept), len(corpus.paper_ids))
+        for name, new in more.items():
+            setattr(made, name, getattr(before, name).select_and_append(kept, new))
+        return made
+
+    @classmethod
+    def can_extend(cls, folder: Path, old: Corpus, corpus: Corpus) -> bool:
+        """Whether `extend_saved` can be used."""
+        return few_changed(old, corpus, int(load_arrays(folder, "drift")[0][0])) is not None
+
+    @classmethod
+    def extend_saved(cls, before: Path, folder: Path, old: Corpus, corpus: Corpus) -> None:
+        """Like `update_saved`, for a corpus that continues the old one: writes to a new folder.
+
+        Files are hard-linked, and get the rows of the new papers at their end.
+        """
+        known = cls.load(before, old)
+        papers, added = len(old.paper_ids), len(corpus.paper_ids) - len(old.paper_ids)
+        made, more = known._with_papers(corpus, papers, int(known.drift[0]) + added)
+        folder.mkdir()
+        save_arrays(folder, drift=made.drift, pair_keys=made.pair_keys)
+        made.save_terms(folder)
+        rows: dict[str, NDArray[Any]] = {
+            name: getattr(made, name)[len(getattr(known, name)) :] for name in ("rarity", "beginning_rarity")
+        }
+        for name in cls.RAGGED:  # nothing cites the new papers yet
+            rows[f"{name}.offsets"] = np.repeat(getattr(known, name).offsets[-1:], added)
+        for name, new in more.items():
+            rows[f"{name}.offsets"] = new.offsets[1:] + getattr(known, name).offsets[-1]
+            rows |= {f"{name}.{column}": getattr(new, column) for column in new.columns()}
+        continue_arrays(before, folder, **rows)
+        link_others(before, folder)
+
+    def _with_papers(
+        self, corpus: Corpus, kept: int, changed: int
+    ) -> tuple[CorpusStatistics, dict[str, ParallelRows]]:
+        """Return the statistics of a corpus, whose papers from `kept` on are new, but for its citation links;
+        and the rows of the new papers in texts and names, which the statistics lack.
+        """
+        words = corpus.word_column[len(self.corpus.word_column) :]
+        terms = (terms.with_words(words, True) for terms in (self.terms, self.beginnings))
+        made = CorpusStatistics(corpus, *terms)
+        for name in (*self.ARRAYS, *self.TEXTS):
+            setattr(made, name, getattr(self, name))
+        made.drift = np.array([changed])
+        keys = self.pair_keys.astype(np.int64)
+        made.pair_keys = keys // self.terms.size * made.terms.size + keys % self.terms.size
+        rows, more = np.arange(kept, len(corpus.paper_ids)), dict[str, ParallelRows]()
         columns = (corpus.title_tokens, corpus.abstract_tokens)
         title, abstract = (made.counts(words.take(rows)) for words in columns)
-        frequency = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
-        made.rarity = np.append(before.rarity, idf(frequency, len(old.paper_ids)))
+        frequency = np.bincount((title + abstract).indices, minlength=made.terms.size)[self.terms.size :]
+        made.rarity = np.append(self.rarity, idf(frequency, len(self.corpus.paper_ids)))
         beginnings = made.counts(corpus.title_tokens.take(rows), made.beginnings)
-        frequency = np.bincount(beginnings.indices, minlength=made.beginnings.size)[before.beginnings.size :]
-        made.beginning_rarity = np.append(before.beginning_rarity, idf(frequency, len(old.paper_ids)))
+        frequency = np.bincount(beginnings.indices, minlength=made.beginnings.size)[self.beginnings.size :]
+        new_rarity = idf(frequency, len(self.corpus.paper_ids))
+        made.beginning_rarity = np.append(self.beginning_rarity, new_rarity)
         pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
         for name, counts, rarity, b in (
             ("title", title, made.rarity, B_SHORT),
@@ -151,16 +191,12 @@ class CorpusStatistics:
             ("title_beginnings", beginnings, made.beginning_rarity, B_SHORT),
             ("title_pairs", pairs, made.pair_rarity, B_SHORT),
         ):
-            known = getattr(before, name)
-            new = WeightedTexts.from_counts(counts, rarity, b, float(known.average[0]))
-            setattr(made, name, known.select_and_append(kept, new))
-        for name, (find, texts) in cls._names(corpus).items():
-            found = getattr(before, name)
-            more = Names.from_texts(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
-            setattr(made, name, found.select_and_append(kept, more))
-        for name, more in author_names(corpus, rows).items():
-            setattr(made, name, getattr(before, name).select_and_append(kept, more))
-        return made
+            average = float(getattr(self, name).average[0])
+            more[name] = WeightedTexts.from_counts(counts, rarity, b, average)
+        for name, (find, texts) in self._names(corpus).items():
+            new = (texts[row] for row in rows.tolist())
+            more[name] = Names.from_texts(corpus, find, new, getattr(self, name).hashes)
+        return made, more | author_names(corpus, rows)
 
     @staticmethod
     def _names(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:
@@ -318,6 +354,9 @@ class CorpusStatistics:
 
     def save(self, folder: Path) -> None:
         save_arrays(folder, **self._arrays())
+        self.save_terms(folder)
+
+    def save_terms(self, folder: Path) -> None:
         self.terms.save(folder)
         (folder / BEGINNINGS).mkdir()
         self.beginnings.save(folder / BEGINNINGS)

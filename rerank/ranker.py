@@ -335,6 +335,17 @@ class Ranker(Retriever):
         self.statistics = found or CorpusStatistics.build(corpus, first_dense(self.parts))
         self._choose_model(corpus)
 
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        self._select_parts(corpus)
+        parts = (part.can_extend(old, corpus, folder / "parts" / name) for name, part in self.parts.items())
+        return CorpusStatistics.can_extend(folder / STATISTICS, old, corpus) and all(parts)
+
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        self._select_parts(corpus)
+        for name, part in self.parts.items():
+            part.extend(old, corpus, before / "parts" / name, folder / "parts" / name)
+        CorpusStatistics.extend_saved(before / STATISTICS, folder / STATISTICS, old, corpus)
+
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():
             part.save(folder / "parts" / name)

@@ -43,6 +43,10 @@ class ParallelRows:
 
     offsets: NDArray[np.int64]
 
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return [field.name for field in fields(self) if field.name not in ("offsets", "average")]
+
     def select_and_append(self, kept: Rows, more: Self) -> Self:
         """Select the rows `kept`, and append further ones."""
         if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
@@ -50,8 +54,9 @@ class ParallelRows:
             offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
         else:
             index, offsets = concat_ranges(self.offsets[kept], self.offsets[kept + 1])
-        names = [field.name for field in fields(self) if field.name not in ("offsets", "average")]
-        columns = {name: np.append(getattr(self, name)[index], getattr(more, name)) for name in names}
+        columns = {
+            name: np.append(getattr(self, name)[index], getattr(more, name)) for name in self.columns()
+        }
         return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
 
 

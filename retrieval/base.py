@@ -192,6 +192,20 @@ class Retriever(ABC):
         self._reindex(old, corpus, kept, folder)
         self._corpus = corpus
 
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        """Whether `extend` can be used, with the index of the old corpus in `folder`."""
+        return False
+
+    def extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        """Write the index of a corpus that continues another one, whose index is in `before`, to `folder`.
+
+        Takes the time that the new papers take: large files are hard-linked, and get rows at their end. The
+        retriever itself can be used only after `load`.
+        """
+        tuned = read_index(before, self._about(old))
+        with new_index(folder, self._about(corpus), tuned, before) as part:
+            self._extend(old, corpus, before, part)
+
     def search(self, queries: Queries | Split | Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each query, without its citing paper.
 
@@ -308,6 +322,9 @@ class Retriever(ABC):
         self.tuned = {}
         self._index(corpus)
 
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        raise NotImplementedError
+
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""
         save_arrays(folder, **{name: getattr(self, f"_{name}") for name in self.arrays})
@@ -320,6 +337,13 @@ class Retriever(ABC):
 
 MAX_CHANGED = 0.02
 """Share of papers that may change before statistics over all papers of an index are recomputed."""
+
+
+def few_changed(old: Corpus, corpus: Corpus, before: int = 0) -> int | None:
+    """Like `small_change`, for a corpus that continues the old one; None if it does not."""
+    changed = before + len(corpus.paper_ids) - len(old.paper_ids)
+    small = corpus.continues == old.fingerprint and changed <= MAX_CHANGED * len(old.paper_ids)
+    return changed if small else None
 
 
 def small_change(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
@@ -337,6 +361,10 @@ FORMAT = 2
 MANIFEST = "index.json"
 
 
+class OtherIndex(InputError):
+    """An index of another retriever, corpus, model or version."""
+
+
 def has_index(folder: Path) -> bool:
     """True if the folder contains an index of any retriever."""
     return (folder / MANIFEST).is_file()
@@ -348,11 +376,14 @@ def folder_bytes(folder: Path) -> int:
 
 
 @contextmanager
-def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
+def new_index(
+    folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any], before: Path | None = None
+) -> Iterator[Path]:
     """A temporary folder for the files of an index, which replaces `folder` on success.
 
     about: what the index belongs to (retriever, corpus, settings); tuned: parameters chosen by indexing; both
-    are written to the manifest. Raises InputError if `folder` contains anything but an index.
+    are written to the manifest. before: as for write_checksums.
+    Raises InputError if `folder` contains anything but an index.
     """
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: contains something other than an index; name another folder")
@@ -360,17 +391,17 @@ def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) 
         yield part
         manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        write_checksums(part)
+        write_checksums(part, before=before)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The tuned parameters of a saved index; InputError unless it is undamaged and belongs to `about`."""
+    """The tuned parameters of a saved index; InputError if it is damaged, OtherIndex if not of `about`."""
     if not has_index(folder):
         raise InputError(f"{folder}: not an index (no {MANIFEST})")
     check_checksums(folder, "rebuild the index in another folder")
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     if manifest["format"] != FORMAT:
-        raise InputError(
+        raise OtherIndex(
             f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
             "index in another folder"
         )
@@ -380,7 +411,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         if wanted.get(key) != found.get(key):
             texts = (str(values.get(key)) for values in (found, wanted))
             there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
-            raise InputError(
+            raise OtherIndex(
                 f"{folder}: the index was built with {key}={there}, not {here}; "
                 "rebuild the index in another folder"
             )

@@ -20,7 +20,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.datasets.settings import check_count
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.base import Ranking, Retriever, empty_rankings, small_change
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings, few_changed, small_change
 from citerec.retrieval.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import QUERY_FIELDS, check_fields
@@ -145,6 +145,22 @@ class BM25(Retriever):
                 self._engine = self._engine.with_texts(kept, counts, changed, self._formula)
                 return
         super()._reindex(old, corpus, kept, folder)
+
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        if self._backend == "rank_bm25" or not corpus.is_candidate.all():
+            return False
+        return few_changed(old, corpus, Postings.load(folder, len(old.paper_ids)).changed) is not None
+
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        self._load(before, old)
+        engine = self._engine
+        assert isinstance(engine, Postings)
+        self._terms = self._terms.with_words(corpus.word_column[len(old.word_column) :], more_terms=True)
+        new = np.arange(len(self._rows), len(corpus.paper_ids), dtype=np.int32)
+        counts = self._paper_counts(corpus, new, None)  # no context cites a new paper yet
+        changed = engine.changed + len(new)
+        self._terms.save(folder)
+        engine.with_texts(np.arange(engine.total), counts, changed, self._formula).save(folder, before)
 
     def _indexed_contexts(self, corpus: Corpus) -> Ragged | None:
         """The contexts to index with each paper [P], if any."""

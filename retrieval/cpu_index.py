@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.datasets.columns import load_array
 from citerec.datasets.errors import InputError
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, empty_rankings, top_k
@@ -165,7 +166,7 @@ class FlatIndex(PaperIndex):
     def load(cls, folder: Path) -> FlatIndex:
         """Memory-map an index written by `save`."""
         if not (folder / cls.TABLE).is_file():
-            return cls(np.load(folder / cls.ARRAY, mmap_mode="r"))
+            return cls(load_array(folder, Path(cls.ARRAY).stem))
         last = np.load(folder / cls.LAST) if (folder / cls.LAST).is_file() else None
         return cls(VectorTable([np.asarray(np.load(folder / cls.TABLE, mmap_mode="c"))]), last)
 

@@ -6,6 +6,7 @@ Subclasses provide the encoder: of subwords in retrieval.article, of words in ha
 from __future__ import annotations
 
 import copy
+import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,10 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.datasets import over_ray
+from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.cpu_index import PaperIndex
+from citerec.retrieval.cpu_index import FlatIndex, PaperIndex, check_vectors
 from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
 from citerec.retrieval.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
@@ -29,6 +31,8 @@ from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
 """Vectors have unit length, so that their inner product is the cosine."""
+IDS = "ids.txt"
+"""Ids of the papers of an index, line by line."""
 
 
 class DenseRetriever(Retriever):
@@ -108,6 +112,19 @@ class DenseRetriever(Retriever):
             vectors[part] = known.read(positions[part])
         self._vectors = build_index(self.index_config, vectors)
 
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        exact = self.index_config.kind == "exact" and (folder / FlatIndex.ARRAY).is_file()
+        return exact and corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
+
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        self._prepare(corpus)
+        new = self._candidates[len(old.paper_ids) :]
+        vectors = check_vectors(np.asarray(self.paper_vectors(corpus, new)), "papers")
+        continue_arrays(before, folder, **{Path(FlatIndex.ARRAY).stem: vectors})
+        shutil.copyfile(before / IDS, folder / IDS)
+        with (folder / IDS).open("a", encoding="utf-8") as file:
+            file.writelines(f"{corpus.paper_ids[row]}\n" for row in new.tolist())
+
     def _prepare(self, corpus: Corpus) -> None:
         self._cache = None
         self.prepare(corpus)
@@ -156,7 +173,7 @@ class DenseRetriever(Retriever):
 
     def _save(self, folder: Path) -> None:
         ids = list(self.corpus.paper_ids)
-        with (folder / "ids.txt").open("w", encoding="utf-8") as file:
+        with (folder / IDS).open("w", encoding="utf-8") as file:
             file.writelines(f"{ids[row]}\n" for row in self._candidates.tolist())
         self._vectors.save(folder)
 

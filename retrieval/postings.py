@@ -6,7 +6,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, vstack
 
 from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
+from citerec.datasets.files import link_or_copy
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
 
 Saturation = Callable[[Floats, Floats, float, float], Floats]
@@ -85,7 +86,8 @@ class Postings:
     """Precomputed contributions of each term to the score of each text, as in bm25s (Lù 2024).
 
     data, indices: [postings], contributions and texts, term by term, texts ascending. offsets: int64 [T + 1],
-    the postings of each term. average: length of a text, computed `changed` changed texts ago.
+    the postings of each term. average: length of a text, computed `changed` changed texts ago. later: a few
+    more texts and their terms, which follow the N of `texts`.
     """
 
     data: Floats
@@ -94,6 +96,7 @@ class Postings:
     texts: int
     average: float
     changed: int = 0
+    later: Postings | None = None
 
     FILES = ("data.csc.index", "indices.csc.index", "indptr.csc.index")
 
@@ -117,37 +120,65 @@ class Postings:
             texts += len(length)
         return cls(data, indices, offsets, total, average)
 
+    @property
+    def total(self) -> int:
+        """Number of texts, with the later ones."""
+        return self.texts + (self.later.texts if self.later else 0)
+
     def with_texts(self, kept: Rows, counts: csc_matrix, changed: int, formula: Formula) -> Postings:
         """Texts `kept`, ascending, followed by new ones [n, T']. The IDF of known terms stays the same."""
-        data, indices, offsets = self.data, self.indices, self.offsets
-        terms = counts.shape[1]
-        old, new = np.pad(np.diff(offsets), (0, terms + 1 - len(offsets))), np.diff(counts.indptr)
-        idf = formula.idf(np.where(old, old, new), self.texts)
-        if len(kept) < self.texts:
-            new_row = np.full(self.texts, -1, np.int32)
-            new_row[kept] = np.arange(len(kept), dtype=np.int32)
-            indices = new_row[indices]
-            stay = indices >= 0
-            data, indices, offsets = data[stay], indices[stay], offsets_of(stay.view(np.int8))[offsets]
-            old = np.pad(np.diff(offsets), (0, terms + 1 - len(offsets)))
+        new, frequency = np.diff(counts.indptr), self._frequency(counts.shape[1])
+        idf = formula.idf(np.where(frequency, frequency, new), self.total)
+        length = np.asarray(counts.sum(axis=1)).ravel()
+        data = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
+        more = Postings(data, counts.indices, counts.indptr.astype(np.int64), len(length), self.average)
+        if len(kept) == self.total:
+            return replace(self, later=self.later.followed_by(more) if self.later else more, changed=changed)
+        whole = self.followed_by(self.later) if self.later else self
+        new_row = np.full(whole.texts, -1, np.int32)
+        new_row[kept] = np.arange(len(kept), dtype=np.int32)
+        indices = new_row[whole.indices]
+        stay = indices >= 0
+        offsets = offsets_of(stay.view(np.int8))[whole.offsets]
+        left = Postings(whole.data[stay], indices[stay], offsets, len(kept), self.average, changed)
+        return left.followed_by(more)
+
+    def _frequency(self, terms: int) -> NDArray[np.int64]:
+        """Number of texts with each term [T']."""
+        own = _lengths(self.offsets, terms)
+        return own + self.later._frequency(terms) if self.later else own
+
+    def followed_by(self, more: Postings) -> Postings:
+        """These texts and more, in the same arrays. more: with all terms and no later texts."""
+        old, new = _lengths(self.offsets, len(more.offsets) - 1), np.diff(more.offsets)
         merged = offsets_of(old + new)
         is_new = np.ones(merged[-1], np.bool_)
         is_new[concat_ranges(merged[:-1], merged[:-1] + old)[0]] = False
-        length = np.asarray(counts.sum(axis=1)).ravel()
-        parts = np.empty(len(is_new), np.float32), np.empty(len(is_new), np.int32)
-        parts[0][~is_new], parts[1][~is_new] = data, indices
-        parts[0][is_new] = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
-        parts[1][is_new] = counts.indices + len(kept)
-        return Postings(*parts, merged, len(kept) + len(length), self.average, changed)
+        data, indices = np.empty(len(is_new), np.float32), np.empty(len(is_new), np.int32)
+        data[~is_new], indices[~is_new] = self.data, self.indices
+        data[is_new], indices[is_new] = more.data, more.indices + np.int32(self.texts)
+        return Postings(data, indices, merged, self.texts + more.texts, self.average, self.changed)
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
+        own = self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
+        return own + (self.later.nbytes if self.later else 0)
 
     def scores(
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
     ) -> Floats:
         """Scores of all texts [N], or of some [K]; terms [n]: distinct; weights [n]: their query counts."""
+        if self.later is not None:
+            known = terms < len(self.offsets) - 1
+            own, later = replace(self, later=None), self.later
+            if texts is None:
+                parts = own.scores(terms[known], weights[known]), later.scores(terms, weights)
+                return np.concatenate(parts)
+            first = texts < self.texts
+            scores = np.empty(len(texts), np.float32)
+            scores[first] = own.scores(terms[known], weights[known], texts[first])
+            scores[~first] = later.scores(terms, weights, texts[~first] - self.texts)
+            return scores
         if texts is None:
             scores = np.zeros(self.texts, np.float32)
             _add(self.data, self.indices, self.offsets, terms, weights, scores)
@@ -158,18 +189,40 @@ class Postings:
         _look_up(self.data, self.indices, self.offsets, terms, weights, texts, scores)
         return scores
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, before: Path | None = None) -> None:
+        """before: a folder with the same texts, and fewer later ones, whose files are hard-linked."""
         arrays: tuple[NDArray[Any], ...] = self.data, self.indices, self.offsets
-        save_arrays(folder, **dict(zip(self.FILES, arrays, strict=True)))
-        save_arrays(folder, texts=np.array([self.average, self.changed]))
+        for name, array in zip(self.FILES, arrays, strict=True):
+            if before is None:
+                save_arrays(folder, **{name: array})
+            else:
+                link_or_copy(before / f"{name}.npy", folder / f"{name}.npy")
+        save_arrays(folder, texts=np.array([self.average, self.changed, self.texts]))
+        if self.later is not None:
+            (folder / LATER).mkdir()
+            self.later.save(folder / LATER)
 
     @classmethod
     def load(cls, folder: Path, texts: int) -> Postings:
-        """Memory-map postings written by `save`."""
+        """Memory-map postings written by `save`. texts: their number, with the later ones."""
         data, indices, offsets = load_arrays(folder, *cls.FILES)
-        average, changed = load_arrays(folder, "texts")[0].tolist()
+        average, changed = load_arrays(folder, "texts")[0][:2].tolist()
+        later = None
+        if (folder / LATER).is_dir():
+            later = cls.load(folder / LATER, int(load_arrays(folder / LATER, "texts")[0][2]))
+            texts -= later.texts
         # Earlier versions stored smaller integers, for which Numba would compile a second time.
-        return cls(data, indices, offsets.astype(np.int64, copy=False), texts, average, int(changed))
+        offsets = offsets.astype(np.int64, copy=False)
+        return cls(data, indices, offsets, texts, average, int(changed), later)
+
+
+def _lengths(offsets: NDArray[np.int64], terms: int) -> NDArray[np.int64]:
+    """Numbers of postings of terms [T'], 0 for those beyond the offsets [T + 1]."""
+    return np.pad(np.diff(offsets), (0, terms + 1 - len(offsets)))
+
+
+LATER = "later"
+"""Subfolder of the postings of later texts."""
 
 
 @njit(nogil=True, cache=True)

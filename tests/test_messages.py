@@ -85,6 +85,14 @@ def test_invalid_options_raise_one_line_that_names_the_option(run: Run, command:
     assert code == 2 and errors.startswith(f"error: {line}") and errors.count("\n") == 1
 
 
+def test_a_sweep_says_which_retrievers_do_not_use_an_option(run: Run, tiny_source: Path) -> None:
+    data = f"data=custom data.dir={tiny_source} split=val output_dir={tiny_source.parent / 'out'}"
+    code, out, _ = run(*f"evaluate.py -m retriever=bm25,popularity index=hnsw {data}".split())
+    said = [line.partition("index=hnsw: ")[2] for line in out.splitlines() if "index=hnsw: " in line]
+    unused = "has no index, so this is not used"
+    assert (code, said) == (0, [f"retriever=bm25 {unused}", f"retriever=popularity {unused}"])
+
+
 @pytest.mark.parametrize("name", ["joblib", "submitit_slurm"])
 def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     extra = name.partition("_")[0]

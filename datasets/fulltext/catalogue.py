@@ -1,8 +1,9 @@
 """The papers of a collection, and how bibliography entries are resolved to them.
 
-An entry with a paper id refers to that paper or none; an entry with an arXiv id to the paper with that id.
-Otherwise titles are compared by letters and digits: the entry's title, or any sequence of up to six parts of
-the printed entry, split at punctuation. A paper with that title matches if
+An entry with a paper id refers to that paper or none; an entry with an arXiv id, DOI, PubMed or PMC id to the
+paper with that id, if there is one. Otherwise titles are compared by letters and digits: the entry's title,
+or any sequence of up to six parts of the printed entry, split at punctuation. A paper with that title matches
+if
 
 - they share an author, if authors are known: one of the paper's first four authors is an author of the entry
   or occurs in the printed entry
@@ -11,6 +12,9 @@ the printed entry, split at punctuation. A paper with that title matches if
 If neither authors nor years can be compared, the title needs at least 20 letters. Among several matches the
 nearest year wins. Ties go to the first paper if all are versions of one paper (same title, a common author,
 at most two years apart); otherwise the entry stays unresolved.
+
+Entries may be papers themselves (candidates=title, or entries with abstracts): one per identifier or title,
+where short titles also need the same first author.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -35,6 +39,7 @@ AUTHORS = 4
 """Number of first authors used to resolve references and to check contexts for names."""
 MAX_YEARS_APART = 2
 LONG_TITLE = 20
+NO_TITLE = "no paper has the title"
 MIN_PART = 12
 """Minimum number of letters of a part of a printed entry to be considered a title."""
 _MAX_PARTS = 6
@@ -56,6 +61,10 @@ _NAMED_ARXIV = re.compile(
 )
 _BARE_ARXIV = re.compile(rf"({ARXIV_ID})(?:v\d+)?")
 _NOT_ALNUM = re.compile(r"[\W_]+")
+_DOI_STARTS = re.compile(r"(?:https?://)?(?:dx\.)?(?:doi\.org/)?(?:doi:\s*)?(?=10\.)", re.IGNORECASE)
+_KINDS = {"pubmed": "pmid", "pubmedcentral": "pmc", "pmcid": "pmc"}
+_HOW = {"doi": "by DOI", "pmid": "by PubMed id", "pmc": "by PMC id", "arxiv": "by arXiv id"}
+"""Kinds of identifiers that resolve references."""
 
 
 def fold(text: str) -> str:
@@ -131,13 +140,53 @@ def find_arxiv_id(text: str) -> str:
     return found[1] if found else ""
 
 
-class PaperTable:
-    """Papers by id in a temporary SQLite file.
+def identifier_kind(kind: str) -> str:
+    """The name of a kind of identifier: in lower case, one for PubMed and one for PubMed Central."""
+    return _KINDS.get(kind.lower(), kind.lower())
 
-    Records with the same id are merged: the first non-empty value of each column wins.
+
+def identifier(kind: str, value: str) -> str:
+    """An identifier in the one form that is compared; "" if it has no value.
+
+    >>> identifier("DOI", "https://doi.org/10.1000/ABC."), identifier("PubMed", "123")
+    ('doi:10.1000/abc', 'pmid:123')
+    >>> identifier("pmcid", "PMC123"), identifier("ArXiv", "2101.00001v2")
+    ('pmc:123', 'arxiv:2101.00001')
+    """
+    kind, value = identifier_kind(kind), value.strip().lower()
+    if kind == "doi":
+        value = _DOI_STARTS.sub("", value, count=1).rstrip(".,;:)]}")
+    elif kind == "pmc":
+        value = value.removeprefix("pmc")
+    elif kind == "arxiv":
+        value = find_arxiv_id(value) or value
+    return f"{kind}:{value}" if kind and value else ""
+
+
+def _title_name(entry: Reference) -> str:
+    """The name of an entry by a hash of its title, and of its first author if the title is short."""
+    letters = normalise_title(entry.title)
+    if len(letters) < LONG_TITLE and entry.authors:
+        letters += f"|{surname(entry.authors[0]).casefold()}"
+    return f"title:{title_key(letters):016x}"
+
+
+def _names(entry: Reference) -> list[str]:
+    """The names of an entry: its identifiers, arXiv id and title."""
+    names = [*entry.identifiers, identifier("arxiv", entry.arxiv)]
+    return [name for name in dict.fromkeys(names) if name.partition(":")[0] in _HOW] + (
+        [_title_name(entry)] if entry.title else []
+    )
+
+
+class PaperTable:
+    """Papers by id, and bibliography entries that may become papers, in a temporary SQLite file.
+
+    Records with the same id are merged, and entries with a common name (identifier or title): the first
+    non-empty value of each column wins.
     """
 
-    _COLUMNS = ("title", "abstract", "year", "authors", "field", "identified")
+    _COLUMNS = ("title", "abstract", "year", "authors", "field", "identifiers", "identified")
     _BATCH = 10_000
 
     def __init__(self, path: Path) -> None:
@@ -148,22 +197,46 @@ class PaperTable:
             self._database.execute(f"PRAGMA {pragma}")
         self._database.execute("PRAGMA cache_size = -65536")  # 64 MiB
         columns = ", ".join(self._COLUMNS)
-        self._database.execute(f"CREATE TABLE papers (place INTEGER PRIMARY KEY, id TEXT UNIQUE, {columns})")
         merged = ", ".join(f"{column} = coalesce({column}, excluded.{column})" for column in self._COLUMNS)
         self._insert = (
-            f"INSERT INTO papers (id, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            f"INSERT INTO {{}} (id, {columns}) VALUES (?{', ?' * len(self._COLUMNS)}) "
             f"ON CONFLICT (id) DO UPDATE SET {merged}"
         )
+        for table in ("papers", "entries"):
+            self._database.execute(
+                f"CREATE TABLE {table} (place INTEGER PRIMARY KEY, id TEXT UNIQUE, {columns})"
+            )
+        self._database.execute("CREATE TABLE names (name TEXT PRIMARY KEY, paper TEXT) WITHOUT ROWID")
+        self._database.execute("CREATE INDEX named ON names (paper)")
+        self._database.execute("BEGIN")  # one transaction for speed; the file is dropped in the end
 
     def add(self, paper: Metadata, identified: bool = True) -> None:
         """Add a record. Raises OSError if the disk is full."""
-        authors, field = (
-            orjson.dumps(value).decode() if value else None for value in (paper.authors, paper.field)
-        )
-        known = (paper.title or None, paper.abstract or None, paper.year or None)
-        self._batch.append((paper.id, *known, authors, field, identified or None))
+        self._batch.append(self._row(paper, identified))
         if len(self._batch) == self._BATCH:
             self._write()
+
+    def add_entry(self, entry: Reference) -> None:
+        """Add an entry, which has a title. Raises OSError if the disk is full."""
+        names = _names(entry)
+        id = next(filter(None, map(self.named, names)), f"bib-{names[-1].removeprefix('title:')}")
+        paper = Metadata(id, entry.title, entry.abstract, entry.year, entry.authors)
+        self._execute(self._insert.format("entries"), [self._row(paper, True)])
+        self._execute("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, id) for name in names])
+
+    def named(self, name: str) -> str | None:
+        """The id of the paper or entry with a name; None if there is none."""
+        found = self._database.execute("SELECT paper FROM names WHERE name = ?", (name,)).fetchone()
+        return found and found[0]
+
+    def assign(self, name: str, paper: str) -> None:
+        """Give a name to a paper. If it is that of an entry, the paper replaces the entry."""
+        entry = self.named(name)
+        if entry is None:
+            self._execute("INSERT INTO names VALUES (?, ?)", [(name, paper)])
+        elif entry.startswith("bib-"):
+            self._execute("DELETE FROM entries WHERE id = ?", [(entry,)])
+            self._execute("UPDATE names SET paper = ? WHERE paper = ?", [(paper, entry)])
 
     def count(self, condition: str, *values: str) -> int:
         """Count the papers that meet an SQL condition with these values for its question marks."""
@@ -171,12 +244,12 @@ class PaperTable:
         query = f"SELECT count(*) FROM papers WHERE {condition}"
         return int(self._database.execute(query, values).fetchone()[0])
 
-    def papers(self, condition: str = "true") -> Iterator[Metadata]:
-        """Yield the papers that meet an SQL condition, in the order of their first records."""
+    def papers(self, condition: str = "true", table: str = "papers") -> Iterator[Metadata]:
+        """Yield the papers or `entries` that meet an SQL condition, in the order of their first records."""
         self._write()
-        columns = "id, title, abstract, year, authors, field"
-        rows = self._database.execute(f"SELECT {columns} FROM papers WHERE {condition} ORDER BY place")
-        for paper, title, abstract, year, authors, field in rows:
+        columns = "id, title, abstract, year, authors, field, identifiers"
+        rows = self._database.execute(f"SELECT {columns} FROM {table} WHERE {condition} ORDER BY place")
+        for paper, title, abstract, year, authors, field, identifiers in rows:
             fields = orjson.loads(field) if field else ()
             yield Metadata(
                 paper,
@@ -185,21 +258,31 @@ class PaperTable:
                 year or 0,
                 tuple(orjson.loads(authors)) if authors else (),
                 tuple(fields) if isinstance(fields, list) else fields,
+                tuple(orjson.loads(identifiers)) if identifiers else (),
             )
 
     def close(self) -> None:
         self._database.close()
 
+    def _row(self, paper: Metadata, identified: bool) -> tuple[Any, ...]:
+        lists = (
+            orjson.dumps(value).decode() if value else None
+            for value in (paper.authors, paper.field, paper.identifiers)
+        )
+        known = (paper.title or None, paper.abstract or None, paper.year or None)
+        return (paper.id, *known, *lists, identified or None)
+
     def _write(self) -> None:
+        self._execute(self._insert.format("papers"), self._batch)
+        self._batch.clear()
+
+    def _execute(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
-            self._database.execute("BEGIN")
-            self._database.executemany(self._insert, self._batch)
-            self._database.execute("COMMIT")
+            self._database.executemany(statement, rows)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from None
             raise
-        self._batch.clear()
 
 
 class Catalogue:
@@ -212,7 +295,7 @@ class Catalogue:
 
     def __init__(self, path: Path, identifier: str | None, candidates: str = "abstract") -> None:
         self.path = path
-        self._identifier = identifier.lower() if identifier else None
+        self._identifier = identifier_kind(identifier) if identifier else None
         self._with_abstract = candidates == "abstract"
         self._lacks = {f"without an identifier of the kind {self._identifier}": "identified IS NULL"}
         """Why papers are dropped: SQL conditions, the first of which counts."""
@@ -226,54 +309,65 @@ class Catalogue:
         self.rows: dict[str, int] = {}
         self.years = array("i")
         self._surnames: list[str] = []
-        self._entries: dict[int, Metadata] = {}
         # Sorted keys, and rows in the same order.
         self._title_keys, self._title_rows = array("Q"), array("i")
 
     def add(self, paper: Metadata, is_document: bool = False) -> None:
         """Add a record. is_document: it is named by its file, so its id can be shown as its title."""
         paper = paper._replace(title=" ".join(paper.title.split()), abstract=paper.abstract.strip())
-        self._table.add(paper, self._identifier is None or self._identifier in paper.identifiers)
+        kinds = {known.partition(":")[0] for known in paper.identifiers}
+        self._table.add(paper, self._identifier is None or self._identifier in kinds)
         if is_document and not paper.title and not self._with_abstract:
             self._untitled.append(paper.id)
 
     def add_entries(self, references: Iterable[Reference]) -> None:
-        """Add bibliography entries as papers, unless a record has the title."""
+        """Add bibliography entries as papers, unless they turn out to be those of records."""
         for entry in references:
-            if entry.title and (entry.abstract or not self._with_abstract):
-                key = title_key(normalise_title(entry.title))
-                paper = Metadata(f"bib-{key:016x}", entry.title, entry.abstract, entry.year, entry.authors)
-                if key not in self._entries or (paper.abstract and not self._entries[key].abstract):
-                    self._entries[key] = paper
+            if normalise_title(entry.title) and (entry.abstract or not self._with_abstract):
+                self._table.add_entry(entry)
 
     def finish(self) -> Counter[str]:
         """Assign the rows. Returns how many papers were read, dropped for each reason, and kept."""
         for id in self._untitled:
             self._table.add(Metadata(id, id.replace("_", " ")), identified=False)
-        if self._entries and self._identifier is None:
-            known = {title_key(normalise_title(paper.title)) for paper in self.papers()}
-            for key, paper in self._entries.items():
-                if key not in known:
-                    self.add(paper)
+        for paper in self.papers():
+            for name in paper.identifiers:
+                self._table.assign(name, paper.id)
+        self._index()
+        if self._identifier is None:
+            self._add_entries_without_paper()
+            self._index()
         conditions, others = {"read": "true"}, "true"
         for reason, lack in self._lacks.items():
             conditions[reason] = f"{others} AND {lack}"
             others += f" AND NOT ({lack})"
-        conditions["known by their entries in .bib files"] = f"{self._kept} AND id GLOB 'bib-*'"
+        conditions["known by bibliography entries only"] = f"{self._kept} AND id GLOB 'bib-*'"
         conditions["written"] = self._kept
         if not self._with_abstract:
             conditions["written without an abstract"] = f"{self._kept} AND abstract IS NULL"
         counts = Counter({outcome: self._table.count(where) for outcome, where in conditions.items()})
-        keys = array("Q")
+        return +counts
+
+    def _add_entries_without_paper(self) -> None:
+        for entry in self._table.papers(table="entries"):
+            reference = Reference("", entry.title, entry.authors, entry.year)
+            row, why = self._resolve_title(reference)
+            if row is not None:
+                self._table.assign(_title_name(reference), self.ids[row])
+            elif why == NO_TITLE:
+                self.add(entry)
+
+    def _index(self) -> None:
+        """Number the papers kept, and sort their titles."""
+        self.ids, self.years, self._surnames, keys = [], array("i"), [], array("Q")
         for paper in self.papers():
-            self.rows[paper.id] = len(self.rows)
             self.ids.append(paper.id)
             self.years.append(paper.year)
             self._surnames.append("|".join(surname(name) for name in paper.authors[:AUTHORS]))
             keys.append(title_key(normalise_title(paper.title)))
+        self.rows = {id: row for row, id in enumerate(self.ids)}
         order = sorted(range(len(keys)), key=keys.__getitem__)
         self._title_rows, self._title_keys = array("i", order), array("Q", (keys[row] for row in order))
-        return +counts
 
     def papers(self) -> Iterator[Metadata]:
         """Yield the papers kept, in row order."""
@@ -304,15 +398,25 @@ class Catalogue:
             return row, "by id" if row is not None else "the cited paper is not in the collection"
         if (row := self.rows.get(reference.arxiv)) is not None:
             return row, "by arXiv id"
+        names = _names(reference)
+        for name in names[: -1 if reference.title else None]:
+            if (row := self.rows.get(self._table.named(name) or "")) is not None:
+                return row, _HOW[name.partition(":")[0]]
         if not (reference.title or reference.text):
             return None, "the reference has neither id nor title"
+        row, how = self._resolve_title(reference)
+        if row is None and reference.title:  # its own entry, or another title of a known paper
+            row = self.rows.get(self._table.named(names[-1]) or "")
+        return row, how if row is None else "by title"
+
+    def _resolve_title(self, reference: Reference) -> tuple[int | None, str]:
         found: dict[int, tuple[int, str]] = {}
         for letters in _candidate_titles(reference):
             for row in self.rows_with_title(title_key(letters)):
                 if (distance := self._year_distance(reference, letters, row)) is not None:
                     found[row] = distance, letters
         if not found:
-            return None, "no paper has the title"
+            return None, NO_TITLE
         least = min(distance for distance, _ in found.values())
         first, *others = sorted(row for row, (distance, _) in found.items() if distance == least)
         if all(found[row][1] == found[first][1] and self._same_paper(first, row) for row in others):

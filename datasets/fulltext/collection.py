@@ -229,25 +229,25 @@ def _write_contexts(
     ids, counts, written = catalogue.ids, report.counts, report.counts["splits"]
     with ExitStack() as stack:
         add = stack.enter_context(json_writer(folder / "contexts.json.gz", keys=True))
+        splits = [*SPLITS, *(f"{split}_named" for split in SPLITS if rules.leaks == "named")]
         queries = {
-            split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in SPLITS
+            split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in splits
         }
         for citing, full_text in full_texts:
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
                 counts["full texts"]["outside the splits' years or shares"] += 1
                 continue
-            for cited, number, text in select_contexts(
-                full_text, citing, catalogue, rules, counts, report.unresolved
-            ):
-                context = f"{ids[citing]}__{ids[cited]}__{number}"
-                record = {"masked_text": text, "context_id": context}
-                add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)
-                queries[split]({"context_id": context, "positive_ids": [ids[cited]]})
-                written[split] += 1
+            for found in select_contexts(full_text, citing, catalogue, rules, counts, report.unresolved):
+                cited, named = ids[found.cited], "_named" * found.named
+                context = f"{ids[citing]}__{cited}__{found.number}{named}"
+                record = {"masked_text": found.text, "context_id": context}
+                add(record | {"citing_id": ids[citing], "refid": cited}, context)
+                queries[split + named]({"context_id": context, "positive_ids": [cited]})
+                written[split + named] += 1
     if not written:
         raise InputError(f"source: no contexts are left; {report.reasons()}")
-    for split in SPLITS:
+    for split in splits:
         if not written[split]:
             (folder / f"{split}.json").unlink()
             log.warning("no contexts for the split %s; it is not written", split)

@@ -44,7 +44,9 @@ class ContextRules(Settings):
     ACL-200, RefSeer and Gu et al. 2022, or only `whole` words are kept. shortest: minimum number of
     characters besides the masks. per_pair: maximum number of contexts per citing and cited paper, sampled by
     `seed`; None keeps all. leaks: `drop` or `keep` contexts that name an author of the cited paper or have a
-    year next to the mask. candidates: papers need a title and an `abstract`, or a `title` suffices.
+    year next to the mask; `named` drops them as well, except those with the name of the first author, which
+    get splits of their own and keep the names before the mask. candidates: papers need a title and an
+    `abstract`, or a `title` suffices.
     """
 
     window: int = setting(200, least=1)
@@ -52,7 +54,7 @@ class ContextRules(Settings):
     shortest: int = 50
     per_pair: int | None = setting(5, least=1)
     seed: int = 0
-    leaks: str = setting("drop", choices=("drop", "keep"))
+    leaks: str = setting("drop", choices=("drop", "keep", "named"))
     candidates: str = setting("abstract", choices=("abstract", "title"))
 
     def __post_init__(self) -> None:
@@ -70,14 +72,13 @@ def select_contexts(
     rules: ContextRules,
     counts: Mapping[str, Counter[str]],
     unresolved: Counter[Reference],
-) -> Iterator[tuple[int, int, str]]:
-    """Yield (row of the cited paper, number within the pair, masked text), pair by pair.
+) -> Iterator[SelectedContext]:
+    """Yield the contexts of a paper, pair by pair.
 
     citing: row of the citing paper. counts, unresolved (references without a paper): updated for the report.
     """
     resolved: dict[str, int | None] = {}
-    pairs: dict[int, list[str]] = {}
-    texts: set[str] = set()
+    pairs: dict[tuple[int, bool], list[str]] = {}
     outcomes = counts["contexts"]
     for citation in find_citations(full_text, rules.window + len(OTHER_MARKER), counts["spans"]):
         outcomes["citations"] += 1
@@ -95,19 +96,24 @@ def select_contexts(
             outcomes["self-citation"] += 1
             continue
         text = cut_window(citation.left, citation.right, rules.window, rules.words)
+        named = False
+        if rules.leaks == "named":
+            with_names = cut_window(citation.named, citation.right, rules.window, rules.words)
+            first = [*catalogue.surnames(cited)[:1], *map(surname, reference.authors[:1])]
+            if named := names_any(fold(with_names), first):
+                text = with_names
         bare = text.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "").strip()
         # First authors, according to both the paper and the reference.
         names = catalogue.surnames(cited) + [surname(author) for author in reference.authors[:AUTHORS]]
         if len(bare) < max(1, rules.shortest):
             outcomes["too short"] += 1
-        elif rules.leaks == "drop" and (reason := find_leak(text, names)):
+        elif rules.leaks != "keep" and not named and (reason := find_leak(text, names)):
             outcomes[reason] += 1
-        elif text in texts:
-            outcomes["the same text as another context of the paper"] += 1
+        elif text in pairs.setdefault((cited, named), []):
+            outcomes["the same text as another context of the pair"] += 1
         else:
-            texts.add(text)
-            pairs.setdefault(cited, []).append(text)
-    for cited, contexts in pairs.items():
+            pairs[cited, named].append(text)
+    for (cited, named), contexts in pairs.items():
         kept = list(range(len(contexts)))
         if rules.per_pair is not None and len(contexts) > rules.per_pair:
             outcomes["more than per_pair for one pair"] += len(contexts) - rules.per_pair
@@ -115,15 +121,31 @@ def select_contexts(
             draw = random.Random(f"{rules.seed} {catalogue.ids[citing]} {catalogue.ids[cited]}")
             kept = sorted(draw.sample(kept, rules.per_pair))
         for number in kept:
-            yield cited, number, contexts[number]
+            yield SelectedContext(cited, number, contexts[number], named)
+
+
+class SelectedContext(NamedTuple):
+    """A context: the row of the cited paper, its number within the pair, and the masked text.
+
+    named: it has the name of the cited paper's first author (leaks=named).
+    """
+
+    cited: int
+    number: int
+    text: str
+    named: bool
 
 
 class CitationContext(NamedTuple):
-    """A cited bibliography entry, and the text before and after its marker."""
+    """A cited bibliography entry, and the text before and after its marker.
+
+    named: `left` with the names that the marker begins with.
+    """
 
     ref: str
     left: str
     right: str
+    named: str
 
 
 def find_citations(full_text: FullText, reach: int, spans: Counter[str]) -> Iterator[CitationContext]:
@@ -189,8 +211,12 @@ def _section_citations(text: str, markers: list[Marker], reach: int) -> Iterator
                 left += OTHER_MARKER + _text_between(text, group[number - 1], marker)
             if number + 1 < len(group):
                 right = _text_between(text, marker, group[number + 1]) + OTHER_MARKER + right
+            named = left
+            if marker.names:
+                named, names = left.removesuffix(marker.opening), _clean_text(marker.names)
+                named += names.lstrip() if named[-1:] in (" ", "(", "[") else names
             for ref in marker.refs:
-                yield CitationContext(ref, left, right)
+                yield CitationContext(ref, left, right, named)
 
 
 def _text_between(text: str, marker: Marker, following: Marker) -> str:

@@ -15,8 +15,8 @@ class Metadata(NamedTuple):
     year: int = 0
     authors: tuple[str, ...] = ()
     field: str | tuple[str, ...] = ()
-    identifiers: frozenset[str] = frozenset()
-    """Kinds of identifiers of the paper, in lower case, such as `arxiv`."""
+    identifiers: tuple[str, ...] = ()
+    """Identifiers of the paper as "kind:value" (catalogue.identifier)."""
 
 
 class CitationSpan(NamedTuple):
@@ -45,6 +45,8 @@ class Reference(NamedTuple):
     text: str = ""
     abstract: str = ""
     arxiv: str = ""
+    identifiers: tuple[str, ...] = ()
+    """As in Metadata."""
 
 
 class FullText(NamedTuple):

@@ -24,7 +24,7 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import open_bytes, read_limited
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year, identifier
 from citerec.datasets.fulltext.documents import (
     CitationSpan,
     Document,
@@ -113,7 +113,7 @@ def read_metadata(source: str, paper: str) -> Metadata:
         abstract=plain_text(abstract),
         year=id_year or next(filter(None, dates), 0),
         authors=_find_authors(source),
-        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
+        identifiers=(identifier("arxiv", paper),) if id_year else (),
     )
 
 
@@ -300,24 +300,24 @@ _WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-
 _AUTHORS_END = 400
 
 
-def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
-    """The .bib files that a document uses, if they are below its folder or `root`.
+def bib_files(path: Path, source: str, root: Path | None = None) -> dict[str, Path]:
+    """The .bib files that a document uses, by its names of them, if they are below its folder or `root`.
 
     A file that is not at its place, such as an absolute path of another computer, is looked for by its name:
     beside the document and up to two folders below.
     """
     names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
     allowed = (root or path.parent).resolve()
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}
     for name in names:
         named = path.parent / f"{name.removesuffix('.bib')}.bib"
         last = glob.escape(re.split(r"[/\\]", named.name)[-1])
         nearby = (file for place in _NEARBY for file in sorted(path.parent.glob(f"{place}{last}")))
         for file in (named, *nearby):
             if file.is_file() and file.resolve().is_relative_to(allowed):
-                found[file.resolve()] = None
+                found[name] = file.resolve()
                 break
-    return list(found)
+    return found
 
 
 def read_bibliography(
@@ -328,7 +328,7 @@ def read_bibliography(
     printed = _read_printed(path, source)
     entries = {key: _parse_printed(*printed[key]) for key in wanted if key in printed}
     # .bib files have separate titles and authors: they override printed entries; the first file wins.
-    for file in reversed(bib_files(path, source, root)):
+    for file in reversed(dict.fromkeys(bib_files(path, source, root).values())):
         entries |= bib_entries(decode_latex(file), wanted)
     return entries
 
@@ -351,6 +351,7 @@ def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Re
             year=find_year(fields.get("year", "") or fields.get("date", "")),
             abstract=plain_text(fields.get("abstract", "")),
             arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
+            identifiers=tuple(identifier(kind, fields[kind]) for kind in ("doi", "pmid") if fields.get(kind)),
         )
     return entries
 

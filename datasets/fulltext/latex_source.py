@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -93,11 +95,27 @@ def decode_latex(path: Path) -> str:
     Raises InputError if it cannot be read or is too large.
     """
     content = read_limited(path, MAX_FILE_BYTES)
+    if (files := _RECORDED.get()) is not None:
+        files.append(path)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
     return clean_latex(text)
+
+
+_RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def record_files() -> Iterator[list[Path]]:
+    """Yield a list that gets the files that `decode_latex` reads inside: inputs, chapters, bibliographies."""
+    files: list[Path] = []
+    token = _RECORDED.set(files)
+    try:
+        yield files
+    finally:
+        _RECORDED.reset(token)
 
 
 def clean_latex(text: str) -> str:

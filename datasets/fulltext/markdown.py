@@ -1,27 +1,29 @@
-"""Read Markdown documents (Pandoc, R Markdown, Quarto) with their bibliography, one paper per document.
+"""Read Markdown documents (Pandoc, R Markdown, Quarto, Manubot), one paper per document.
 
 Title, abstract, authors and date come from the YAML front matter, else from the headings. The main file of a
 book (index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document
 with the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed
-formulas, tables, images and footnotes are not running text.
+formulas, tables, images and footnotes are not running text. Bibliographies are .bib files and CSL JSON.
 """
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import yaml
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_year
-from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph
+from citerec.datasets.files import read_limited
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year, identifier
+from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph, Reference
 from citerec.datasets.fulltext.latex import (
     citation_placeholder,
     number_keys,
@@ -35,7 +37,10 @@ from citerec.datasets.fulltext.latex_source import (
     plain_text,
     running_text,
 )
+from citerec.datasets.records import json_type
 
+MAX_CSL_BYTES = 1 << 27
+"""Maximum size of a CSL JSON file."""
 SUFFIXES = (".md", ".markdown", ".qmd", ".rmd")
 """In lower case; R Markdown's is usually .Rmd."""
 
@@ -49,7 +54,8 @@ _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NOT_TEXT = re.compile(
     r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]*\)(?:\{[^{}]*\})?",
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]*\)(?:\{[^{}]*\})?"
+    r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
     re.MULTILINE | re.DOTALL,
 )
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
@@ -77,12 +83,13 @@ _QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 
 
 class ParsedMarkdown(NamedTuple):
-    """A Markdown text. keys: cited, in order. source: LaTeX that names the .bib files."""
+    """A Markdown text. keys: cited, in order. source: LaTeX that names the .bib files. csl: JSON files."""
 
     metadata: Metadata
     paragraphs: list[Paragraph]
     keys: Collection[str]
     source: str
+    csl: tuple[str, ...] = ()
 
 
 def is_markdown(path: Path) -> bool:
@@ -95,11 +102,66 @@ def read_markdown(path: Path, paper: str) -> Document:
     text, _ = _read_text(path, folder, project)
     parsed = parse_markdown(text, path, paper, project, running=True)
     source = parsed.source
-    if not source and len(bibs := list(path.parent.glob("*.bib"))) == 1:  # given on Pandoc's command line
-        source = _name_bibliography(bibs)
-    entries = partial(read_bibliography, path, source, parsed.keys, folder)
+    if not source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1:
+        source = _name_bibliography(bibs)  # given on Pandoc's command line
+
+    def entries() -> dict[str, Reference]:
+        entries = read_bibliography(path, source, parsed.keys, folder)
+        for name in parsed.csl:
+            for file in (path.parent / name, path.parent / Path(name).name):
+                if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+                    found = read_csl(file)
+                    entries |= {key: found[key] for key in parsed.keys if key in found}
+                    break
+        return entries
+
     return Document(
         parsed.metadata, lambda: FullText(parsed.paragraphs, entries()), lambda: list(entries().values())
+    )
+
+
+def read_csl(path: Path) -> dict[str, Reference]:
+    """Read the entries of a CSL JSON file by id and identifier ("doi:10.1000/x").
+
+    Manubot's citations.tsv beside it has more names for them. Raises InputError if the file is not a list.
+    """
+    try:
+        items = orjson.loads(read_limited(path, MAX_CSL_BYTES))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: malformed JSON: {error}") from None
+    if not isinstance(items, list):
+        raise InputError(f"{path}: must be a list of entries (CSL JSON), not {json_type(items)}")
+    entries: dict[str, Reference] = {}
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        reference = _csl_reference(item)
+        for key in (str(item.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
+            entries.setdefault(key, reference)
+    names = path.with_name("citations.tsv")
+    if names.is_file():
+        for line in decode_latex(names).splitlines():
+            given, *_, key = line.split("\t")
+            if key in entries:
+                entries.setdefault(given, entries[key])
+    return entries
+
+
+def _csl_reference(item: dict[str, Any]) -> Reference:
+    def text(field: str) -> str:
+        value = item.get(field)
+        return " ".join(_TAG.sub("", html.unescape(str(value))).split()) if value else ""
+
+    authors = [author for author in item.get("author") or () if isinstance(author, dict)]
+    names = [[str(author.get(part) or "") for part in ("family", "given", "literal")] for author in authors]
+    known = (identifier(kind, text(kind)) for kind in ("DOI", "PMID", "PMCID"))
+    return Reference(
+        title=text("title"),
+        authors=tuple(", ".join(filter(None, parts[:2])) or parts[2] for parts in names if any(parts)),
+        year=find_year(str(item.get("issued") or "")),
+        abstract=text("abstract"),
+        arxiv=find_arxiv_id(text("URL")),
+        identifiers=tuple(filter(None, known)),
     )
 
 
@@ -157,10 +219,12 @@ def parse_markdown(
         abstract=_front_matter_text(front, "abstract") or _plain_markdown(_MARKS.sub("", abstract)),
         year=id_year or find_year(_front_matter_text(front, "date")),
         authors=tuple(_authors(front.get("author"))),
-        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
+        identifiers=(identifier("arxiv", paper),) if id_year else (),
     )
-    source = _name_bibliography(_names(front.get("bibliography")))
-    return ParsedMarkdown(metadata, paragraphs, numbers, source)
+    bibliography = [front.get("bibliography"), front.get("manubot-output-bibliography")]
+    csl = tuple(name for name in _names(bibliography) if name.endswith(".json"))
+    source = _name_bibliography(name for name in _names(bibliography) if name not in csl)
+    return ParsedMarkdown(metadata, paragraphs, numbers, source, csl)
 
 
 def _keys(group: str) -> list[str]:

@@ -65,12 +65,16 @@ _CLOSE = {opening: close for close, opening in _OPEN.items()}
 
 @dataclass
 class Marker:
-    """text[start:end] cites `refs`, () if the paper is unknown; `opening` is a bracket within the marker."""
+    """text[start:end] cites `refs`, () if the paper is unknown; `opening` is a bracket within the marker.
+
+    names: the start of the marker if it begins with names, up to and with the bracket.
+    """
 
     start: int
     end: int
     refs: tuple[str, ...] = ()
     opening: str = ""
+    names: str = ""
 
 
 class Bibliography:
@@ -164,6 +168,7 @@ def _extend_markers(text: str, markers: list[Marker], bibliography: Bibliography
         dated = _YEAR.fullmatch(text[marker.start : marker.end]) is not None
         floor = before.end if before else 0
         if names := find_names_before(text, floor, marker.start, known, dated and not known):
+            marker.names = text[names[0] : marker.start]
             marker.start, marker.opening = names
         if after := years.match(text, marker.end, following.start if following else len(text)):
             marker.end = after.end()

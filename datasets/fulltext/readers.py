@@ -1,36 +1,42 @@
 """Find the files of a collection by name, folder or pattern, and read them by format.
 
-JSON lines have one of four layouts, told apart by the keys of each record (docs/guide/build.md):
+JSON lines have one of five layouts, told apart by the keys of each record (docs/guide/build.md):
 
 - our own (`id`), in which everything but the id is optional:
 
       {"id": str, "title": str, "abstract": str, "year": int, "authors": [str], "field": str or [str],
        "identifiers": {"arxiv": str, "doi": str, ...},
        "body": [{"section": str, "text": str, "cites": [{"start": int, "end": int, "ref": str or null}]}],
-       "bibliography": {ref: {"paper": id, "title": str, "authors": [str], "year": int, "text": as printed}}}
+       "bibliography": {ref: {"paper": id, "title": str, "authors": [str], "year": int, "text": as printed,
+                              "identifiers": {"doi": str, ...}}}}
 
 - S2ORC of the Semantic Scholar API (`corpusid`): a text with annotations, each a JSON string with a list of
   {"start", "end", "attributes"}. In `s2orc_v2`, body and bibliography are separate texts and annotation names
   have underscores (`bib_ref`).
 - S2ORC of July 2020 (`paper_id`): the files `metadata` and `pdf_parses`
+- unarXive (`paper_id` and `discipline`): arXiv's papers with placeholders for citations and formulas
 - arXiv's metadata snapshot (`authors_parsed`)
 """
 
 from __future__ import annotations
 
 import glob
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import orjson
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_year
+from citerec.datasets.archives import damage_reported, stream_files
+from citerec.datasets.errors import InputError, UnusableFile
+from citerec.datasets.files import open_bytes
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_year, identifier
 from citerec.datasets.fulltext.documents import (
     CitationSpan,
     Document,
@@ -39,10 +45,12 @@ from citerec.datasets.fulltext.documents import (
     Paragraph,
     Reference,
 )
+from citerec.datasets.fulltext.jats import read_jats
 from citerec.datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
 from citerec.datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
 from citerec.datasets.fulltext.markdown import is_markdown, markdown_documents, read_markdown
 from citerec.datasets.fulltext.tei import read_tei
+from citerec.datasets.fulltext.xml_documents import read_trees
 from citerec.datasets.json_lines import (
     CitedId,
     Object,
@@ -57,10 +65,13 @@ from citerec.datasets.progress import OnBytes
 from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
 from citerec.datasets.source_files import read_records
 
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
+_XML = (".xml", ".nxml")
+_FIRST_FILES = 1000
+"""Number of files of an archive whose names tell whether it has LaTeX or XML."""
 _MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
-_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex", *_MARKDOWN)
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".zip", ".xml", ".nxml", ".tei", ".grobid", ".tex", *_MARKDOWN)
 _READ = (*IN_FOLDERS, *_MARKDOWN)
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
@@ -144,14 +155,18 @@ def read_documents(
 ) -> Iterator[Document]:
     """Yield the documents of a file in order. on_bad: called with the error of each invalid record."""
     path = file.path
+    if not {*_XML}.isdisjoint(path.suffixes[-2:]):
+        yield from _xml_documents(file, on_bytes, on_bad)
+        return
+    if path.suffix in (".zip", ".tar") or (path.name.endswith((".tar.gz", ".tgz")) and has_xml(path)):
+        yield from _archived_documents(path, on_bad)
+        return
     records: Iterable[tuple[Any, Any]] = [(path, file.id)]
     reader: Any
     if path.suffix == ".tex":
         reader = read_latex
     elif is_markdown(path):
         reader = read_markdown
-    elif ".xml" in path.suffixes[-2:]:
-        reader = read_tei
     elif is_archive(path):
         reader = read_archive
     elif path.suffix == ".bib":
@@ -172,6 +187,60 @@ def read_documents(
             yield document
 
 
+def has_xml(archive: Path) -> bool:
+    """True if a tar archive holds XML documents rather than the LaTeX of one."""
+    try:
+        names = [name for name, _ in islice(stream_files(archive), _FIRST_FILES)]
+    except UnusableFile:
+        return False  # reading it as LaTeX reports the damage
+    return any(map(_is_xml, names)) and not any(name.endswith(".tex") for name in names)
+
+
+def _is_xml(name: str) -> bool:
+    return name.endswith(_XML) and not PurePosixPath(name).name.startswith(".")
+
+
+def _archived_documents(archive: Path, on_bad: OnBadRecord) -> Iterator[Document]:
+    found = False
+    try:
+        with damage_reported():
+            for name, content in stream_files(archive):
+                if _is_xml(name):
+                    found = True
+                    where = f"{archive}, file {quoted(name)}"
+                    yield from _read_trees(content, PurePosixPath(name).stem, where, on_bad)
+    except UnusableFile as error:
+        on_bad(InputError(f"{archive}: {error}"))
+    else:
+        if not found:
+            on_bad(InputError(f"{archive}: the archive has no .xml or .nxml file"))
+
+
+def _xml_documents(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord) -> Iterator[Document]:
+    try:
+        with open_bytes(file.path) as (content, raw):
+            for document in _read_trees(content, file.id, str(file.path), on_bad):
+                yield document
+                on_bytes(raw.tell())
+    except InputError as error:
+        on_bad(error)
+
+
+def _read_trees(content: IO[bytes], paper: str, where: str, on_bad: OnBadRecord) -> Iterator[Document]:
+    """Yield the documents of an XML file; the second without an own id is `paper`-2."""
+    try:
+        for number, root in enumerate(read_trees(content, where), 1):
+            id = paper if number == 1 else f"{paper}-{number}"
+            try:
+                document = (read_tei if root.tag == "TEI" else read_jats)(root, id, where)
+            except InputError as error:
+                on_bad(error)
+            else:
+                yield document
+    except InputError as error:
+        on_bad(error)
+
+
 def read_bib(path: Path, id: str) -> Document:
     """Read the entries of a .bib file; these are papers."""
     entries = list(bib_entries(decode_latex(path)).values())
@@ -184,14 +253,22 @@ def _read_record(record: Object, where: str) -> Document:
     if "corpusid" in record:
         return read_s2orc(record, where)
     if "paper_id" in record:
-        return read_s2orc_2020(record, where)
+        return (read_unarxive if "discipline" in record else read_s2orc_2020)(record, where)
     if "id" in record:
         return read_own(record, where)
     raise InputError(f"{where}: has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)")
 
 
-def _identifier_kinds(identifiers: Mapping[str, Any] | None) -> frozenset[str]:
-    return frozenset(kind.lower() for kind, value in (identifiers or {}).items() if value)
+def _identifiers(identifiers: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """All identifiers of a record, which may be lists, numbers or strings."""
+    named = ((kind, value) for kind, values in (identifiers or {}).items() for value in _listed(values))
+    return tuple(
+        dict.fromkeys(filter(None, (identifier(kind, str(value)) for kind, value in named if value)))
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 # Our own layout, and the body of S2ORC 2020, which differs only in field names.
@@ -228,6 +305,7 @@ class _Entry(msgspec.Struct):
     authors: list[str] | None = None
     year: Year = Year(0)
     text: str | None = None
+    identifiers: dict[str, Any] | None = None
 
 
 def read_own(record: Object, where: str) -> Document:
@@ -240,7 +318,7 @@ def read_own(record: Object, where: str) -> Document:
         paper.year,
         tuple(paper.authors or ()),
         tuple(paper.field) if isinstance(paper.field, list) else paper.field or "",
-        _identifier_kinds(paper.identifiers),
+        _identifiers(paper.identifiers),
     )
     text = None if record.get("body") is None else partial(_read_own_text, record, where)
     return Document(metadata, text)
@@ -250,7 +328,14 @@ def _read_own_text(record: Object, where: str) -> FullText:
     references = {}
     for ref, entry in _read_entries(record, "bibliography", _Entry, where):
         authors = tuple(entry.authors or ())
-        references[ref] = Reference(entry.paper, entry.title or "", authors, entry.year, entry.text or "")
+        references[ref] = Reference(
+            entry.paper,
+            entry.title or "",
+            authors,
+            entry.year,
+            entry.text or "",
+            identifiers=_identifiers(entry.identifiers),
+        )
     return FullText(_read_paragraphs(record, _OWN_BODY, where), references)
 
 
@@ -290,7 +375,7 @@ def read_arxiv(record: Object, where: str) -> Document:
     fields = tuple((paper.categories or "").split())
     texts = plain_text(paper.title or ""), plain_text(paper.abstract or "")
     year = arxiv_year(paper.id)
-    return Document(Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
+    return Document(Metadata(paper.id, *texts, year, authors, fields, (identifier("arxiv", paper.id),)))
 
 
 # S2ORC of July 2020: metadata and pdf_parses are joined by paper_id.
@@ -337,7 +422,7 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
         paper.year,
         tuple(map(str, paper.authors or ())),
         tuple(paper.mag_field_of_study or ()),
-        _identifier_kinds({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
+        _identifiers({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
     )
     return Document(metadata)
 
@@ -348,6 +433,78 @@ def _read_text_2020(record: Object, where: str) -> FullText:
         authors = tuple(map(str, entry.authors or ()))
         references[ref] = Reference(entry.link, entry.title or "", authors, find_year(str(entry.year)))
     return FullText(_read_paragraphs(record, _BODY_2020, where), references)
+
+
+# unarXive (https://github.com/IllDepence/unarXive).
+
+
+class _UnarxiveMetadata(msgspec.Struct):
+    title: str | None = None
+    authors_parsed: list[list[str]] | None = None
+
+
+class _UnarxiveText(msgspec.Struct):
+    text: str | None = None
+    section: str | None = None
+    sec_number: str | None = None
+    content_type: str | None = None
+
+
+class _UnarxiveEntry(msgspec.Struct):
+    bib_entry_raw: str | None = None
+    ids: dict[str, Any] | None = None
+
+
+class _UnarxivePaper(msgspec.Struct):
+    paper_id: PaperId
+    discipline: str | None = None
+    metadata: _UnarxiveMetadata | None = None
+    abstract: _UnarxiveText | None = None
+    body_text: list[_UnarxiveText] | None = None
+
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+):([^{}]*)\}\}")
+
+
+def read_unarxive(record: Object, where: str) -> Document:
+    """Read a paper of unarXive. Raises InputError with the field."""
+    paper = validate(record, _UnarxivePaper, where)
+    front = paper.metadata or _UnarxiveMetadata()
+    metadata = Metadata(
+        paper.paper_id,
+        plain_text(front.title or ""),
+        plain_text((paper.abstract and paper.abstract.text) or ""),
+        arxiv_year(paper.paper_id),
+        tuple(plain_text(", ".join(name[:2])) for name in front.authors_parsed or () if name),
+        paper.discipline or "",
+        (identifier("arxiv", paper.paper_id),),
+    )
+    return Document(metadata, partial(_read_unarxive_text, paper, record, where))
+
+
+def _read_unarxive_text(paper: _UnarxivePaper, record: Object, where: str) -> FullText:
+    references = {}
+    for ref, entry in _read_entries(record, "bib_entries", _UnarxiveEntry, where):
+        known = _identifiers({kind.removesuffix("_id"): value for kind, value in (entry.ids or {}).items()})
+        references[ref] = Reference(text=entry.bib_entry_raw or "", identifiers=known)
+    numbers = {ref: number for number, ref in enumerate(references, 1)}
+    paragraphs = []
+    for part in paper.body_text or ():
+        pieces: list[str] = []
+        spans: list[CitationSpan] = []
+        length = done = 0
+        text = part.text or ""
+        for found in _PLACEHOLDER.finditer(text):
+            mark = f"[{numbers.get(found[2], 0)}]" if found[1] == "cite" else ""  # formulas are left out
+            pieces += text[done : found.start()], mark
+            length += found.start() - done + len(mark)
+            done = found.end()
+            if mark:
+                spans.append(CitationSpan(length - len(mark) + 1, length - 1, found[2]))
+        paragraphs.append(
+            Paragraph("".join([*pieces, text[done:]]), spans, f"{part.sec_number} {part.section}")
+        )
+    return FullText(paragraphs, references)
 
 
 # S2ORC of the Semantic Scholar API: the files papers, abstracts, s2orc and s2orc_v2.
@@ -398,7 +555,7 @@ def read_s2orc(record: Object, where: str) -> Document:
         paper.year,
         tuple(author.name or "" for author in paper.authors or ()),
         tuple(dict.fromkeys(field.category or "" for field in paper.s2fieldsofstudy or ())),
-        _identifier_kinds(paper.externalids),
+        _identifiers(paper.externalids),
     )
     part = "body" if "body" in record else "content"
     if record.get(part) is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
         "contexts": {
             "citations": 18,
             "the cited paper was not found": 2,
-            "the same text as another context of the paper": 1,
+            "the same text as another context of the pair": 1,
             "too short": 1,
             "self-citation": 1,
             "an author of the cited paper is named": 1,
@@ -127,7 +128,7 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
     published: dict[str, Any] = {"shortest": 0, "per_pair": None, "leaks": "keep"}  # as Gu et al. 2022
     kept = build_corpus(str(tmp_path / "a.jsonl"), tmp_path / "all", TRAIN, **published).counts
     dropped = {"the cited paper was not found": 2, "self-citation": 1}
-    dropped["the same text as another context of the paper"] = 1
+    dropped["the same text as another context of the pair"] = 1
     assert kept["contexts"] == {"citations": 18, **dropped} and kept["splits"]["train"] == 18 - 4
     found = texts(tmp_path / "out")
     assert found["a", "cited"] == [f"this [TARGETCIT] {END}"]
@@ -168,7 +169,7 @@ def test_entries_with_an_abstract_become_papers_and_others_are_listed(tmp_path: 
     (new,) = papers.keys() - {"paper", "mine"}
     assert papers[new] == {"title": "Work of one", "abstract": "On one.", "year": 2001, "authors": []}
     assert {pair[1] for pair in texts(tmp_path / "out")} == {new, "mine"}
-    assert report.counts["papers"]["known by their entries in .bib files"] == 1
+    assert report.counts["papers"]["known by bibliography entries only"] == 1
     lines = gzip.decompress((tmp_path / "out" / "unresolved.jsonl.gz").read_bytes()).splitlines()
     assert [json.loads(line) for line in lines] == [{"title": "Work of two", "year": 2001, "citations": 2}]
     assert "- 2 x Work of two" in (tmp_path / "out" / "report.md").read_text()
@@ -326,6 +327,17 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any], message: str) 
         build_corpus(str(TEXTS), tmp_path / "out", TRAIN, **options)
 
 
+def test_an_output_that_contains_a_source_is_refused(tmp_path: Path) -> None:
+    """Rather than with the advice to remove the folder."""
+    source = write(tmp_path / "out.jsonl", collection(40))
+    (tmp_path / "out").mkdir()
+    inside = Path(source).rename(tmp_path / "out/a.jsonl")
+    line = f"output={tmp_path}/out: contains the source file {inside}; name another folder"
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        build_corpus(str(tmp_path / "*/a.jsonl"), tmp_path / "out", RandomSplitting(1, 0, 0, seed=0))
+    assert inside.exists()
+
+
 def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,6 +434,14 @@ def test_papers_without_an_abstract_are_candidates_on_request(tmp_path: Path) ->
     assert {papers[b]["title"] for _, b in texts(tmp_path / "with")} == {"Work of one"}
     corpus = open_corpus(tmp_path / "out", cache_dir=tmp_path / "cache", candidates="all")
     assert len(corpus.paper_ids) == 4 and len(corpus.context_ids) == 4
+
+
+def test_entries_of_tei_are_candidates_on_request(tmp_path: Path) -> None:
+    source = TEXTS / "1911.00042.grobid.tei.xml"
+    report = build_corpus(str(source), tmp_path / "out", TRAIN, candidates="title", leaks="keep")
+    titles = {paper["title"] for paper in content(tmp_path / "out", "papers.json.gz").values()}
+    assert {"Graph networks for structured text", "Neural parsing: a study of encoders"} <= titles
+    assert report.counts["papers"]["known by bibliography entries only"] == len(titles) - 1
 
 
 # on_error=skip: invalid records are skipped, counted and named.

@@ -35,7 +35,7 @@ def test_tei() -> None:
         abstract="Trees are built from speech.",
         year=2019,
         authors=("Writer, Ann B",),
-        identifiers=frozenset({"arxiv"}),
+        identifiers=("arxiv:1911.00042",),
     )
     text = full_text(TEXTS / "1911.00042.grobid.tei.xml")
     cited = [[(p.text[start:end], ref) for start, end, ref in p.citations] for p in text.paragraphs]
@@ -65,7 +65,7 @@ def test_latex_with_a_bib_file() -> None:
         2021,
         ("Ann Writer", "Bo Author"),
         (),
-        frozenset({"arxiv"}),
+        ("arxiv:2103.00017",),
     )
     assert record.full_text is not None
     text = record.full_text()
@@ -193,7 +193,7 @@ def test_any_latex_is_converted_to_text(latex: str) -> None:
     [
         ("<TEI", "malformed XML"),
         ("", "malformed XML"),
-        ("<html/>", "must be a TEI document, not 'html'"),
+        ("<html/>", "must be a JATS or TEI document, not 'html'"),
         ('<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "the TEI document has no teiHeader"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><a>&d;</a>', "malformed XML"),
     ],

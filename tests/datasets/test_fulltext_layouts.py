@@ -12,7 +12,7 @@ import pytest
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.catalogue import surname
-from citerec.datasets.fulltext.documents import Document, Metadata
+from citerec.datasets.fulltext.documents import Document, Metadata, Reference
 from citerec.datasets.fulltext.readers import find_files, read_documents
 from citerec.tests.datasets.conftest import write_lines
 
@@ -157,7 +157,7 @@ def test_layouts_of_json_lines_are_equivalent(
     for document in reversed(found):
         merged |= {name: value for name, value in document.metadata._asdict().items() if value}
     authors = ("Writer, Ann",) if layout is s2orc_2020 else ("Ann Writer",)
-    expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), frozenset({"arxiv"}))
+    expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), ("arxiv:2101.1",))
     assert Metadata(**merged) == expected
     assert [document.full_text is not None for document in found] == [False] * (len(found) - 1) + [True]
     assert found[-1].full_text is not None
@@ -172,6 +172,43 @@ def test_layouts_of_json_lines_are_equivalent(
         assert (reference.paper, reference.title) == (CITED[ref], TITLES[ref])
         assert reference.year == YEARS[ref] or str(YEARS[ref]) in reference.text
         assert [surname(name) for name in reference.authors] == [surname(name) for name in AUTHORS[ref]]
+
+
+def test_unarxive(tmp_path: Path) -> None:
+    paper = {
+        "paper_id": "2212.00001",
+        "discipline": "Physics",
+        "metadata": {"title": "On $x^2$\n  waves", "authors_parsed": [["Writer", "Ann", ""]]},
+        "abstract": {"text": "  We show $x$.\n"},
+        "body_text": [
+            {"section": "One", "sec_number": "1", "text": "Of {{formula:f1}}: {{cite:b1}}, {{cite:gone}}."},
+            {"section": "One", "sec_number": "1", "text": None},
+        ],
+        "bib_entries": {
+            "b0": {"bib_entry_raw": "A. Lee. A book."},
+            "b1": {
+                "bib_entry_raw": "B. Diaz. Waves.",
+                "ids": {"doi": "10.1/X", "arxiv_id": "", "pmc_id": ""},
+            },
+        },
+    }
+    (document,) = documents(write_lines(tmp_path / "a.jsonl", [paper]))
+    known = ("arxiv:2212.00001",)
+    assert document.metadata == Metadata(
+        "2212.00001", "On x^2 waves", "We show x.", 2022, ("Writer, Ann",), "Physics", known
+    )
+    assert document.full_text is not None
+    text = document.full_text()
+    assert text.paragraphs[0] == ("Of : [2], [0].", [(6, 7, "b1"), (11, 12, "gone")], "1 One")
+    assert text.references == {
+        "b0": Reference(text="A. Lee. A book."),
+        "b1": Reference(text="B. Diaz. Waves.", identifiers=("doi:10.1/x",)),
+    }
+    broken = paper | {"bib_entries": {"b0": {"ids": "x"}}}
+    (document,) = documents(write_lines(tmp_path / "b.jsonl", [broken]))
+    assert document.full_text is not None
+    with pytest.raises(InputError, match=r"line 1, field 'bib_entries.b0.ids': must be an object"):
+        document.full_text()
 
 
 def test_full_texts_provide_missing_titles_and_abstracts(tmp_path: Path) -> None:

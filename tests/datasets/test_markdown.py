@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,64 @@ def test_a_document(tmp_path: Path, name: str) -> None:
         "nivre2004": Reference(title="Deterministic Parsing", year=2004, abstract="It is."),
         "kim:17": Reference(title="Graph Networks", year=2017),
     }
+
+
+MANUBOT = """---
+title: A review
+bibliography: content/manual.json
+manubot-output-bibliography: output/references.json
+...
+
+Trees are parsed [@doi:10.1/A; @tag:kim] and @url:https://x.org/y agrees with @own and @pmid:5 [@gone].
+
+[@tag:kim]: arxiv:1609.08144
+"""
+CSL = [
+    {
+        "id": "a1", "title": "Deterministic <i>Parsing</i> &amp; more", "DOI": "10.1/a", "abstract": "It is.",
+        "author": [{"family": "Nivre", "given": "J"}, {"literal": "A Group"}, "odd"],
+        "issued": {"date-parts": [[2004, 1]]},
+    },
+    {"id": "k2", "title": "Graph Networks", "URL": "https://arxiv.org/abs/1609.08144v2", "issued": None},
+    {"id": "u3", "title": "A page"}, {"id": 7, "title": "PubMed", "PMID": 5}, "odd",
+]  # fmt: skip
+NAMES = "input_id\tstandard_id\tshort_id\ndoi:10.1/A\tdoi:10.1/a\ta1\ntag:kim\tarxiv:1609.08144\tk2\n"
+NAMES += "url:https://x.org/y\tx\tu3\n"
+
+
+def test_a_document_of_manubot(tmp_path: Path) -> None:
+    """The branch `output`: CSL JSON, whose entries have other names in the text."""
+    names = {"manual.json": '[{"id": "own", "title": "Mine"}]', "citations.tsv": NAMES}
+    write(tmp_path, {"manuscript.md": MANUBOT, "references.json": json.dumps(CSL), **names})
+    metadata, text = read(tmp_path / "manuscript.md")
+    assert metadata.title == "A review"
+    assert cited(text) == ["doi:10.1/A", "tag:kim", "url:https://x.org/y", "own", "pmid:5", "gone"]
+    assert text.references == {
+        "doi:10.1/A": Reference(
+            title="Deterministic Parsing & more",
+            authors=("Nivre, J", "A Group"),
+            year=2004,
+            abstract="It is.",
+            identifiers=("doi:10.1/a",),
+        ),
+        "tag:kim": Reference(title="Graph Networks", arxiv="1609.08144"),
+        "url:https://x.org/y": Reference(title="A page"),
+        "own": Reference(title="Mine"),
+        "pmid:5": Reference(title="PubMed", identifiers=("pmid:5",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"id": 1', "malformed JSON: "),
+        ('{"id": 1}', r"must be a list of entries \(CSL JSON\), not an object"),
+    ],
+)
+def test_invalid_csl(tmp_path: Path, content: str, message: str) -> None:
+    write(tmp_path, {"a.md": MANUBOT, "references.json": content})
+    with pytest.raises(InputError, match=rf"^{tmp_path}/references\.json: {message}"):
+        read(tmp_path / "a.md")
 
 
 QUARTO = """bibliography: lib/refs.bib

@@ -109,7 +109,7 @@ def test_overlapping_spans_are_merged_into_one_marker() -> None:
 
 def contexts(text: str, window: int = 200, words: str = "cut") -> list[tuple[str, str]]:
     found = found_in(*marked_up(text), window + len(OTHER_MARKER))
-    return [(ref, cut_window(left, right, window, words)) for ref, left, right in found]
+    return [(ref, cut_window(left, right, window, words)) for ref, left, right, _ in found]
 
 
 def test_the_target_and_its_surroundings() -> None:
@@ -159,7 +159,7 @@ def test_windows_continue_in_the_next_paragraph_but_not_in_the_next_section() ->
         Paragraph("Of another section [1].", [CitationSpan(20, 21, "smith")], "two"),
     ]
     found = find_citations(FullText(paragraphs, REFERENCES), 300, Counter())
-    assert [cut_window(left, right, 200, "cut") for _, left, right in found] == [
+    assert [cut_window(left, right, 200, "cut") for _, left, right, _ in found] == [
         "The first one [TARGETCIT]. The second [OTHERCIT].",
         "The first one [OTHERCIT]. The second [TARGETCIT].",
         "Of another section [TARGETCIT].",
@@ -172,7 +172,7 @@ def test_invalid_spans_are_counted() -> None:
     cites += [CitationSpan(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
     counts: Counter[str] = Counter()
     found = list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
-    assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right in found] == [
+    assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right, _ in found] == [
         ("smith", "One [TARGETCIT] and two [OTHERCIT].")
     ]
     assert counts == {
@@ -257,7 +257,7 @@ def test_every_context_has_one_mask_and_fits_the_window(
     pieces: list[str | tuple[str, str]], odd: list[CitationSpan], window: int, words: str
 ) -> None:
     text, cites = assembled(pieces)
-    for ref, left, right in found_in(text, odd + cites, window + len(OTHER_MARKER)):
+    for ref, left, right, _ in found_in(text, odd + cites, window + len(OTHER_MARKER)):
         context = cut_window(left, right, window, words)
         assert ref in REFERENCES
         assert context.count(TARGET_MARKER) == 1
@@ -271,7 +271,7 @@ def test_every_context_has_one_mask_and_fits_the_window(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(st.text("abc xyz.,😀🜁", min_size=1, max_size=25), CITATION), max_size=12))
 def test_no_author_or_year_of_a_citation_remains(pieces: list[str | tuple[str, str]]) -> None:
-    for _, left, right in found_in(*assembled(pieces, " "), 500):
+    for _, left, right, _ in found_in(*assembled(pieces, " "), 500):
         assert not AUTHOR_YEAR.search(left + right)
         assert not re.search(r"et al|Smith|Diaz|Nobody|19|20", left + right)
 
@@ -287,7 +287,7 @@ def test_masks_match_a_plain_replacement(parts: list[tuple[str, tuple[str, str]]
         text += "5]"
     found = found_in(text, cites, 10_000)
     assert len(found) == len(parts)
-    for place, (ref, left, right) in enumerate(found):
+    for place, (ref, left, right, _) in enumerate(found):
         marks = [TARGET_MARKER if other == place else OTHER_MARKER for other in range(len(parts))]
         pasted = "".join(f" a{words}z [{mark}]" for (words, _), mark in zip(parts, marks, strict=True))
         assert ref == parts[place][1][0]

@@ -25,6 +25,7 @@ PAPERS = [
     Metadata("plain", "A title without authors and year", "A.", 0, ()),
     Metadata("accents", "Über Größe: l\u2019été", "A.", 1999, ("Jörg Müller",)),
     Metadata("bare", "A paper without abstract", "", 2004, ("Sue Tan",)),
+    Metadata("known", "Of other words", "A.", 1990, identifiers=("doi:10.1/x", "pmid:7", "acl:P1")),
 ]
 
 
@@ -68,6 +69,10 @@ DEEP = "Deep nets: a survey"
         (Reference(title="A title that has two versions", authors=("Li, A.",)), "version1", "by title"),
         (Reference(title=PARSING, arxiv="2101.00001"), "2101.00001", "by arXiv id"),
         (Reference(title=PARSING, arxiv="2101.00002"), "nivre", "by title"),
+        (Reference(title=PARSING, year=2007, identifiers=("doi:10.1/x",)), "known", "by DOI"),
+        (Reference(identifiers=("doi:10.1/gone", "pmid:7")), "known", "by PubMed id"),
+        (Reference(title=PARSING, identifiers=("doi:10.1/gone",)), "nivre", "by title"),
+        (Reference(title=PARSING, identifiers=("acl:P1",)), "nivre", "by title"),
         # nothing else to compare: only long titles match
         (Reference(title="Parsing"), None, NONE),
         (Reference(title="A title without authors and year"), "plain", "by title"),

@@ -252,7 +252,8 @@ def heads(folder: str) -> dict[str, bytes]:
     return found
 
 
-CORPORA = ["demo", *(name for name in ("acl-scisumm-lcr", "neurips2025-lcr") if (REAL / name).is_dir())]
+CORPORA = ["demo", "acl-scisumm-lcr", "neurips2025-lcr", "crops-lcr"]
+CORPORA = [name for name in CORPORA if name == "demo" or (REAL / name).is_dir()]
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -172,6 +172,21 @@ def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None
     assert run("remove", "source=more.bib")[1] == "mine: 0 added, 2 removed, 0 replaced; 3 papers\n"
 
 
+def test_a_library_built_again_from_sources_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None:
+    entries = [entry(f"k{number}", f"Title {number}", year=2000 + number) for number in range(10)]
+    bib.write_text("".join(entries))
+    assert run("build", "source=a.bib", "overwrite=true", "model=bm25")[0] == 0
+    bib.write_text("".join(entries[:3]) + "@article{k3, ti")
+    line = f"error: mine: 7 of 10 papers would be removed, since {bib} changed; check that it is complete, "
+    assert run("build", "overwrite=true")[::2] == (2, line + "then confirm with force=true\n")
+    assert len(papers()) == 10
+    assert run("build", "overwrite=true", "force=true")[0] == 0 and len(papers()) == 3
+    inside = Library.open("mine").folder / "own.bib"
+    inside.write_text(entries[0])
+    line = f"error: source={inside.resolve()}: is a file of the library that it replaces; copy it elsewhere\n"
+    assert run("build", f"source={inside}", "overwrite=true")[::2] == (2, line)
+
+
 def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two") + entry("four", "Poems"))
@@ -341,6 +356,18 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
     assert "old.tex: the macro \\a never terminates" in caplog.text
     (drafts / "notes.md").write_text("Nothing [@gone].")
+    draft = DRAFT.replace(r"\end{document}", r"\input{chapter}\bibliography{refs}\end{document}")
+    (drafts / "old.tex").write_text(draft)
+    assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "chapter.tex").write_text("Graphs have nodes, and waves have sound \\cite{nodes}.\n")
+    run("update")
+    assert sorted(contexts_of(Library.open("mine")).values()) == [["Graphs"], *[["Parsing trees"]] * 2]
+    (drafts / "refs.bib").write_text(REFS.replace("Parsing trees", "Another paper"))
+    run("update")
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
+    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    (drafts / "chapter.tex").write_text("x")
     for name, reason in (
         ("drafts/notes.md", "no contexts are left; found: 1 full texts, 0 citations; dropped: spans of"),
         ("drafts/chapter.tex", "no \\documentclass in chapter.tex, a chapter; give the main file"),

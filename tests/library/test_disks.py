@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 import requests
 
 from citerec import recommend
+from citerec.datasets.build import build_corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.splitting import RandomSplitting
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, indexer
 from citerec.tests.library.conftest import PAPERS, TOKEN, serving
@@ -100,6 +104,8 @@ def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, command: str) -> N
     code, out, err = run(command)
     assert (code, out) == (2, "") and "Read-only file system" in err and err.count("\n") == 1
     assert err.startswith("error: disk/") or "/disk/" in err
+    assert "library=disk/other" not in command or err.startswith("error: disk/other: ")
+    assert not re.search(r"/tmp[a-z0-9_]{8}:|/\.\w", err), f"a temporary name: {err}"
     assert run("ask library=disk/mine trees k=1 format=cite")[:2] == (0, "\\cite{one}\n")
 
 
@@ -117,3 +123,13 @@ def test_a_server_without_space_answers_507(mount: Mount) -> None:
         (folder / "fill").unlink()
         added = requests.post(f"{url}/papers", json=new, headers=headers, timeout=20)
         assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}
+
+
+def test_a_corpus_on_a_read_only_disk_is_one_line(mount: Mount, tmp_path: Path) -> None:
+    mount("ro")
+    (tmp_path / "a.md").write_text("---\nbibliography: a.bib\n---\n# T\n\nTrees [@one].\n")
+    (tmp_path / "a.bib").write_text("@misc{one, title={Parsing trees}}\n")
+    with pytest.raises(
+        InputError, match=r"^disk/corpus: Read-only file system; set output to another folder$"
+    ):
+        build_corpus("a.md", "disk/corpus", RandomSplitting(1, 0, 0, seed=0))

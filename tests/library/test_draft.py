@@ -331,6 +331,7 @@ def test_the_report_is_readable_at_80_columns(folder: Path, recommender: Recomme
     report(suggest(read_draft(folder / "paper.tex"), recommender, 2), Console(file=file, width=80))
     text = file.getvalue()
     assert all(len(line) <= 80 for line in text.splitlines()) and "\x1b" not in text
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
     assert "paper.tex:11  \\cite{?}\n  Language models such as BERT [CITE] are" in text
     assert "devlin2019bert" in text and "BERT is named here" in text
     assert "neither in the library nor in the draft's bibliography: ghost" in text
@@ -424,6 +425,39 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
     log = (folder / draft).with_suffix(".log").read_text(errors="replace")
     assert "Warning: Citation" not in log
     assert (folder / draft).with_suffix(".bbl").read_text().count("bibitem{") == 3
+
+
+@pytest.mark.parametrize("fill", ["filled", "elsewhere/copy.tex"])
+@pytest.mark.parametrize(
+    ("named", "copied"),
+    [
+        (r"\bibliography{/Users/x/more,/Users/x/refs}", r"\bibliography{more,%s}"),
+        (r"\addbibresource{/Users/x/more.bib}\addbibresource[label=a]{C:/x/refs.bib}",
+         r"\addbibresource{more.bib}\addbibresource[label=a]{%s.bib}"),
+        (r"\bibliography{../gone/more,refs}", r"\bibliography{more,%s}"),
+    ],
+)  # fmt: skip
+def test_bibliographies_found_by_name_are_named_where_the_copy_has_them(
+    project: Path, recommender: Recommender, fill: str, named: str, copied: str
+) -> None:
+    project.write_text(project.read_text().replace(r"\bibliography{refs}", named))
+    (project.parent / "more.bib").write_text("@misc{more, title={More}}\n")
+    target = project.parent.parent / fill
+    run(recommender, tex=str(project), fill=str(target))
+    text = (target if target.suffix else target / "paper.tex").read_text()
+    last = "copy" if target.suffix else "refs"
+    assert copied % last in text, text
+    folder = target.parent if target.suffix else target
+    assert {"more.bib", f"{last}.bib"} <= {file.name for file in folder.iterdir()}
+
+
+def test_a_markdown_bibliography_found_by_name(project: Path, recommender: Recommender) -> None:
+    draft = project.with_name("paper.md")
+    draft.write_text("---\nbibliography: [/Users/x/more.bib, '/Users/x/refs.bib']\n---\nAs with BERT [@?].\n")
+    (project.parent / "more.bib").write_text("@misc{more, title={More}}\n")
+    run(recommender, tex=str(draft), fill=str(project.parent.parent / "filled"))
+    text = (project.parent.parent / "filled/paper.md").read_text()
+    assert text.startswith("---\nbibliography: [more.bib, 'refs.bib']\n---\nAs with BERT [@")
 
 
 def test_files_of_a_copy_that_exist_already(project: Path, recommender: Recommender) -> None:

@@ -96,6 +96,26 @@ def test_leaders_equal_those_of_a_plain_loop(papers: list[LibraryPaper]) -> None
     assert leaders_of(*papers) == slow_leaders(papers)
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.lists(records, max_size=8), st.lists(records, max_size=8))
+def test_leaders_among_papers_of_a_library_equal_those_of_a_plain_loop(
+    known: list[LibraryPaper], added: list[LibraryPaper]
+) -> None:
+    """The papers of a library are known to be distinct."""
+    known = [known[row] for row in sorted(set(slow_leaders(known)))]
+    known = [known[row] for row in sorted(set(slow_leaders(known)))]
+    if slow_leaders(known) != list(range(len(known))):
+        return
+    existing = Identities()
+    for one in known:
+        existing.add(one)
+    found = Identities(existing.numbers())
+    for one in added:
+        found.add(one)
+    assert found.leaders().tolist() == slow_leaders([*known, *added])
+    assert len(found.numbers()) == len(known) + len(added)
+
+
 def test_merged_records_keep_the_fuller_fields() -> None:
     one = LibraryPaper("a", "k1", "T", "", ("Ann Lee",), 0, "", "10.1/x", collections=("A",), tags=("t",))
     two = LibraryPaper(

@@ -20,10 +20,10 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKED, CHECKSUMS, file_stamp
+from citerec.datasets.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.library.commands import build, verify
 from citerec.library.library import MANIFEST, Library, LibraryPaper, Rows
-from citerec.library.recommender import Recommender
+from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.tests.library.conftest import papers_of
 
@@ -106,13 +106,27 @@ def in_child(work: Callable[[], object]) -> int | None:
     return process.exitcode
 
 
-def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["written anew", "added to files"])
+def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path, way: str) -> None:
     moments, fatal = 0, -1
+    known, changed, index = SHELF, SHELF[:4] + SHELF[5:] + [NEW], None
+    if way == "added to files":
+        known = [paper._replace(id=f"key:{row}", doi="") for row, paper in enumerate(7 * SHELF)]
+        changed, index = [*known, NEW], indexer("bm25")
+        Library.create(path, known, model="bm25", indexer=index, overwrite=True)
+    first = Library.open(path).manifest.generation
+    remaining = [row for row, paper in enumerate(known) if paper in changed]
+
+    def change_library() -> Library:
+        with Library.edit(path) as library:
+            return library.write_generation(np.array(remaining), [NEW], index)
 
     def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
         # Every access to the disk raises one of these audit events.
         nonlocal moments
-        touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+        touches = event in (
+            "open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "shutil.rmtree"
+        )  # fmt: skip
         if touches and isinstance(arguments[0], str | os.PathLike) and str(path) in str(arguments[0]):
             moments += 1
             if moments == fatal:
@@ -120,26 +134,30 @@ def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_pa
 
     def change_and_die() -> None:
         sys.addaudithook(at_each_moment)
-        change(path)
+        change_library()
         (tmp_path / "moments").write_text(str(moments))
 
     shutil.copytree(path, tmp_path / "before")
     assert in_child(change_and_die) == 0
     last = int((tmp_path / "moments").read_text())
     assert last > 40
+    assert papers_of(Library.open(path)) == changed
     generations = []
-    for moment in [*range(1, last, last // 8), last - 4, last - 1, last]:
+    for moment in [*range(1, last, last // 12), last - 4, last - 1, last]:
         shutil.rmtree(path)
         shutil.copytree(tmp_path / "before", path)
         moments, fatal = 0, moment
         assert in_child(change_and_die) == -signal.SIGKILL
         library = Library.open(path)
-        new = library.manifest.generation == 2
-        assert papers_of(library) == (SHELF[:4] + SHELF[5:] + [NEW] if new else SHELF)
+        new = library.manifest.generation > first
+        assert papers_of(library) == (changed if new else known)
         generations.append(library.manifest.generation)
-        with Library.edit(path) as library:  # leftovers do not prevent another change
-            assert len(library.write_generation(np.arange(3), ())) == 3
-    assert generations == sorted(generations) and set(generations) == {1, 2}
+        if not new:  # leftovers do not prevent another change
+            assert papers_of(change_library()) == changed
+            verify(VerifySettings(library=str(path)))
+        with Library.edit(path) as library:
+            assert len(library.write_generation(np.arange(3), (), index)) == 3
+    assert generations == sorted(generations) and set(generations) == {first, first + 1}
 
 
 def test_a_second_writer_waits_or_fails(path: Path) -> None:
@@ -282,7 +300,8 @@ def test_verify_reads_files_again_that_have_been_compared(
     content[len(content) // 2] ^= 1
     (folder / "metadata.arrow").write_bytes(content)
     stamps = json.loads((folder / CHECKED).read_text())
-    stamps["metadata.arrow"][1:] = file_stamp(folder / "metadata.arrow")  # a disk fails without a trace
+    stat = (folder / "metadata.arrow").stat()  # a disk fails without a trace
+    stamps["metadata.arrow"][1:] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
     (folder / CHECKED).write_text(json.dumps(stamps))
     line = f"{path}: damaged library (generations/1/metadata.arrow: damaged (its content has changed))"
     with pytest.raises(InputError, match=f"^{re.escape(line)}; build it again: citerec build"):
@@ -297,3 +316,18 @@ def replace_file(file: Path, content: bytes) -> None:
     """Replace a file that other libraries may share by a hard link."""
     file.unlink()
     file.write_bytes(content)
+
+
+def test_a_library_of_an_earlier_version_is_one_line(path: Path) -> None:
+    Library.create(path, SHELF, indexer=indexer("bm25"), model="bm25", overwrite=True)
+    index = Library.open(path).folder / "index/ranking"
+    about = json.loads((index / "index.json").read_text())
+    about["about"]["k1"] = 0.9  # another default at that time
+    replace_file(index / "index.json", json.dumps(about).encode())
+    write_checksums(index)
+    line = f"{path}: built by an earlier version; build it again: citerec build library={path} overwrite=true"
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        Recommender.open(path)
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
+        change(path, indexer=indexer())
+    assert papers_of(Library.open(path)) == SHELF
