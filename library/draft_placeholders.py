@@ -8,7 +8,7 @@ training. A placeholder that is gone after parsing was in a comment or in code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +55,11 @@ class PlaceholderReader:
         self.replaced: dict[str, tuple[str, ...]] = {}
         """The keys that each placeholder replaces."""
         self._marked: dict[Path, str] = {}
+
+    def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
+        """Yield the keys, and instead of a placeholder those that it replaces."""
+        for key in keys:
+            yield from self.replaced.get(key, (key,))
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:

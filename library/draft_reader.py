@@ -89,7 +89,7 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
     reader = PlaceholderReader(syntax or usual)
     read = read_latex if usual is LATEX else read_markdown
     metadata, paragraphs, keys, source, notes = read(path, root, reader)
-    known = list(dict.fromkeys(chain.from_iterable(reader.replaced.get(key, (key,)) for key in keys)))
+    known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}
     contexts = _contexts(
