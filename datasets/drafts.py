@@ -128,8 +128,6 @@ def _commit(folder: Path) -> str:
 
 
 def _fetch(one: ListedDraft, folder: Path) -> None:
-    if folder.exists():  # another commit
-        shutil.rmtree(folder)
     with atomic_folder(folder) as part:
         _git(part, "init", "--quiet")
         _git(part, "config", "core.symlinks", "false")

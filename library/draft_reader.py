@@ -92,32 +92,28 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
     known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}
-    contexts = _contexts(
-        paragraphs, {key: entry or Reference() for key, entry in cited.items()}, reader.replaced
-    )
+    contexts = _contexts(paragraphs, dict.fromkeys(cited, Reference()) | entries, reader.replaced)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, sentence in chain.from_iterable(map(_sentences, paragraphs)):
-        sentences.setdefault(key, sentence)
+    for key, about in chain.from_iterable(map(_sentences, paragraphs)):
+        sentences.setdefault(key, about)
     places = []
     for key, (file, start, end) in reader.spans.items():
         text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
         if key in contexts:
             sentence, others = sentences[key]
-            beside = dict.fromkeys(
-                chain.from_iterable(reader.replaced.get(other, (other,)) for other in others)
-            )
-            about = sentence, tuple(beside), reader.replaced[key]
-            places.append(Place(file, start, end, line, command, contexts[key], *about))
+            keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
+            found = contexts[key], sentence, keys_there, reader.replaced[key]
+            places.append(Place(file, start, end, line, command, *found))
         elif key in keys:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
     if not places:
         without_text = any(key in keys for key in reader.spans)
-        found = (
+        problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
         marks = "[@?] or [CITE]" if usual is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
-        raise InputError(f"{path}: {found}; write {marks} where a citation is missing")
+        raise InputError(f"{path}: {problem}; write {marks} where a citation is missing")
     year, bibs = metadata.year or date.today().year, bib_files(path, source, root)
     return Draft(path, metadata.title, metadata.abstract, year, places, cited, reader.texts, bibs, notes)
 

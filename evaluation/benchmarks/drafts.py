@@ -198,7 +198,8 @@ class _Run:
             merged: dict[str, Recommender] = {}
             if left and "merged" in self.given.protocols:
                 bibs = [bib for draft in drafts for bib in draft.bibs]
-                merged = self._libraries(Path(place), "merged", _read_papers(bibs, Path(place) / "all"))
+                papers = _read_papers(bibs, Path(place) / "all", logging.ERROR)
+                merged = self._libraries(Path(place), "merged", papers)
             for draft in left:
                 with TemporaryDirectory(dir=place) as own:
                     done[draft.name] = self._ask(draft, Path(own), merged, advance)
@@ -302,9 +303,9 @@ def _answer(
     return ranks
 
 
-def _read_papers(bibs: Sequence[Path], library: Path) -> list[LibraryPaper]:
+def _read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
     """Return the papers of .bib files, as `citerec build` reads them for a library."""
-    with contextlib.redirect_stdout(io.StringIO()), _quiet(logging.WARNING):
+    with contextlib.redirect_stdout(io.StringIO()), _quiet(level):
         built = build(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
     return [built.paper(row) for row in range(len(built))]
 
