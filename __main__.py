@@ -21,6 +21,7 @@ COMMANDS = {
     "data convert": ("citerec.datasets.convert", "convert dumps of papers"),
     "data count": ("citerec.datasets.count", "count papers, citations and queries"),
     "data download": ("citerec.datasets.downloads", "download published data and models"),
+    "data drafts": ("citerec.datasets.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.export", "write a corpus in BEIR's layout"),
     "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),

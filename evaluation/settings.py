@@ -78,6 +78,42 @@ class RecommendSettings(ContextSettings):
     batch: int = setting(256, least=1)
 
 
+DRAFT_PROTOCOLS = ("as_is", "titles", "merged")
+ASK = "ask"
+
+
+@dataclass(frozen=True)
+class DraftsSettings(Settings):
+    """Citations of drafts, masked in turn, asked over the bibliographies of their authors."""
+
+    where: ClassVar[str] = "benchmark"
+
+    drafts: str | None = None
+    """folder of drafts, each in a folder of its own with its .bib files (citerec data drafts fetches some)"""
+    model: str = "builtin"
+    """model of the libraries, as in citerec build: builtin, bm25, a folder, or a hub id"""
+    baseline: str | None = "bm25"
+    """model to compare with; null: none"""
+    protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS)
+    """as_is (each author's bibliography) | titles (without its abstracts) | merged (all in one library)"""
+    commands: tuple[str, ...] = setting((ASK, DRAFT), choices=(ASK, DRAFT))
+    """ask (the passage, the draft's title and abstract) | draft (its other citations are known, too)"""
+    depth: int = setting(100, least=10)
+    """papers per citation; MRR is cut off there"""
+    queries: int | None = setting(None, least=1)
+    """size of a random sample of each draft's citations; null: all"""
+    seed: int = 0
+    """random seed of samples, confidence intervals and tests"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_empty(self, "protocols", "commands")
+        if self.drafts is None:
+            raise InputError(
+                "benchmark=drafts needs drafts=FOLDER; citerec data drafts output=FOLDER fetches some"
+            )
+
+
 @dataclass(frozen=True)
 class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
@@ -290,6 +326,7 @@ class FieldLevelSettings(SampledSettings):
 
 for name, kind, target in (
     ("prefetch", PrefetchSettings, "prefetch.Prefetch"),
+    ("drafts", DraftsSettings, "benchmarks.drafts.Drafts"),
     ("recommend", RecommendSettings, "benchmarks.recommend.Recommend"),
     ("pipeline", PipelineSettings, "pipeline.Pipeline"),
     ("rerank", PipelineSettings, "pipeline.Reranking"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,17 +45,20 @@ def draft(settings: DraftSettings) -> None:
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     """Find the k best papers per place, except the draft itself and papers cited in the same sentence."""
     known, own = known_papers(draft, recommender.library)
-    requests = []
-    for place in draft.places:
-        beside = [known[key] for key in place.beside if key in known]
-        query = Query(place.context, draft.title, draft.abstract, draft.year, tuple(known.values()), own)
-        requests.append(Request(query, Filters(exclude=beside)))
+    requests = [place_request(draft, place, known, own) for place in draft.places]
     keys = {paper: key for key, paper in known.items()}
     found = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
         for papers in recommender.recommend_batch(requests, k)
     ]
     return Suggestions(draft, found, known)
+
+
+def place_request(draft: Draft, place: Place, known: Mapping[str, str], own: str | None) -> Request:
+    """Return the request for a missing citation; known and own: see `known_papers`."""
+    beside = [known[key] for key in place.beside if key in known]
+    query = Query(place.context, draft.title, draft.abstract, draft.year, tuple(known.values()), own)
+    return Request(query, Filters(exclude=beside))
 
 
 def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | None]:

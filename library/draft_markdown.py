@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from citerec.datasets.fulltext import markdown
-from citerec.datasets.fulltext.markdown import GROUP, KEY, parse_markdown
+from citerec.datasets.fulltext.markdown import GROUP, KEY, parse_document
 from citerec.library.draft_placeholders import MISSING, Contents, PlaceholderReader, Syntax
 
 SUFFIXES = (*markdown.SUFFIXES, ".txt")
@@ -42,5 +42,5 @@ MARKDOWN = Syntax(_COMMAND, fill_markdown)
 
 
 def read_markdown(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
-    found = parse_markdown(reader(path), path)
+    found = parse_document(path, read=reader)
     return Contents(found.metadata, found.paragraphs, found.keys, found.source, [])

@@ -8,7 +8,7 @@ training. A placeholder that is gone after parsing was in a comment or in code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +24,14 @@ MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 
 
 class Syntax(NamedTuple):
-    """commands: matches citations. fill: inserts missing keys; returns the text and their count, or None."""
+    """commands: matches citations. fill: inserts missing keys; returns the text and their count, or None.
+
+    replaced: the keys of a command that `fill` replaces.
+    """
 
     commands: re.Pattern[str]
     fill: Callable[[str, Sequence[str]], tuple[str, int] | None]
+    replaced: Callable[[str], Sequence[str]] = lambda command: ()
 
 
 class Contents(NamedTuple):
@@ -48,7 +52,14 @@ class PlaceholderReader:
         self.texts: dict[Path, str] = {}
         self.spans: dict[str, tuple[Path, int, int]] = {}
         """File, start and end of the command of each placeholder."""
+        self.replaced: dict[str, tuple[str, ...]] = {}
+        """The keys that each placeholder replaces."""
         self._marked: dict[Path, str] = {}
+
+    def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
+        """Yield the keys, and instead of a placeholder those that it replaces."""
+        for key in keys:
+            yield from self.replaced.get(key, (key,))
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
@@ -59,6 +70,7 @@ class PlaceholderReader:
                 key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
                 if filled := self.syntax.fill(match[0], [key]):
                     self.spans[key] = (path, *match.span())
+                    self.replaced[key] = tuple(self.syntax.replaced(match[0]))
                     before, after = filled[0].split(key, 1)
                     pieces += [clean_latex(text[done : match.start()] + before), key, clean_latex(after)]
                     done = match.end()

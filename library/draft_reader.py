@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, groupby
@@ -34,7 +34,7 @@ class Place:
     """A missing citation: text[start:end] of a file is `command`, which lacks a key.
 
     context: surrounding text with TARGETCIT. sentence: for display, with [CITE] and the keys of other
-    citations. beside: keys cited in the same sentence.
+    citations. beside: keys cited in the same sentence. replaced: keys that the mark replaced (Syntax).
     """
 
     file: Path
@@ -45,6 +45,7 @@ class Place:
     context: str
     sentence: str
     beside: tuple[str, ...]
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,51 +81,76 @@ def syntax_for(path: Path) -> Syntax:
     return MARKDOWN if suffix in SUFFIXES else LATEX
 
 
-def read_draft(path: Path, root: Path | None = None) -> Draft:
+def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = None) -> Draft:
     """Read a draft with its inputs. root: folder that may contain inputs; None means the draft's folder.
 
+    syntax: which citations are missing; None means those without keys.
     Raises InputError if a file cannot be read or is not UTF-8, or if no citation is missing.
     """
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    reader = PlaceholderReader(syntax_for(path))
-    read = read_latex if reader.syntax is LATEX else read_markdown
+    usual = syntax_for(path)
+    reader = PlaceholderReader(syntax or usual)
+    read = read_latex if usual is LATEX else read_markdown
     metadata, paragraphs, keys, source, notes = read(path, root, reader)
-    known = [key for key in keys if not key.startswith(PLACEHOLDER)]
+    known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}
-    full_text = FullText(paragraphs, dict.fromkeys([*cited, *reader.spans], Reference()) | entries)
-    contexts: dict[str, str] = {}
-    for citation in find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
-        if citation.ref in reader.spans:
-            context = cut_window(citation.left, citation.right, WINDOW, "whole")
-            if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-                contexts.setdefault(citation.ref, context)
+    contexts = _contexts(paragraphs, dict.fromkeys(cited, Reference()) | entries, reader.replaced)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, sentence in chain.from_iterable(map(_sentences, paragraphs)):
-        sentences.setdefault(key, sentence)
+    for key, about in chain.from_iterable(map(_sentences, paragraphs)):
+        sentences.setdefault(key, about)
     places = []
     for key, (file, start, end) in reader.spans.items():
         text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
         if key in contexts:
-            places.append(Place(file, start, end, line, command, contexts[key], *sentences[key]))
+            sentence, others = sentences[key]
+            keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
+            found = contexts[key], sentence, keys_there, reader.replaced[key]
+            places.append(Place(file, start, end, line, command, *found))
         elif key in keys:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
     if not places:
         without_text = any(key in keys for key in reader.spans)
-        found = (
+        problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
-        marks = "[@?] or [CITE]" if reader.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
-        raise InputError(f"{path}: {found}; write {marks} where a citation is missing")
+        marks = "[@?] or [CITE]" if usual is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
+        raise InputError(f"{path}: {problem}; write {marks} where a citation is missing")
     year, bibs = metadata.year or date.today().year, bib_files(path, source, root)
     return Draft(path, metadata.title, metadata.abstract, year, places, cited, reader.texts, bibs, notes)
 
 
+def _contexts(
+    paragraphs: Sequence[Paragraph],
+    references: dict[str, Reference],
+    replaced: Mapping[str, Sequence[str]],
+) -> dict[str, str]:
+    """Return the context of each placeholder. The other placeholders there cite what they have replaced."""
+    others = {
+        mark: Reference(
+            authors=tuple(name for key in keys if key in references for name in references[key].authors)
+        )
+        for mark, keys in replaced.items()
+    }
+    contexts: dict[str, str] = {}
+    for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
+        parts = list(section)
+        marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
+        for mark in marks:
+            full_text = FullText(parts, {**references, **others, str(mark): Reference()})
+            for citation in find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
+                if citation.ref == mark and citation.ref not in contexts:
+                    context = cut_window(citation.left, citation.right, WINDOW, "whole")
+                    if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+                        contexts[citation.ref] = context
+    return contexts
+
+
 def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
-    """Yield each placeholder in a paragraph with its sentence and the keys cited there."""
+    """Yield each placeholder in a paragraph with its sentence and the other keys and placeholders there."""
     text = paragraph.text
     bounds = [0, *sentence_starts(text), len(text)]
     spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
@@ -134,10 +160,9 @@ def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str
         between = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
         keys = [str(span.ref) for span in cited]
         printed = ["?" if key.startswith(PLACEHOLDER) else key for key in keys]
-        beside = tuple(dict.fromkeys(key for key in keys if not key.startswith(PLACEHOLDER)))
         for placeholder in (key for key in keys if key.startswith(PLACEHOLDER)):
             shown = [
                 MARK_KEY if key == placeholder else text for key, text in zip(keys, printed, strict=True)
             ]
             sentence = "".join(chain(*zip(between, [*shown, ""], strict=True))).strip()
-            yield placeholder, (sentence, beside)
+            yield placeholder, (sentence, tuple(key for key in keys if key != placeholder))

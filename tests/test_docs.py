@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from citerec.datasets.arguments import read_arguments
 from citerec.datasets.downloads import DownloadSettings
+from citerec.datasets.drafts import DraftsSettings
 from citerec.evaluation.compare import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results import ResultsSettings
@@ -45,6 +46,7 @@ SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
     "data download": DownloadSettings,
+    "data drafts": DraftsSettings,
     "model publish": PublishSettings,
 }
 HELP = ("--help", "--version")

@@ -81,7 +81,7 @@ CITATION = re.compile(
     rf"\*?((?:{_KEYS})+)"
 )
 KEY_GROUP = re.compile(_KEYS)
-_AUTHOR_AND_YEAR = re.compile(
+AUTHOR_AND_YEAR = re.compile(
     r"\\[cC]iteauthor(\*?)\{([^{}]*)\}[\s~]*[(\[]?\\cite(?:year|yearpar|num)\*?\{\2\}[)\]]?"
 )
 _MARK = re.compile("\ue000(\\d+)\ue001")
@@ -221,7 +221,7 @@ def document_body(source: str) -> str:
 
 def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
     """Split a body into sections, one paragraph per section; also returns the cited keys."""
-    text = _AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
+    text = AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
     citations: list[list[str]] = []
 
     def insert_placeholder(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -98,15 +98,10 @@ def is_markdown(path: Path) -> bool:
 
 def read_markdown(path: Path, paper: str) -> Document:
     """Read the paper of a document. Raises InputError if it is too large or its YAML is malformed."""
-    folder, project = _read_project(path)
-    text, _ = _read_text(path, folder, project)
-    parsed = parse_markdown(text, path, paper, project, running=True)
-    source = parsed.source
-    if not source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1:
-        source = _name_bibliography(bibs)  # given on Pandoc's command line
+    folder, parsed = _read_project(path)[0], parse_document(path, paper, running=True)
 
     def entries() -> dict[str, Reference]:
-        entries = read_bibliography(path, source, parsed.keys, folder)
+        entries = read_bibliography(path, parsed.source, parsed.keys, folder)
         for name in parsed.csl:
             for file in (path.parent / name, path.parent / Path(name).name):
                 if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
@@ -165,6 +160,23 @@ def _csl_reference(item: dict[str, Any]) -> Reference:
     )
 
 
+def parse_document(
+    path: Path, paper: str = "", running: bool = False, read: Callable[[Path], str] = decode_latex
+) -> ParsedMarkdown:
+    """Parse a document with its chapters and the files that it includes; see `parse_markdown`.
+
+    read: returns the text of a file.
+    """
+    folder, project = _read_project(path)
+    text, _ = _read_text(path, folder, project, read)
+    parsed = parse_markdown(text, path, paper, project, running)
+    if (
+        not parsed.source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1
+    ):
+        parsed = parsed._replace(source=_name_bibliography([bibs[0].name]))
+    return parsed
+
+
 def markdown_documents(files: Sequence[Path]) -> list[Path]:
     """The files that cite and are neither chapters of a book nor included by others."""
     documents, parts = [], set()
@@ -175,7 +187,7 @@ def markdown_documents(files: Sequence[Path]) -> list[Path]:
             parts |= included
             front, text = _split_front_matter(text, path)
             groups = GROUP.findall(_NOT_TEXT.sub(" ", text))
-            if not front.get("bibliography") and not any(map(_keys, groups)):
+            if not front.get("bibliography") and not any(map(group_keys, groups)):
                 continue
         documents.append(path)
     return [path for path in documents if path.resolve() not in parts]
@@ -197,7 +209,7 @@ def parse_markdown(
     cites: list[list[str]] = []
 
     def insert_placeholder(match: re.Match[str]) -> str:
-        if keys := _keys(match[0]):
+        if keys := group_keys(match[0]):
             cites.append(keys)
             return citation_placeholder(len(cites) - 1)
         return "" if any(key for _, key, _ in KEY.findall(match[0])) else match[0]
@@ -227,7 +239,7 @@ def parse_markdown(
     return ParsedMarkdown(metadata, paragraphs, numbers, source, csl)
 
 
-def _keys(group: str) -> list[str]:
+def group_keys(group: str) -> list[str]:
     """The keys in a citation, without cross-references to figures and the like."""
     keys = (braced or key for braced, key, _ in KEY.findall(group))
     return [key for key in keys if key and not _CROSS_REFERENCE.match(key)]
@@ -301,13 +313,15 @@ def _names(value: object) -> Iterator[str]:
             yield from _names(inner)
 
 
-def _read_text(path: Path, folder: Path, project: dict[str, Any]) -> tuple[str, set[Path]]:
+def _read_text(
+    path: Path, folder: Path, project: dict[str, Any], read_file: Callable[[Path], str] = decode_latex
+) -> tuple[str, set[Path]]:
     """The text with the chapters and included files, which are in `folder`, and their paths."""
     path, folder = path.resolve(), folder.resolve()
     left, parts = [MAX_CHARACTERS, MAX_INPUTS], set()
 
     def read(file: Path, parents: tuple[Path, ...]) -> str:
-        text = decode_latex(file)
+        text = read_file(file)
         left[0] -= len(text)
         left[1] -= 1
         if min(left) < 0:

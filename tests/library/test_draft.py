@@ -23,6 +23,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.latex import read_latex
 from citerec.library.draft import draft, report, suggest
+from citerec.library.draft_copies import plan_copies, write_copies
 from citerec.library.draft_reader import WINDOW, Draft, read_draft
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
@@ -508,3 +509,22 @@ def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, reco
     filled = text.replace("refs.bib", "b.bib").replace("?", "devlin2019bert")
     assert (folder / "b.tex").read_text() == filled
     assert (folder / "b.bib").read_text().startswith(BIB)
+
+
+def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommender) -> None:
+    texts = {
+        "index.Rmd": "---\ntitle: A book\nbibliography: refs.bib\n---\nIt began [@vaswani2017].\n",
+        "01-parsing.Rmd": "# Parsing\n\nGraph-based dependency parsers [@?] are fine-tuned.\n",
+        "_bookdown.yml": "delete_merged_file: true\n",
+        "refs.bib": BIB,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    found = read_draft(tmp_path / "index.Rmd")
+    (place,) = found.places
+    assert (place.file.name, place.line, found.title) == ("01-parsing.Rmd", 3, "A book")
+    assert found.cited.keys() == {"vaswani2017"}
+    copies = plan_copies(found, tmp_path / "filled", None)
+    write_copies(suggest(found, recommender, 1), recommender.library, copies)
+    assert "[@mcdonald2005]" in (tmp_path / "filled" / "01-parsing.Rmd").read_text()
+    assert "@misc{mcdonald2005" in (tmp_path / "filled" / "refs.bib").read_text()

@@ -1,0 +1,508 @@
+"""benchmark=drafts: what a writer gets (library.recommender, library.draft).
+
+Each citation of a draft is masked in turn (benchmarks.masked_drafts) and asked over the bibliography of its
+author. A query is a citation and one of the papers that it cites; papers cited by the same command are taken
+out of its ranking, as other answers are in link prediction (Bordes et al. 2013, "filtered"). It is a
+re-citation if another citation of the draft cites the paper, else a first citation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from citerec.datasets.files import atomic_write, digest_file
+from citerec.datasets.fulltext.documents import Reference
+from citerec.datasets.progress import count_progress
+from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
+from citerec.evaluation.benchmarks.masked_drafts import MaskedDraft, Question, find_drafts, questions
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.report import (
+    METRICS,
+    PER_QUERY,
+    Column,
+    Metrics,
+    Provenance,
+    Section,
+    SweepJob,
+    comparison,
+    markdown_table,
+    print_table,
+    table_rows,
+    write_results,
+)
+from citerec.evaluation.settings import DRAFT, DraftsSettings
+from citerec.evaluation.significance import DRAWS, intervals, paired_difference
+from citerec.library.commands import build
+from citerec.library.draft import known_papers, place_request
+from citerec.library.draft_reader import Draft
+from citerec.library.library import Library
+from citerec.library.models import model_files
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender, Request, indexer
+from citerec.library.settings import BuildSettings
+from citerec.retrieval.queries import Query
+
+log = logging.getLogger(__name__)
+
+BUILT_IN = "builtin"
+PARTS = "drafts"
+"""Folder of the results per draft; a run that was interrupted goes on with the others."""
+MODEL, BASELINE = "model", "baseline"
+MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
+KINDS = {"": "all", "first/": "first", "again/": "re-citations"}
+"""Prefixes of the measures in metrics.json, and labels of the queries."""
+LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
+BATCH = 32
+"""Citations between two steps of the progress bar."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class Ranks(msgspec.Struct):
+    """Per query [Q]: rank of the cited paper (0: not found), its score, and the best score there."""
+
+    rank: list[int] = []
+    score: list[float | None] = []
+    best: list[float | None] = []
+
+
+class DraftResult(msgspec.Struct):
+    """Results of a draft.
+
+    identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
+    them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
+    ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
+    """
+
+    identity: str
+    name: str
+    field: str
+    language: str
+    papers: int
+    abstracts: float
+    absent: int
+    query_ids: list[str]
+    again: list[int]
+    ranks: dict[str, dict[str, Ranks]]
+
+    def values(self, who: str, group: str) -> dict[str, Floats]:
+        """Return the measures of the queries [Q]."""
+        rank = np.array(self.ranks[who][group].rank, np.float64)
+        found = rank > 0
+        reciprocal = np.divide(1, rank, out=np.zeros(len(rank)), where=found)
+        hits = {"recall@10": found & (rank <= 10), "hit@1": rank == 1}
+        return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
+
+    def means(self, who: str, group: str) -> dict[str, float]:
+        """Return the means over all queries, first citations and re-citations; NaN if there are none."""
+        again = np.array(self.again, np.bool_)
+        chosen = {"": np.ones(len(again), np.bool_), "first/": ~again, "again/": again}
+        values = self.values(who, group)
+        return {
+            f"{kind}{name}": float(values[name][rows].mean()) if rows.any() else np.nan
+            for kind, rows in chosen.items()
+            for name in MEASURES
+        }
+
+
+class Drafts(Benchmark):
+    """Evaluates a library's model on drafts, next to a baseline."""
+
+    settings: DraftsSettings
+    settings_class: ClassVar[type[DraftsSettings]] = DraftsSettings
+    columns: ClassVar[Sequence[str]] = tuple(f"*/{DRAFT}/{name}" for name in MEASURES)
+    compared: ClassVar[Mapping[str, str]] = {}
+    about = f"""\
+- Each citation of a draft is masked in turn, with all keys of its command, and asked over the bibliography
+  of its author by the code of `citerec ask` (passage, title and abstract of the draft) and of `citerec draft`
+  (its other citations are known, too, and those of the same sentence are not offered).
+- A query is a citation and one paper that it cites, among the papers that the same command does not cite.
+  R@10 is the share of queries whose paper is among the first 10, hit@1 of those where it is first, MRR the
+  mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does.
+- Numbers are means over drafts of their means over queries. Brackets: 95 % intervals; p: two-sided
+  randomisation tests. Both draw drafts ({DRAWS:,} times).
+- As they are: each author's bibliography is a library. Titles only: without its abstracts. All merged: the
+  bibliographies of all drafts are one library."""
+
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
+    ) -> Metrics:
+        given = self.settings
+        models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
+        files = {model: model_files(_build_option(model))[0] for model in models.values()}
+        drafts, left_out = find_drafts(Path(given.drafts or "").expanduser())
+        for line in left_out:
+            log.warning("%s", line)
+        if (folder / METRICS).is_file():  # finished: repeated rather than continued
+            (folder / METRICS).unlink()
+            for file in (folder / PARTS).glob("*.json"):
+                file.unlink()
+        results = _Run(given, models, folder / PARTS, _identity(given, files, drafts)).results(drafts)
+        metrics = _metrics(given, results)
+        _per_query(results).write(folder / PER_QUERY)
+        outputs = {given.model: Output(folder, dict(metrics), asdict(given))}
+        parts = [f"# Drafts: {given.model}", self.about, *self.page(outputs, folder / "unused", "")]
+        write_results(folder, metrics, [*parts, *(f"Left out: {line}" for line in left_out)], provenance)
+        return metrics
+
+    def show(self, metrics: Metrics, folder: Path) -> None:
+        rows = _rows({self.settings.model: metrics}, self.settings.baseline)
+        print_table(table_rows(rows, _COLUMNS, "drafts"), f"{_count(metrics)}, means over drafts")
+        super().show(metrics, folder)
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        baseline = next(iter(outputs.values())).settings["baseline"]
+        metrics = {name: output.metrics for name, output in outputs.items()}
+        read = {name: read_results(output.folder / PARTS) for name, output in outputs.items()}
+        return [
+            _count(next(iter(metrics.values()))),
+            comparison(_rows(metrics, baseline), _COLUMNS, "drafts"),
+            *_differences(metrics, baseline),
+            _draft_table(read, baseline),
+        ]
+
+    @classmethod
+    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
+        done = {job.label(varied): read_metrics(job.folder) for job in jobs if job.metrics}
+        return [Section("Drafts", [comparison(_rows(done, "baseline"), _COLUMNS, "drafts")])] if done else []
+
+
+class _Run:
+    """Asks the citations of drafts, and keeps the results of each draft in a file."""
+
+    def __init__(self, given: DraftsSettings, models: Mapping[str, str], folder: Path, identity: str) -> None:
+        self.given, self.models, self.folder, self.identity = given, models, folder, identity
+
+    def results(self, drafts: Sequence[MaskedDraft]) -> list[DraftResult]:
+        """Return the results of all drafts, those of former runs included."""
+        done = {one.name: one for one in read_results(self.folder) if one.identity == self.identity}
+        left = [draft for draft in drafts if draft.name not in done]
+        passes = len(self.models) * len(self.given.protocols) * len(self.given.commands)
+        asked = sum(self._asked(len(draft.draft.places)) for draft in left) * passes
+        with TemporaryDirectory() as place, count_progress("asking", asked) as advance:
+            merged: dict[str, Recommender] = {}
+            if left and "merged" in self.given.protocols:
+                bibs = [bib for draft in drafts for bib in draft.bibs]
+                papers = _read_papers(bibs, Path(place) / "all", logging.ERROR)
+                merged = self._libraries(Path(place), "merged", papers)
+            for draft in left:
+                with TemporaryDirectory(dir=place) as own:
+                    done[draft.name] = self._ask(draft, Path(own), merged, advance)
+                with atomic_write(self.folder / f"{draft.name}.json") as part:
+                    part.write_bytes(msgspec.json.encode(done[draft.name]))
+        return [done[draft.name] for draft in drafts]
+
+    def _asked(self, citations: int) -> int:
+        return min(citations, self.given.queries or citations)
+
+    def _libraries(self, folder: Path, name: str, papers: Sequence[LibraryPaper]) -> dict[str, Recommender]:
+        """Return a library of these papers for each model."""
+        found = {}
+        with _quiet(logging.ERROR):
+            for who, model in self.models.items():
+                index = indexer(_build_option(model))
+                found[who] = Recommender(Library.create(folder / f"{name}-{who}", papers, indexer=index))
+        return found
+
+    def _ask(
+        self,
+        one: MaskedDraft,
+        place: Path,
+        merged: Mapping[str, Recommender],
+        advance: Callable[[int], None],
+    ) -> DraftResult:
+        papers = _read_papers(one.bibs, place / "bibliography")
+        library = Library.open(place / "bibliography")
+        known, _ = known_papers(one.draft, library)
+        titles = {key: library.corpus.titles[library.corpus.paper_row(paper)] for key, paper in known.items()}
+        # With these, the papers are found in any library, even if the draft's own entry lacks its title.
+        draft = replace(one.draft, cited={key: Reference(title=title) for key, title in titles.items()})
+        asked = self._sample(one.name, questions(draft, known))
+        skipped = self._asked(len(draft.places)) - len(asked)
+        ranks: dict[str, dict[str, Ranks]] = {who: {} for who in self.models}
+        for protocol in self.given.protocols:
+            found = merged
+            if protocol != "merged":
+                plain = [paper._replace(abstract="") for paper in papers if paper.title]
+                found = self._libraries(place, protocol, plain if protocol == "titles" else papers)
+            for who, recommender in found.items():
+                for command in self.given.commands:
+                    answers = _answer(draft, asked, recommender, command, self.given.depth, advance)
+                    ranks[who][f"{protocol}/{command}"] = answers
+                    advance(skipped)
+        keys = [key for place in one.draft.places for key in place.replaced]
+        return DraftResult(
+            self.identity,
+            one.name,
+            one.field,
+            one.language,
+            len(papers),
+            sum(bool(paper.abstract) for paper in papers) / len(papers),
+            sum(key not in known for key in keys),
+            _query_ids(one, asked),
+            [int(paper in question.again) for question in asked for paper in question.targets],
+            ranks,
+        )
+
+    def _sample(self, name: str, asked: list[Question]) -> list[Question]:
+        size = self._asked(len(asked))
+        chosen = random.Random(f"{self.given.seed} {name}").sample(range(len(asked)), size)
+        return [asked[row] for row in sorted(chosen)]
+
+
+def _answer(
+    draft: Draft,
+    asked: Sequence[Question],
+    recommender: Recommender,
+    command: str,
+    depth: int,
+    advance: Callable[[int], None],
+) -> Ranks:
+    """Ask the questions about a draft; return the ranks of all papers that they cite, in order."""
+    library = recommender.library
+    known, own = known_papers(draft, library)
+    ranks = Ranks()
+    for start in range(0, len(asked), BATCH):
+        batch = asked[start : start + BATCH]
+        if command == DRAFT:
+            elsewhere = [{key: known[key] for key in question.known if key in known} for question in batch]
+            requests = [
+                place_request(draft, question.place, papers, own)
+                for question, papers in zip(batch, elsewhere, strict=True)
+            ]
+        else:
+            texts = [question.place.context for question in batch]
+            requests = [Request(Query(text, draft.title, draft.abstract)) for text in texts]
+        most = max(len(question.targets) for question in batch)
+        for question, ranking in zip(batch, recommender.rank(requests, depth + most - 1), strict=True):
+            papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
+            targets = [library.row(known.get(key, "")) for key in question.targets.values()]
+            for target in targets:
+                place = papers.index(target) if target in papers else len(papers)
+                rank = 1 + place - sum(paper in targets for paper in papers[:place])
+                found = place < len(papers) and rank <= depth
+                ranks.rank.append(rank if found else 0)
+                ranks.score.append(scores[place] if found else None)
+                ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
+        advance(len(batch))
+    return ranks
+
+
+def _read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
+    """Return the papers of .bib files, as `citerec build` reads them for a library."""
+    with contextlib.redirect_stdout(io.StringIO()), _quiet(level):
+        built = build(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
+    return [built.paper(row) for row in range(len(built))]
+
+
+@contextlib.contextmanager
+def _quiet(level: int) -> Iterator[None]:
+    """Log only what is of this level; there are many libraries."""
+    logger = logging.getLogger("citerec")
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _build_option(model: str) -> str:
+    """Return the option of `citerec build`."""
+    return "" if model == BUILT_IN else model
+
+
+def _identity(
+    given: DraftsSettings, models: Mapping[str, Mapping[str, Path]], drafts: Sequence[MaskedDraft]
+) -> str:
+    """Return a hash of the settings, the models, the drafts and their bibliographies."""
+    hashed = hashlib.blake2b(repr(replace(given, drafts="")).encode(), digest_size=16)
+    for name, files in models.items():
+        for part, path in sorted(files.items()):
+            inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+            digests = [digest_file(file) for file in inside if file.is_file()]
+            hashed.update(repr((name, part, digests)).encode())
+    for one in drafts:
+        texts = [text for _, text in sorted(one.draft.files.items())]
+        hashed.update(repr((one.name, texts, list(map(digest_file, one.bibs)))).encode())
+    return hashed.hexdigest()
+
+
+def _query_ids(one: MaskedDraft, asked: Sequence[Question]) -> list[str]:
+    """Return DRAFT:FILE:LINE:KEY per query, with #2, #3, ... for further ones of the same line and key."""
+    times: Counter[str] = Counter()
+    ids = []
+    for question in asked:
+        file = question.place.file.relative_to(one.root.resolve())
+        for key in question.targets.values():
+            name = f"{one.name}:{file.as_posix()}:{question.place.line}:{key}"
+            times[name] += 1
+            ids.append(name if times[name] == 1 else f"{name}#{times[name]}")
+    return ids
+
+
+def read_metrics(folder: Path) -> Metrics:
+    """Read the metrics of a finished evaluation."""
+    metrics: Metrics = msgspec.json.decode((folder / METRICS).read_bytes())
+    return metrics
+
+
+def read_results(folder: Path) -> list[DraftResult]:
+    """Read the results of each draft in the folder of an evaluation; unreadable ones are left out."""
+    found = []
+    for file in sorted(folder.glob("*.json")):
+        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+            found.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
+    return found
+
+
+def _metrics(given: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
+    """Return the means over drafts by PROTOCOL/COMMAND, with intervals, and differences from the baseline."""
+    again, queries = (sum(map(count, (of.again for of in results))) for count in (sum, len))
+    counts = {"drafts": len(results), "candidates": sum(of.papers for of in results), "queries": queries}
+    counts |= {"first/queries": queries - again, "again/queries": again}
+    metrics: dict[str, dict[str, Any]] = {}
+    for group in results[0].ranks[MODEL]:
+        means = {who: _draft_means(results, who, group) for who in results[0].ranks}
+        metrics[group] = dict(counts)
+        for who, prefix in ((MODEL, ""), (BASELINE, "baseline/")):
+            if who in means:
+                metrics[group] |= _with_intervals(means[who], prefix, given.seed)
+        if BASELINE in means:
+            for name, values in means[MODEL].items():
+                rows = ~np.isnan(values)
+                if rows.any():
+                    other = means[BASELINE][name][rows]
+                    one = paired_difference(values[rows], other, np.arange(len(other)), seed=given.seed)
+                    ends = {"": one.difference, "/low": one.low, "/high": one.high, "/p": one.p}
+                    metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
+    return metrics
+
+
+def _draft_means(results: Sequence[DraftResult], who: str, group: str) -> dict[str, Floats]:
+    """Return each mean of a draft, for all drafts [D]."""
+    means = [of.means(who, group) for of in results]
+    return {name: np.array([one[name] for one in means]) for name in means[0]}
+
+
+def _with_intervals(means: Mapping[str, Floats], prefix: str, seed: int) -> dict[str, float]:
+    """Return the means over drafts and the ends of their intervals; without measures that no draft has."""
+    known = {name: values for name, values in means.items() if not np.isnan(values).all()}
+    columns = np.stack(list(known.values()), axis=1)
+    low, high = intervals(columns, np.arange(len(columns)), seed=seed)
+    found: dict[str, float] = {}
+    for name, mean, *ends in zip(known, np.nanmean(columns, axis=0), low, high, strict=True):
+        found |= {f"{prefix}{name}": float(mean)}
+        if not np.isnan(ends).any():
+            found |= {f"{prefix}{name}/low": float(ends[0]), f"{prefix}{name}/high": float(ends[1])}
+    return found
+
+
+def _per_query(results: Sequence[DraftResult]) -> PerQuery:
+    """Return rank, score and best score of each query, and its measures under the first protocol."""
+    values = {"again": np.concatenate([np.array(of.again, np.float64) for of in results])}
+    first = next(iter(results[0].ranks[MODEL]))
+    measured = [of.values(MODEL, first) for of in results]
+    values |= {name: np.concatenate([of[name] for of in measured]) for name in MEASURES}
+    for who, groups in results[0].ranks.items():
+        for group in groups:
+            for name in Ranks.__struct_fields__:
+                columns = [np.array(getattr(of.ranks[who][group], name), np.float64) for of in results]
+                values[f"{who}/{group}/{name}"] = np.concatenate(columns)
+    ids = [query for of in results for query in of.query_ids]
+    return PerQuery(ids, [of.name for of in results for _ in of.query_ids], values)
+
+
+_COLUMNS = (
+    Column("recall@10", "R@10", interval=True),
+    Column("mrr", "MRR", interval=True),
+    Column("hit@1", "hit@1"),
+    Column("first/recall@10", "first: R@10"),
+    Column("first/mrr", "MRR"),
+    Column("again/recall@10", "re-citations: R@10"),
+    Column("again/mrr", "MRR"),
+)
+
+
+def _count(metrics: Metrics) -> str:
+    one = next(iter(metrics.values()))
+    return (
+        f"{one['drafts']} drafts, {one['candidates']:,} papers in their bibliographies, {one['queries']:,} "
+        f"queries: {one['first/queries']:,} first citations, {one['again/queries']:,} re-citations."
+    )
+
+
+def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dict[str, float]]:
+    """Return the rows of the main table: for each protocol and command the baseline, then the models."""
+    rows: dict[str, dict[str, float]] = {}
+    for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
+        label = "{}, {}".format(*_labels(group))
+        for name, metrics in results.items():
+            found = metrics.get(group, {})
+            others = [key for key in found if key.startswith("baseline/")]
+            if others:
+                of_baseline = {key.removeprefix("baseline/"): found[key] for key in others}
+                rows.setdefault(f"{label}: {baseline}", of_baseline)
+            rows[f"{label}: {name}"] = found
+    return rows
+
+
+def _labels(group: str) -> tuple[str, str]:
+    protocol, command = group.split("/")
+    return LABELS[protocol], command
+
+
+def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[str]:
+    """Return a table of the differences between models and the baseline; nothing without a baseline."""
+    rows = []
+    for name, metrics in results.items():
+        for group, found in metrics.items():
+            for kind, label in KINDS.items():
+                row = [name, *_labels(group), label]
+                for measure in ("recall@10", "mrr"):
+                    key = f"{kind}{measure}"
+                    if f"difference/{key}" not in found:
+                        break
+                    low, high, p = (found[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
+                    other = found[f"baseline/{key}"]
+                    row += [f"{found[key] / other:.2f}" if other else ""]
+                    row += [f"{found[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", f"{p:.4f}"]
+                else:
+                    rows.append(row)
+    head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", "difference", "p"]
+    return [markdown_table([*head, f"MRR, A / {baseline}", "difference", "p"], rows)] if rows else []
+
+
+def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> str:
+    """Return a table of the drafts, with R@10 and MRR under the first protocol and the last command."""
+    first = next(iter(results.values()))
+    protocol = next(iter(first[0].ranks[MODEL])).split("/")[0]
+    group = [group for group in first[0].ranks[MODEL] if group.startswith(f"{protocol}/")][-1]
+    shown = {baseline or "": (first, BASELINE)} if BASELINE in first[0].ranks else {}
+    shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
+    head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
+    measures, rows = {name: MEASURES[name] for name in ("recall@10", "mrr")}, []
+    for row, of in enumerate(first):
+        share = 1 - sum(of.again) / max(len(of.again), 1)
+        cells = [f"{of.papers:,}", f"{of.abstracts:.0%}", f"{len(of.again):,}", f"{share:.0%}"]
+        means = [drafts[row].means(who, group) for drafts, who in shown.values()]
+        figures = [f"{one[name]:.3f}" for name in measures for one in means]
+        rows.append([of.name, of.field, of.language, *cells, *figures])
+    return markdown_table(
+        [*head, *(f"{MEASURES[m]} {name}" for m in ("recall@10", "mrr") for name in shown)], rows
+    )

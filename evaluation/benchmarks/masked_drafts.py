@@ -1,0 +1,189 @@
+r"""Finds the drafts of a folder and masks their citations, so that each becomes a missing one.
+
+A whole command is masked, as if its author had not cited yet: `\citep[see][]{lee2020, diaz}` becomes
+`\citep[see][]{?}`, `[see @lee2020; @diaz]` becomes `[@?]`, \citeauthor with the \citeyear after it one mark.
+`library.draft_reader` then reads each as it reads a missing citation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from citerec.datasets.drafts import LIST, read_list
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP, cited_keys
+from citerec.datasets.fulltext.markdown import GROUP, KEY, group_keys
+from citerec.datasets.fulltext.readers import find_files
+from citerec.datasets.progress import count_progress
+from citerec.library.draft_markdown import MARKDOWN, SUFFIXES, fill_markdown
+from citerec.library.draft_placeholders import Syntax
+from citerec.library.draft_reader import LATEX_SUFFIXES, Draft, Place, read_draft, syntax_for
+
+_PARAMETER = re.compile(r"#\d")
+
+
+@dataclass(frozen=True)
+class MaskedDraft:
+    """A draft with all citations masked.
+
+    root: the folder of its files. bibs: its author's bibliography. field, language: "" if unknown.
+    """
+
+    name: str
+    draft: Draft
+    root: Path
+    bibs: Sequence[Path]
+    field: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A masked citation of papers of a library.
+
+    targets: their keys, by id. again: those that another citation of the draft cites, too.
+    known: keys of the papers that other citations cite.
+    """
+
+    place: Place
+    targets: dict[str, str]
+    again: set[str]
+    known: list[str]
+
+
+def find_drafts(folder: Path) -> tuple[list[MaskedDraft], list[str]]:
+    """Read the drafts of a folder, in order; also returns why others were left out.
+
+    The folder's list (datasets.drafts) names them; without one, each of its folders has one draft, the
+    document with most citations that its .bib files contain, and so has each document beside these folders.
+    Raises InputError if there is no draft.
+    """
+    if not folder.is_dir():
+        raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
+    listed = (folder / LIST).is_file()
+    chosen = _listed(folder) if listed else _found(folder)
+    found, left_out = [], []
+    with count_progress("reading drafts", len(chosen)) as advance:
+        for name, candidates in chosen.items():
+            read, reasons = [], []
+            for one in candidates:
+                try:
+                    read.append(_read(name, *one))
+                except InputError as error:
+                    reasons.append(str(error))
+            if read:
+                found.append(max(read, key=lambda draft: sum(map(bool, draft.draft.cited.values()))))
+            else:
+                left_out.append(f"{name}: {reasons[0]}")
+            advance(1)
+    if not found:
+        reason = f" ({left_out[0]})" if left_out else ""
+        raise InputError(f"drafts={folder}: no LaTeX or Markdown draft that cites its .bib files{reason}")
+    return found, left_out
+
+
+_Candidate = tuple[Path, Path, Sequence[Path], str, str]
+"""A document, the folder of its inputs, its .bib files if known, its field and language."""
+
+
+def _listed(folder: Path) -> dict[str, list[_Candidate]]:
+    found: dict[str, list[_Candidate]] = {}
+    for one in read_list(folder / LIST):
+        place = folder / one.name
+        bibs = [place / bib for bib in one.bib]
+        found[one.name] = [(place / one.main, place, bibs, one.field, one.language)]
+    return found
+
+
+def _found(folder: Path) -> dict[str, list[_Candidate]]:
+    found: dict[str, list[_Candidate]] = {}
+    try:
+        files = [file.path for file in find_files(str(folder))]
+    except InputError:
+        files = []
+    for path in files:
+        if path.suffix.lower() in (*SUFFIXES, *LATEX_SUFFIXES):
+            first, *others = path.relative_to(folder).parts
+            name, root = (first, folder / first) if others else (path.stem, folder)
+            found.setdefault(name, []).append((path, root, (), "", ""))
+    return found
+
+
+def _read(name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str) -> MaskedDraft:
+    draft = read_masked(path, root)
+    used = bibs or draft.bibs
+    if missing := [str(bib) for bib in used if not bib.is_file()]:
+        raise InputError(f"{missing[0]}: no such file; fetch the draft again, or correct {LIST}")
+    if not used:
+        raise InputError(f"{path}: names no .bib file that is in its folder")
+    return MaskedDraft(name, draft, root, used, field, language)
+
+
+def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:
+    """Return a question for each citation of at least one paper of the library.
+
+    known: ids of the papers that the draft cites, by key (`library.draft.known_papers`).
+    """
+    cited = [{known[key]: key for key in reversed(place.replaced) if key in known} for place in draft.places]
+    times = Counter(paper for papers in cited for paper in papers)
+    return [
+        Question(
+            place,
+            papers,
+            {paper for paper in papers if times[paper] > 1},
+            [key for key, paper in known.items() if paper not in papers or times[paper] > 1],
+        )
+        for place, papers in zip(draft.places, cited, strict=True)
+        if papers
+    ]
+
+
+def read_masked(path: Path, root: Path | None = None) -> Draft:
+    """Read a draft with all citations masked; `replaced` of a place are the keys that it cites.
+
+    Raises like `read_draft`.
+    """
+    return read_draft(path, root, MASKED_MARKDOWN if syntax_for(path) is MARKDOWN else MASKED_LATEX)
+
+
+def _latex_keys(command: str) -> list[str]:
+    if pair := AUTHOR_AND_YEAR.fullmatch(command):
+        return cited_keys(f"{{{pair[2]}}}")
+    match = CITATION.fullmatch(command)
+    return cited_keys(match[1]) if match else []
+
+
+def mask_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    r"""Replace the keys of a citation by others; None if it has none (see `Syntax.fill`).
+
+    >>> mask_latex(r"\citep[see][]{lee2020, diaz}", ["?"]), mask_latex(r"\citep{#1}", ["?"])
+    (('\\citep[see][]{?}', 1), None)
+    """
+    if _PARAMETER.search(command) or not _latex_keys(command):  # the definition of a macro
+        return None
+    if AUTHOR_AND_YEAR.fullmatch(command):
+        return f"\\citet{{{','.join(keys)}}}", len(keys)
+    left = [",".join(keys)]
+
+    def replace(match: re.Match[str]) -> str:
+        start, end = (place - match.start() for place in match.span(1))
+        return f"{match[0][:start]}{left.pop() if left else ''}{match[0][end:]}"
+
+    return KEY_GROUP.sub(replace, command), len(keys)
+
+
+def mask_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    """Replace the keys of a citation by others; None if it has none (see `Syntax.fill`).
+
+    >>> mask_markdown("[see @lee2020; @diaz]", ["bo"]), mask_markdown("@lee2020", ["bo"])
+    (('[@bo]', 1), ('@bo', 1))
+    """
+    return fill_markdown("[@?]" if group.startswith("[") else "@?", keys) if group_keys(group) else None
+
+
+MASKED_LATEX = Syntax(re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, _latex_keys)
+MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, group_keys)
