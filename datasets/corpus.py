@@ -72,6 +72,10 @@ class Split:
     contexts: NDArray[np.int64]
     positives: Ragged
 
+    def take(self, rows: NDArray[np.integer]) -> Split:
+        """Select queries by their index."""
+        return Split(self.name, self.contexts[rows], self.positives.take(rows))
+
     def __len__(self) -> int:
         return len(self.contexts)
 

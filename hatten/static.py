@@ -9,7 +9,7 @@ A saved model is a folder:
 
     config.json         format and sizes
     vocabulary.json     words, most frequent first
-    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word
+    model.safetensors   weights; hashes of familiar titles; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word
     about.json          training record, also shown in the model card, README.md (training.hub)
 """
 
@@ -19,19 +19,21 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.fulltext.catalogue import normalise_title
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.means import MeanEncoder
 from citerec.hatten.retriever import DenseModel, WordsRetriever
-from citerec.retrieval.arrays import Floats
+from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
@@ -96,6 +98,9 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
     """known words on each side of the marker, one extra query paragraph per entry"""
+    familiar: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    """hashes of the titles that training contexts cite, ascending (`title_hash`): papers that the model finds
+    better than others; empty if unknown"""
 
     @classmethod
     def train(
@@ -134,6 +139,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             {"vectors": name},
             unknown_weight=settings.unknown_weight,
             near=settings.near,
+            familiar=familiar_titles(corpus),
         )
         reader = DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
         return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
@@ -152,6 +158,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
             vectors = (vectors / weights["scales"][:, None]).round()
         weights["word_vectors"] = vectors.astype(self.dtype)
+        weights["familiar"] = self.familiar
         config = {
             "format": FORMAT,
             "dim": self.encoder.dim,
@@ -173,6 +180,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of citerec train model=static")
         weights = read_weights(folder / WEIGHTS)
+        familiar = weights.pop("familiar", np.empty(0, np.uint32))  # earlier versions lack it
         with check_consistent(folder):
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
@@ -184,7 +192,8 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             about = about or dict(config.get("about", {}))  # earlier versions keep it in the config
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config.get("near", ())))  # earlier versions lack it
-            return cls(encoder, vocabulary, max_tokens, about, config["vectors"], unknown_weight, near)
+            unknown = config["vectors"], unknown_weight
+            return cls(encoder, vocabulary, max_tokens, about, *unknown, near, familiar)
 
     def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:
         """Return encoder and vocabulary, with random vectors for unknown words if these have a weight."""
@@ -216,6 +225,19 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         return replace(self, encoder=encoder, vocabulary=vocabulary)
 
 
+def title_hash(title: str) -> int:
+    """Hash the letters and digits of a title to 32 bits."""
+    return xxhash.xxh32_intdigest(normalise_title(title).encode("utf-8", "surrogatepass"))
+
+
+def familiar_titles(corpus: Corpus) -> NDArray[np.uint32]:
+    """Hash the titles of the papers that training contexts cite, ascending."""
+    papers = np.unique(corpus.split(TRAIN).positives.values)
+    return np.unique(
+        np.fromiter((title_hash(corpus.titles[row]) for row in papers.tolist()), np.uint32, len(papers))
+    )
+
+
 class StaticRetriever(WordsRetriever):
     """Nearest-neighbour search with a static embedding model."""
 
@@ -243,6 +265,20 @@ class StaticRetriever(WordsRetriever):
     @property
     def dim(self) -> int:
         return self.encoder.dim
+
+    def prepare(self, corpus: Corpus) -> None:
+        super().prepare(corpus)
+        self._titles = corpus.titles
+        self._familiar = np.full(len(corpus.titles), -1, np.int8)
+
+    def familiar(self, rows: Rows) -> Mask | None:
+        if not len(self.model.familiar):
+            return None
+        rows = np.maximum(rows, 0)
+        new = np.unique(rows[self._familiar[rows] < 0])  # -1: not yet looked up
+        hashes = [title_hash(self._titles[row]) for row in new.tolist()]
+        self._familiar[new] = np.isin(hashes, self.model.familiar)
+        return self._familiar[rows] > 0
 
     def fingerprint(self) -> dict[str, Any]:
         return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}

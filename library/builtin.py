@@ -1,30 +1,32 @@
-"""Makes the built-in model (library/builtin/): python -m citerec.library.builtin static=... rankers=[...]
+"""Makes the built-in model (library/builtin/): python -m citerec.library.builtin static=... data=[...]
 
-It consists of a static model compressed by hatten.compress and a linear ranker whose weights are the means of
-several rankers over that model. `make builtin` trains and combines them.
+It consists of a static model compressed by hatten.compress, and of a ranker fitted to lists of all data sets,
+also with dense models that were not trained on them. `make builtin` trains all of it.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from citerec.datasets.arguments import read_arguments
 from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.prepare import open_corpus
 from citerec.datasets.settings import Settings
-from citerec.hatten.trained import open_static
+from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.models import BUILT_IN
-from citerec.rerank.linear import LinearModel
-from citerec.rerank.ranker import RankingModel
+from citerec.rerank.linear import DRAFT, PLAIN, TrainingLists, fit_ranker, models_hash
+from citerec.rerank.ranker import Ranker, RankingModel
+from citerec.rerank.ranker_training import read_variants
+from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""
-KEPT = ("data", "corpus", "depth", "models", "seed", "hash")
-"""Fields of a ranker's about.json to keep."""
+SPLITS = ("train", "val", "val_named")
+QUERIES = 500
+"""Queries of each variant of a data set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,12 @@ class BuiltInSettings(Settings):
 
     static: str
     """static model, written by hatten.compress (e.g. outputs/builtin/static)"""
-    rankers: tuple[str, ...]
-    """linear rankers, written by citerec train model=ranker (e.g. [outputs/builtin/neurips])"""
+    data: tuple[str, ...]
+    """folders as in data=custom; contexts that keep names are read from SPLIT_named, if present"""
+    others: tuple[str, ...]
+    """static model trained without each data set; "" for none (e.g. [outputs/a,,outputs/b])"""
+    cache_dir: str = ".cache"
+    """cache for prepared data"""
     output: str = str(BUILT_IN)
     """output folder"""
 
@@ -43,28 +49,27 @@ class BuiltInSettings(Settings):
 def main() -> None:
     """Combine the models, save the result and print its size."""
     settings = read_arguments(BuiltInSettings, sys.argv[1:])
-    folder = Path(settings.output)
-    static = open_static(settings.static)
-    ranker = average_rankers([RankingModel.open(place) for place in settings.rankers])
+    if len(settings.others) != len(settings.data):
+        raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
+    folder, static = Path(settings.output), open_static(settings.static)
+    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES)
+    parts, corpora = [], {}
+    for path, other in zip(settings.data, settings.others, strict=True):
+        named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
+        options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
+        corpus = open_corpus(dir=path, splits=named, **options)
+        ranker = Ranker.over(static_retriever(settings.static))
+        parts.append(read_variants(ranker, corpus, replace(given, out_of_domain_checkpoint=other or None), 0))
+        corpora[corpus.name] = corpus.fingerprint
+    lists = TrainingLists.concat(parts)
+    models = {PLAIN: fit_ranker(given, lists.drop_group(DRAFT)), DRAFT: fit_ranker(given, lists)}
     static.save(folder / static.folder)
-    ranker.save(folder / ranker.folder)
+    about = {"data": corpora, "lists": len(lists), "queries": QUERIES, "hash": models_hash(models)}
+    RankingModel(models, about).save(folder / RankingModel.folder)
     size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
-
-
-def average_rankers(rankers: list[RankingModel]) -> RankingModel:
-    """Average the weights of rankers per model name; missing columns count as 0."""
-    models: dict[str, LinearModel] = {}
-    for name in dict.fromkeys(name for ranker in rankers for name in ranker.models):
-        linear = [ranker.models[name].weights for ranker in rankers if name in ranker.models]
-        columns = dict.fromkeys(column for weights in linear for column in weights)
-        models[name] = LinearModel(
-            {column: float(np.mean([weights.get(column, 0.0) for weights in linear])) for column in columns}
-        )
-    about = [{key: one for key, one in ranker.about.items() if key in KEPT} for ranker in rankers]
-    return RankingModel(models, {"mean of": about})
 
 
 if __name__ == "__main__":

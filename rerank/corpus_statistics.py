@@ -74,7 +74,18 @@ class CorpusStatistics:
     """
 
     RAGGED = ("citing", "cited_by")
-    TEXTS = ("title", "abstract", "title_beginnings", "title_pairs", "contexts", "near", "left", "right", "beside", "pairs")
+    TEXTS = (
+        "title",
+        "abstract",
+        "title_beginnings",
+        "title_pairs",
+        "contexts",
+        "near",
+        "left",
+        "right",
+        "beside",
+        "pairs",
+    )
     NAMES = ("title_names", "initials", "abstract_names", "first_authors", "other_authors")
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = ("drift", "rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)

@@ -1,8 +1,8 @@
 """Features of candidate papers: named columns [Q, K] for queries and their candidates.
 
 A feature is a function of `Candidates` that is registered in a group; retrievers add columns of their own.
-Values are NaN if their source is missing (no training contexts, no year). `standardise` turns columns into
-the model's inputs: they do not depend on units, so that a model transfers to other data.
+Values are NaN if their source is missing (no training contexts, no abstract, no year). `rerank.linear` turns
+columns into a model's inputs.
 """
 
 from __future__ import annotations
@@ -47,16 +47,18 @@ class Feature:
 
     group: str
     compute: Function
+    relative: bool = False
+    """whether its unit depends on corpus and query, as BM25's does; else values of all lists are comparable"""
 
 
 FEATURES: dict[str, Feature] = {}
 
 
-def feature(group: str) -> Callable[[Function], Function]:
+def feature(group: str, relative: bool = False) -> Callable[[Function], Function]:
     """Register a function as the feature of its name."""
 
     def register(function: Function) -> Function:
-        FEATURES[function.__name__] = Feature(group, function)
+        FEATURES[function.__name__] = Feature(group, function, relative)
         return function
 
     return register
@@ -78,7 +80,12 @@ class Candidates:
         self._terms: dict[str, TermRows] = {}
         self._best: dict[str, Floats] = {}
         self._authors: dict[str, Floats] = {}
-        size = max(statistics.terms.size, statistics.beginnings.size, len(statistics.pair_keys), len(statistics.papers))
+        size = max(
+            statistics.terms.size,
+            statistics.beginnings.size,
+            len(statistics.pair_keys),
+            len(statistics.papers),
+        )
         self._scratch = np.zeros(max(size, 1), np.float32)
 
     @cached_property
@@ -274,6 +281,14 @@ class Candidates:
         return scores
 
     @cached_property
+    def familiar(self) -> Mask:
+        """Candidates that the dense model was trained to find, [Q, K]; if it does not say, those that
+        training contexts cite."""
+        found = None if self.dense is None else self.dense.familiar(self.papers)
+        offsets = self.statistics.citing.offsets
+        return offsets[self.papers + 1] > offsets[self.papers] if found is None else found
+
+    @cached_property
     def years_before(self) -> NDArray[np.float64]:
         """Years from each candidate to the citing paper; NaN if unknown."""
         years, own = self.corpus.years[self.papers], self.queries.years[:, None]
@@ -315,19 +330,9 @@ def is_listed(papers: NDArray[np.int32], rows: Ragged) -> Mask:
     return np.isin(papers + queries[:, None] * size, listed) & (papers >= 0)
 
 
-def standardise(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np.int32]) -> Floats:
-    """Standardise columns [Q, K] to zero mean and unit variance within each list, [Q, K, F].
-
-    NaN becomes 0, the mean, and so does a constant column.
-    """
-    values = np.stack([np.asarray(column, np.float64) for column in columns.values()], axis=2)
-    mask = np.isfinite(values) & (papers >= 0)[:, :, None]
-    values[~mask] = 0
-    count = np.maximum(mask.sum(axis=1, keepdims=True), 1)
-    values -= values.sum(axis=1, keepdims=True) / count
-    values[~mask] = 0
-    deviation = np.sqrt((values**2).sum(axis=1, keepdims=True) / count)
-    return (values / np.where(deviation > 1e-6, deviation, np.inf)).astype(np.float32)
+def is_relative(column: str) -> bool:
+    """Whether a column's unit depends on corpus and query: scores of retrievers, and `Feature.relative`."""
+    return FEATURES[column].relative if column in FEATURES else not column.endswith(".rank")
 
 
 def all_groups() -> tuple[str, ...]:
@@ -345,8 +350,8 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
     return (groups,) if isinstance(groups, str) else tuple(groups)
 
 
-# PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper lacks
-# it. Unit: sums of idf.
+# PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper
+# lacks it. Unit: sums of idf.
 
 
 def _part_product(x: Candidates, part: str, text: str) -> Floats:
@@ -357,7 +362,7 @@ def _part_product(x: Candidates, part: str, text: str) -> Floats:
 
 def _add_products(group: str, part: str, *texts: str) -> None:
     for text in texts:
-        FEATURES[f"{part}_{text}"] = Feature(group, partial(_part_product, part=part, text=text))
+        FEATURES[f"{part}_{text}"] = Feature(group, partial(_part_product, part=part, text=text), True)
 
 
 _add_products("texts", "context", "title", "abstract")
@@ -388,7 +393,7 @@ def title_share_near(x: Candidates) -> NDArray[np.floating]:
 _add_products("texts", "beginnings", "title_beginnings")
 
 
-@feature("texts")
+@feature("texts", relative=True)
 def pairs_title(x: Candidates) -> Floats:
     """BM25 of pairs of adjacent terms in the context, by nearness to the mark, against those of the title."""
     return x.product(x.terms("pairs"), x.statistics.title_pairs)
@@ -402,16 +407,16 @@ _add_products("citing", "citing_abstract", "title", "abstract")
 # best (NAME_best) and the mean of the best three (NAME_mean). Units: sums of idf, cosines.
 
 
-def _add_best(group: str, name: str) -> None:
-    FEATURES[f"{name}_best"] = Feature(group, lambda x: x.best(name)[..., 0])
+def _add_best(group: str, name: str, relative: bool) -> None:
+    FEATURES[f"{name}_best"] = Feature(group, lambda x: x.best(name)[..., 0], relative)
     if name != "beside":  # its mean is not a feature
-        FEATURES[f"{name}_mean"] = Feature(group, lambda x: x.best(name).mean(axis=2))
+        FEATURES[f"{name}_mean"] = Feature(group, lambda x: x.best(name).mean(axis=2), relative)
 
 
 for _name in ("contexts", "near", "left", "beside", "right", "pairs"):
-    _add_best("contexts", _name)
+    _add_best("contexts", _name, True)
 for _name in ("vectors", "papers"):
-    _add_best("vectors", _name)
+    _add_best("vectors", _name, False)
 
 
 # Names of the paper in the context, d words from the mark: rarity / (1 + d / reach), from 0 (not mentioned)

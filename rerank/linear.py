@@ -3,6 +3,10 @@
 A list holds all candidates of a context, as in a search. The loss is the cross entropy between the cited
 papers and the softmax over the list (ListNet: Cao et al. 2007). Measures are cross-fitted over citing papers:
 the contexts of each are ranked by a model that was not trained on them.
+
+Inputs are the features, centred within each list, and two gates: the retrievers' and the texts' features
+again for candidates that the dense model was trained to find, and everything again by the share of candidates
+that training contexts cite. So the model learns how far to trust what it knows.
 """
 
 from __future__ import annotations
@@ -16,17 +20,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import concat_ranges
+from citerec.datasets.columns import concat_ranges, offsets_of
 from citerec.datasets.errors import InputError
-from citerec.rerank.features import FEATURES, RETRIEVERS
+from citerec.rerank.features import FEATURES, RETRIEVERS, is_relative
 from citerec.rerank.settings import RankerSettings
-from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.arrays import Floats, Mask
 
 BLOCK = 1 << 14
 """Candidates per block of the Hessian."""
-IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, DRAFT = "in_domain", "no_contexts", "out_of_domain", "draft"
-"""Models for corpora with training contexts; without them, but with words that the dense retriever knows; and
-of another field. NAME-draft is the variant for queries whose draft has known citations elsewhere."""
+PLAIN, DRAFT = "plain", "draft"
+"""Models: the usual one, and that for queries whose draft has known citations elsewhere."""
+FLOOR = 0.5
+"""Least deviation by which relative features are divided, as a share of that of training lists."""
+GATED = (RETRIEVERS, "texts")
+"""Groups whose features have weights of their own for familiar candidates."""
 MIN_LISTS = 20
 """Minimum lists with a cited paper to fit a model."""
 
@@ -35,21 +42,17 @@ MIN_LISTS = 20
 class Lists:
     """Candidate lists of Q queries, as a search ranks them: n candidates in total, list by list.
 
-    columns: F names; values: float16 [n, F]; papers: [n]; cited: bool [n]; offsets: [Q + 1], starts of the
-    lists; queries: their numbers [Q]; citing: papers [Q]; count: cited papers [Q], found or not.
+    columns: F names; values: features [n, F], NaN if unknown; familiar: bool [n] (Candidates.familiar);
+    offsets: [Q + 1], starts of the lists.
     """
 
     columns: Sequence[str]
-    values: NDArray[np.float16]
-    papers: NDArray[np.int32]
-    cited: Mask
+    values: NDArray[np.floating]
+    familiar: Mask
     offsets: NDArray[np.int64]
-    queries: Rows
-    citing: NDArray[np.int32]
-    count: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.queries)
+        return len(self.offsets) - 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -61,37 +64,127 @@ class Lists:
         """Index of each candidate's list, [n]."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
-    def take(self, which: Mask) -> Lists:
-        """Select lists by a mask [Q]."""
-        rows = np.flatnonzero(which)
-        index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
-        of_queries = self.queries[rows], self.citing[rows], self.count[rows]
-        return Lists(
-            self.columns, self.values[index], self.papers[index], self.cited[index], offsets, *of_queries
-        )
 
-    def drop_group(self, group: str) -> Lists:
+@dataclass(frozen=True)
+class TrainingLists(Lists):
+    """Lists with their answers.
+
+    papers: [n]; cited: bool [n]; citing: papers [Q]; count: cited papers [Q], found or not; variant: [Q], the
+    variant of the corpus (rerank.ranker_training).
+    """
+
+    papers: NDArray[np.int32]
+    cited: Mask
+    citing: NDArray[np.int32]
+    count: NDArray[np.int64]
+    variant: NDArray[np.str_]
+
+    def take(self, which: NDArray[np.integer] | Mask) -> TrainingLists:
+        """Select lists by a mask [Q] or their indices."""
+        rows = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
+        columns = self.values[index], self.familiar[index], offsets, self.papers[index], self.cited[index]
+        return TrainingLists(self.columns, *columns, self.citing[rows], self.count[rows], self.variant[rows])
+
+    def drop_group(self, group: str) -> TrainingLists:
         """Return the lists without the columns of a feature group."""
         kept = [i for i, column in enumerate(self.columns) if group_of(column) != group]
         return replace(self, columns=[self.columns[i] for i in kept], values=self.values[:, kept])
+
+    @classmethod
+    def concat(cls, parts: Sequence[TrainingLists]) -> TrainingLists:
+        """Concatenate lists; a column that a part lacks is unknown there."""
+        columns = list(dict.fromkeys(column for part in parts for column in part.columns))
+        values = np.full((sum(len(part.papers) for part in parts), len(columns)), np.nan, np.float16)
+        start = 0
+        for part in parts:
+            rows = slice(start, start + len(part.papers))
+            values[rows, [columns.index(column) for column in part.columns]] = part.values
+            start += len(part.papers)
+        lengths = np.concatenate([part.lengths for part in parts])
+        names = ("papers", "cited", "citing", "count", "variant")
+        others = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        familiar = np.concatenate([part.familiar for part in parts])
+        return cls(columns, values, familiar, offsets_of(lengths), *others)
 
 
 def group_of(column: str) -> str:
     return FEATURES[column].group if column in FEATURES else RETRIEVERS
 
 
+def _centre(lists: Lists) -> tuple[Floats, Floats]:
+    """Return the values less their list's mean, 0 if unknown, [n, F]; and their deviations [Q, F]."""
+    known, starts = np.isfinite(lists.values), lists.offsets[:-1]
+    values = np.where(known, lists.values, 0).astype(np.float32)
+    count = np.maximum(np.add.reduceat(known, starts, axis=0, dtype=np.float32), 1)
+    values -= (np.add.reduceat(values, starts, axis=0) / count)[lists.query]
+    values[~known] = 0
+    return values, np.sqrt(np.add.reduceat(values**2, starts, axis=0) / count)
+
+
+def typical_deviations(lists: Lists) -> dict[str, float]:
+    """Median deviation of each column over the lists where it varies; without those that never do."""
+    _, deviations = _centre(lists)
+    found = {}
+    for column, of_lists in zip(lists.columns, deviations.T, strict=True):
+        varying = of_lists[of_lists > 1e-6]
+        if len(varying):
+            found[column] = float(np.median(varying))
+    return found
+
+
 @dataclass(frozen=True)
 class LinearModel:
-    """A linear model: weights of standardised columns by name; unknown columns are ignored."""
+    """A linear model: weights of inputs by name, and the typical deviation of each column.
+
+    Names of inputs are those of columns, also with FAMILIAR, CITED before them. Unknown columns are ignored.
+    """
 
     weights: Mapping[str, float]
+    deviations: Mapping[str, float]
 
-    def scores(self, columns: Sequence[str], values: Floats) -> Floats:
-        """values [..., F] -> [...]"""
-        return np.asarray(values @ np.array([self.weights.get(name, 0.0) for name in columns], np.float32))
+    def inputs(self, lists: Lists) -> tuple[list[str], Floats]:
+        """Return names [I] and values [n, I] of the inputs.
+
+        Columns with a unit of their own are divided by their typical deviation, so that a rare difference
+        stays as large as it is; relative ones by that of the list, but at least FLOOR times the typical one.
+        """
+        kept = [i for i, column in enumerate(lists.columns) if column in self.deviations]
+        names = [lists.columns[i] for i in kept]
+        values, deviations = _centre(replace(lists, columns=names, values=lists.values[:, kept]))
+        typical = np.array([self.deviations[name] for name in names], np.float32)
+        relative = np.array([is_relative(name) for name in names], np.bool_)
+        scale = np.where(relative, np.hypot(deviations, FLOOR * typical), typical)
+        values /= scale[lists.query]
+        gated = [i for i, name in enumerate(names) if group_of(name) in GATED]
+        values = np.concatenate([values, values[:, gated] * lists.familiar[:, None]], axis=1)
+        names += [FAMILIAR + names[i] for i in gated]
+        share = _cited_share(lists)
+        return (
+            names + [CITED + name for name in names],
+            np.concatenate([values, values * share[lists.query, None]], axis=1),
+        )
+
+    def scores(self, lists: Lists) -> Floats:
+        """[n]"""
+        names, values = self.inputs(lists)
+        return values @ np.array([self.weights.get(name, 0.0) for name in names], np.float32)
 
 
-def fit_ranker(settings: RankerSettings, lists: Lists, seed: int) -> LinearModel:
+FAMILIAR, CITED = "familiar ", "cited "
+
+
+def _cited_share(lists: Lists) -> Floats:
+    """Return how well training contexts cover each list, [Q]: the root of the share of candidates that any
+    cites, at most 1."""
+    if "unseen" not in lists.columns:
+        return np.zeros(len(lists), np.float32)
+    unseen = lists.values[:, list(lists.columns).index("unseen")]
+    seen = np.add.reduceat((unseen == 0).astype(np.float32), lists.offsets[:-1])
+    return np.minimum(np.sqrt(seen / np.maximum(lists.lengths, 1)) * np.float32(1.3), 1)
+
+
+def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     """Fit a model to the lists; InputError if too few of them have a cited paper."""
     useful = lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
     if len(useful) < MIN_LISTS:
@@ -99,23 +192,10 @@ def fit_ranker(settings: RankerSettings, lists: Lists, seed: int) -> LinearModel
             f"model: fewer than {MIN_LISTS} queries have a cited paper among their candidates; use "
             "more contexts or other retrievers, or raise retriever.depth"
         )
-    return fit_linear(settings, drop_groups(useful, settings.drop, seed))
+    return fit_linear(settings, useful)
 
 
-def drop_groups(lists: Lists, share: float, seed: int) -> Lists:
-    """Zero the columns of each feature group in a random share of the lists, independently per group."""
-    if share == 0:
-        return lists
-    groups, values = np.array([group_of(column) for column in lists.columns]), lists.values.copy()
-    for group in set(groups.tolist()) - {RETRIEVERS}:
-        group_seed = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=4).digest(), "little")
-        keys = ((seed, group_seed, query) for query in lists.queries.tolist())
-        drawn = np.array([np.random.default_rng(key).random() < share for key in keys])
-        values[np.ix_(drawn[lists.query], groups == group)] = 0
-    return replace(lists, values=values)
-
-
-def fit_linear(settings: RankerSettings, lists: Lists) -> LinearModel:
+def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     """Minimise the mean cross entropy plus l2 |w|^2 by Newton's method in a trust region.
 
     Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
@@ -123,7 +203,9 @@ def fit_linear(settings: RankerSettings, lists: Lists) -> LinearModel:
     from scipy.optimize import minimize  # not needed to rank
     from scipy.sparse import csr_matrix
 
-    values, cited = lists.values.astype(np.float32), lists.cited.astype(np.float64)
+    deviations = typical_deviations(lists)
+    names, values = LinearModel({}, deviations).inputs(lists)
+    cited = lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
     target = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
@@ -144,21 +226,21 @@ def fit_linear(settings: RankerSettings, lists: Lists) -> LinearModel:
         probabilities = softmax(weights)[1].astype(np.float32)
         places = np.arange(len(values)), lists.offsets
         means = csr_matrix((probabilities, *places), shape=(len(sizes), len(values))) @ values
-        total = np.zeros((len(lists.columns), len(lists.columns)))
+        total = np.zeros((len(names), len(names)))
         for start in range(0, len(values), BLOCK):
             rows = slice(start, start + BLOCK)
             part = values[rows] * np.sqrt(probabilities[rows, None])
             total += part.T @ part
-        return (total - means.T @ means) / len(sizes) + 2 * settings.l2 * np.eye(len(lists.columns))
+        return (total - means.T @ means) / len(sizes) + 2 * settings.l2 * np.eye(len(names))
 
     options = {"maxiter": settings.iterations, "gtol": 1e-5}
-    start = np.zeros(len(lists.columns))
+    start = np.zeros(len(names))
     found = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options=options)
-    return LinearModel(dict(zip(lists.columns, found.x.tolist(), strict=True)))
+    return LinearModel(dict(zip(names, found.x.tolist(), strict=True)), deviations)
 
 
-def cross_fit(settings: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
-    """Compute recall and MRR by cross-validation over citing papers."""
+def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> dict[str, dict[str, float]]:
+    """Compute recall and MRR of each variant by cross-validation over citing papers."""
     papers, place = np.unique(lists.citing, return_inverse=True)
     if len(papers) < settings.folds:
         raise InputError(
@@ -166,16 +248,22 @@ def cross_fit(settings: RankerSettings, lists: Lists, seed: int) -> dict[str, fl
             "use fewer folds"
         )
     fold = (np.random.default_rng(seed).permutation(len(papers)) % settings.folds)[place]
-    sums = Counter[str]()
+    sums = {str(name): Counter[str]() for name in dict.fromkeys(lists.variant.tolist())}
     for i in range(settings.folds):
-        model = fit_ranker(settings, lists.take(fold != i), seed)
-        sums.update(ranking_sums(model, lists.take(fold == i)))
-    return {name: value / len(lists) for name, value in sums.items()}
+        model = fit_ranker(settings, lists.take(fold != i))
+        for name, total in sums.items():
+            total.update(ranking_sums(model, lists.take((fold == i) & (lists.variant == name))))
+    return {
+        name: {measure: value / np.count_nonzero(lists.variant == name) for measure, value in total.items()}
+        for name, total in sums.items()
+    }
 
 
-def ranking_sums(model: LinearModel, lists: Lists) -> dict[str, float]:
+def ranking_sums(model: LinearModel, lists: TrainingLists) -> dict[str, float]:
     """Sum recall and reciprocal rank over lists; papers missing from their list count as not found."""
-    scores, query = model.scores(lists.columns, lists.values.astype(np.float32)), lists.query
+    if not len(lists):
+        return {}
+    scores, query = model.scores(lists), lists.query
     rank = np.empty(len(query), np.int64)
     rank[np.lexsort((lists.papers, -scores, query))] = np.arange(len(query)) - lists.offsets[query]
     rank, query = rank[lists.cited], query[lists.cited]
@@ -187,5 +275,5 @@ def ranking_sums(model: LinearModel, lists: Lists) -> dict[str, float]:
 
 def models_hash(models: Mapping[str, LinearModel]) -> str:
     """Return a hash of the models' parameters."""
-    content = {name: dict(model.weights) for name, model in models.items()}
+    content = {name: [dict(model.weights), dict(model.deviations)] for name, model in models.items()}
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()

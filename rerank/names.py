@@ -112,7 +112,10 @@ class Names(ParallelRows):
             numbers += [len(names) for names in found]
             parts.append(table.ids([name for names in found for name in names]))
         read, words = Ragged.concat(parts), table.words().to_pylist()
-        counts = [max(int(corpus.word_counts[corpus.word_ids[word]]), 1) if word in corpus.word_ids else 1 for word in words]
+        counts = [
+            max(int(corpus.word_counts[corpus.word_ids[word]]), 1) if word in corpus.word_ids else 1
+            for word in words
+        ]
         rarity = 1 - np.log(np.array(counts)) / np.log(max(float(np.sum(corpus.word_counts)), 2))
         of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
         lengths, hashes, rarest = read.lengths, np.zeros(len(read), np.uint64), np.zeros(len(read))

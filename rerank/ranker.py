@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.datasets.columns import offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.retriever import DenseModel
 from citerec.hatten.trained import open_model
 from citerec.rerank.corpus_statistics import CorpusStatistics
-from citerec.rerank.features import Candidates, check_groups, first_dense, standardise
-from citerec.rerank.linear import DRAFT, IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, LinearModel
+from citerec.rerank.features import Candidates, check_groups, first_dense
+from citerec.rerank.linear import DRAFT, PLAIN, LinearModel, Lists
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, top_k
@@ -36,18 +37,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-1", "ranker.json"
+FORMAT, MODEL = "ranker-2", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 STATISTICS = "evidence"
 """Folder of the corpus statistics in a saved index; the name is that of the first version."""
-KNOWN_SHARE = 0.97
-"""Share of tokens below which a corpus without training contexts is of another field."""
 
 
 @dataclass(frozen=True)
 class RankingModel(Pretrained):
-    """The models of a ranker: for IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN and their drafts, or some of them.
+    """The models of a ranker: PLAIN, and DRAFT for queries with known citations elsewhere in their draft.
 
     about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
     """
@@ -104,20 +103,10 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             )
         return Ranker.over(self.dense.retriever(index), self)
 
-    def name_for(self, contexts: bool, share: float) -> str:
-        """Return the name of the model for a corpus.
-
-        contexts: whether it has training contexts; share: of its tokens known to the dense retriever.
-        """
-        wanted = [IN_DOMAIN]
-        if not contexts:
-            wanted = [NO_CONTEXTS, *wanted]
-            wanted = wanted if share >= KNOWN_SHARE else [OUT_OF_DOMAIN, *wanted]
-        return next(name for name in [*wanted, *self.models] if name in self.models)
-
     def write(self, folder: Path) -> None:
         models = {
-            name: {"kind": "linear", "weights": dict(model.weights)} for name, model in self.models.items()
+            name: {"weights": dict(model.weights), "deviations": dict(model.deviations)}
+            for name, model in self.models.items()
         }
         write_json(folder / MODEL, {"format": FORMAT, "models": models})
         if self.dense is not None:
@@ -130,22 +119,15 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
             models = {
-                _present_name(name): LinearModel(
-                    {str(key): float(value) for key, value in one["weights"].items()}
-                )
+                str(name): LinearModel(_floats(one["weights"]), _floats(one["deviations"]))
                 for name, one in content["models"].items()
             }
         dense = folder / DENSE
         return cls(models, about, open_model(dense) if dense.is_dir() else None)
 
 
-_FORMER = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
-"""Names of the models in rankers of earlier versions."""
-
-
-def _present_name(name: str) -> str:
-    name, dash, draft = name.partition("-")
-    return _FORMER.get(name, name) + dash + draft
+def _floats(values: Mapping[Any, Any]) -> dict[str, float]:
+    return {str(key): float(value) for key, value in values.items()}
 
 
 class Ranker(Retriever):
@@ -182,8 +164,6 @@ class Ranker(Retriever):
         self.parts: dict[str, Retriever] = {}
         self.shared: Ranker | None = None
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
-        self.model_name = IN_DOMAIN
-        """Name of the model that ranks the indexed corpus."""
 
     @classmethod
     def over(cls, dense: Retriever, ranker: RankingModel | None = None) -> Ranker:
@@ -226,19 +206,6 @@ class Ranker(Retriever):
         dense = first_dense(self.parts)
         build = CorpusStatistics.build if self.shared is None else self.shared.statistics.with_contexts_of
         self.statistics = build(corpus, dense)
-        self._choose_model(corpus)
-
-    def _choose_model(self, corpus: Corpus) -> None:
-        """Choose the model for the corpus, by its contexts and words."""
-        if self.model is None:
-            return
-        dense, contexts = first_dense(self.parts), self.statistics.has_contexts
-        share = dense.known_share if isinstance(dense, WordsRetriever) else 1.0
-        self.model_name = self.model.name_for(contexts, share)
-        log.info(
-            f"ranker: {corpus.name} uses the model `{self.model_name}` ({'with' if contexts else 'no'} "
-            f"training contexts, {share:.1%} of the tokens known)"
-        )
 
     def _select_parts(self, corpus: Corpus) -> None:
         """Select the retrievers that fit the corpus."""
@@ -270,7 +237,9 @@ class Ranker(Retriever):
         np.put_along_axis(known, papers.astype(np.int64), True, axis=1)
         more = np.where(np.take_along_axis(known, rest.papers.astype(np.int64), axis=1), -1, rest.papers)
         last = np.where(ranking.papers >= 0, ranking.scores, np.inf).min(axis=1, keepdims=True)
-        below = np.where(np.isfinite(last), last, 0) - 1 - np.arange(k, dtype=np.float32)
+        # Close together, so that z-scores of the candidates hardly depend on the rest (fusion).
+        last = np.where(np.isfinite(last), last, 0)
+        below = last - np.arange(1, k + 1, dtype=np.float32) * 1e-4 * np.maximum(np.abs(last), 1)
         return top_k(
             np.concatenate([ranking.papers, more], axis=1), np.concatenate([ranking.scores, below], axis=1), k
         )
@@ -294,12 +263,24 @@ class Ranker(Retriever):
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Score papers [Q, K] as the candidates of one list per query."""
         assert self.model is not None
-        columns = self.columns(queries, papers)
-        values, name = standardise(columns, papers), self.model_name
-        scores = self.model.models[name].scores(list(columns), values)
-        drafts = np.flatnonzero(queries.known.lengths)
-        if len(drafts) and (draft := self.model.models.get(f"{name}-{DRAFT}")):
-            scores[drafts] = draft.scores(list(columns), values[drafts])
+        scores, drafts = self._score(queries, papers, PLAIN), np.flatnonzero(queries.known.lengths)
+        if len(drafts) and DRAFT in self.model.models:
+            scores[drafts] = self._score(queries[drafts], papers[drafts], DRAFT)
+        return scores
+
+    def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
+        """Return the lists of candidates [Q, K], and where they are among them."""
+        candidates = Candidates(self.statistics, self.parts, queries, papers)
+        columns, mask = candidates.columns(self.features), papers >= 0
+        mask[:, 0] = True  # a list is never empty
+        values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]
+        return Lists(list(columns), values, candidates.familiar[mask], offsets_of(mask.sum(axis=1))), mask
+
+    def _score(self, queries: Queries, papers: NDArray[np.int32], model: str) -> Floats:
+        assert self.model is not None
+        lists, mask = self.lists(queries, papers)
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        scores[mask] = self.model.models[model].scores(lists)
         return scores
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
@@ -333,7 +314,6 @@ class Ranker(Retriever):
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         found = CorpusStatistics.update_saved(folder / STATISTICS, old, corpus, kept)
         self.statistics = found or CorpusStatistics.build(corpus, first_dense(self.parts))
-        self._choose_model(corpus)
 
     def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
         self._select_parts(corpus)
@@ -357,4 +337,3 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
-        self._choose_model(corpus)

@@ -1,4 +1,8 @@
-"""Training a ranker: the lists that its models are fitted to, for corpora of each kind."""
+"""Training a ranker: the lists that its models are fitted to.
+
+One model is fitted to the lists of all variants of a corpus (`variants`), so that it ranks libraries with
+and without training contexts, abstracts and a dense model of their field.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -19,24 +23,25 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import write_text
 from citerec.datasets.progress import count_progress
-from citerec.datasets.records import TRAIN
+from citerec.datasets.records import TARGET_MARKER, TRAIN
 from citerec.hatten.trained import trained_retriever
-from citerec.rerank.features import is_listed, standardise
+from citerec.rerank.corpus_statistics import keep_fields
+from citerec.rerank.features import is_listed
 from citerec.rerank.linear import (
     DRAFT,
-    IN_DOMAIN,
-    NO_CONTEXTS,
-    OUT_OF_DOMAIN,
+    PLAIN,
     LinearModel,
     Lists,
+    TrainingLists,
     cross_fit,
     fit_ranker,
     group_of,
     models_hash,
 )
 from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.queries import Queries, cited_elsewhere
+from citerec.retrieval.queries import Queries, QueryField, cited_elsewhere
 from citerec.training.loop import TrainingRun
 from citerec.training.rounds import METRICS
 
@@ -61,7 +66,7 @@ class Ranker(Protocol):
     def open(self, corpus: Corpus, folder: str | Path | None) -> None: ...
     def prefetch(self, queries: Queries, depth: int) -> list[Ranking]: ...
     def merge_candidates(self, found: list[Ranking]) -> NDArray[np.int32]: ...
-    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]: ...
+    def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]: ...
 
 
 def train_models(
@@ -76,28 +81,23 @@ def train_models(
     The measures are also written to metrics.json.
     """
     start = time.monotonic()
-    models: dict[str, LinearModel] = {}
-    all_measures: dict[str, float] = {}
-    for name, indexed, split in _rankers(ranker, corpus, settings, run.seed, index_dir):
-        known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
-        lists = read_lists(indexed, split, known)
-        log.info(
-            f"ranker: {name}: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
-            f"{len(lists.columns)} features"
-        )
-        plain = lists.drop_group(DRAFT)
-        for model, training_lists in ((name, plain), (f"{name}-{DRAFT}", lists)):
-            measures = cross_fit(settings, training_lists, run.seed)
-            models[model] = fit_ranker(settings, training_lists, run.seed)
-            all_measures |= {f"{model}/{measure}": value for measure, value in measures.items()}
+    models, all_measures = dict[str, LinearModel](), dict[str, float]()
+    lists = read_variants(ranker, corpus, settings, run.seed, index_dir)
+    plain = lists.drop_group(DRAFT)
+    for name, training_lists in ((PLAIN, plain), (DRAFT, lists)):
+        found = cross_fit(settings, training_lists, run.seed)
+        models[name] = fit_ranker(settings, training_lists)
+        for variant, measures in found.items():
+            all_measures |= {f"{name}/{variant}/{measure}": value for measure, value in measures.items()}
             log.info(
-                f"ranker: {model}, {settings.folds}-fold cross-fitting over citing papers: "
+                f"ranker: {name}, {variant}: {settings.folds}-fold cross-fitting over citing papers: "
                 f"{_format_measures(measures)}"
             )
-        for group in dict.fromkeys(map(group_of, plain.columns)) if settings.ablate else ():
-            measures = cross_fit(settings, plain.drop_group(group), run.seed)
-            log.info(f"ranker: {name} without {group}: {_format_measures(measures)}")
-    metrics = {f"val/{name.removeprefix(f'{IN_DOMAIN}/')}": value for name, value in all_measures.items()}
+    for group in dict.fromkeys(map(group_of, plain.columns)) if settings.ablate else ():
+        for variant, measures in cross_fit(settings, plain.drop_group(group), run.seed).items():
+            log.info(f"ranker: {variant} without {group}: {_format_measures(measures)}")
+    first = f"{PLAIN}/{plain.variant[0]}/"
+    metrics = {f"val/{name.removeprefix(first)}": value for name, value in all_measures.items()}
     write_text(run.path / METRICS, json.dumps(metrics, indent=1) + "\n")
     log.info(f"ranker: trained in {time.monotonic() - start:.0f} s; output in {run.path}")
     return models, {
@@ -118,30 +118,104 @@ def _format_measures(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {value:.4f}" for measure, value in figures.items())
 
 
-def _rankers(
-    ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int, index_dir: str | Path | None
-) -> Iterator[tuple[str, Ranker, Split]]:
-    """Yield the name of each model to train, the indexed ranker that builds its lists, and the split."""
-    without_contexts, first = copy.deepcopy(ranker), None
-    if len(corpus.splits.get(TRAIN, ())):
-        first = ranker
-        first.open(corpus, index_dir)
-        yield IN_DOMAIN, first, training_split(corpus, settings.split, settings.queries, seed)
-    small_split = training_split(corpus, settings.split, settings.no_contexts_queries, seed)
-    untrained = copy.copy(corpus)
-    untrained.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
-    untrained.seen = np.zeros_like(corpus.seen)
-    for name in (NO_CONTEXTS, OUT_OF_DOMAIN):
-        one = without_contexts
-        if name == OUT_OF_DOMAIN:
-            if settings.out_of_domain_checkpoint is None:
-                log.info("ranker: model.out_of_domain_checkpoint=FOLDER trains a model for other fields")
-                continue
-            one = copy.deepcopy(one).with_dense(trained_retriever(settings.out_of_domain_checkpoint))
-        one.shared = first
-        one.index(untrained)
-        first = first or one
-        yield name, one, small_split
+FEW = (50, 500, 5000)
+"""Training contexts of the variants with few of them."""
+
+
+def read_variants(
+    ranker: Ranker,
+    corpus: Corpus,
+    settings: RankerSettings,
+    seed: int,
+    index_dir: str | Path | None = None,
+    contexts: bool = True,
+) -> TrainingLists:
+    """Read the lists of all variants of a corpus that a not yet indexed ranker builds.
+
+    `corpus`: as it is; `contexts-N`: with N training contexts; `papers`: without; `half`, `titles`: of those,
+    with half of the abstracts, or none; `names`: with contexts that keep the names of authors, if the corpus
+    has a split SPLIT_named; `other-...`: with the dense model of other corpora.
+    contexts: False leaves out `corpus` and contexts-N, for a ranker whose dense model is of other corpora.
+    """
+    new, parts = copy.deepcopy(ranker), []
+    train, rng = corpus.splits.get(TRAIN), np.random.default_rng(seed)
+    if contexts and train is not None and len(train):
+        ranker.open(corpus, index_dir)
+        parts.append(_read_variant(ranker, "corpus", settings, seed, settings.queries))
+    papers = _with_contexts(corpus, None)
+    for name, variant in (
+        ("papers", papers),
+        ("half", _without_abstracts(papers, rng.random(len(papers.paper_ids)) < 0.5)),
+        ("titles", _without_abstracts(papers, np.ones(len(papers.paper_ids), np.bool_))),
+    ):
+        one = copy.deepcopy(new).index(variant)
+        parts.append(_read_variant(one, name, settings, seed, settings.variant_queries))
+        if name != "papers":
+            continue
+        if f"{settings.split}_named" in corpus.splits:
+            named = replace(settings, split=f"{settings.split}_named")
+            parts.append(_read_variant(one, "names", named, seed, settings.variant_queries))
+        for few in [few for few in FEW if contexts and train is not None and few < len(train)]:
+            other = copy.deepcopy(new)
+            other.shared = one
+            rows = np.sort(rng.permutation(len(train))[:few])
+            other.index(_with_contexts(corpus, train.take(rows)))
+            parts.append(_read_variant(other, f"contexts-{few}", settings, seed, settings.variant_queries))
+    if settings.out_of_domain_checkpoint is not None:
+        other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
+        without = replace(settings, out_of_domain_checkpoint=None)
+        found = read_variants(other, corpus, without, seed, contexts=False)
+        found = replace(found, variant=np.char.add("other-", found.variant))
+        parts += [found, found]
+    return TrainingLists.concat(parts)
+
+
+def _with_contexts(corpus: Corpus, train: Split | None) -> Corpus:
+    """Return the corpus with other training contexts, or none."""
+    made = copy.copy(corpus)
+    made.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
+    made.splits |= {} if train is None else {TRAIN: train}
+    made.seen = np.zeros_like(corpus.seen)
+    if train is not None:
+        made.seen[train.positives.values] = True
+    return made
+
+
+class _Blanked(Sequence[str]):
+    """Texts, some of them empty."""
+
+    def __init__(self, texts: Sequence[str], empty: Mask) -> None:
+        self._texts, self._empty = texts, empty
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, row: Any) -> Any:
+        return "" if self._empty[row] else self._texts[row]
+
+
+def _without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
+    """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
+    which = which & (corpus.title_tokens.lengths > 0)
+    made, tokens = copy.copy(corpus), corpus.abstract_tokens
+    made.abstracts = _Blanked(corpus.abstracts, which)
+    lengths = np.where(which, 0, tokens.lengths)
+    made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))
+    return made
+
+
+def _read_variant(
+    ranker: Ranker, name: str, settings: RankerSettings, seed: int, queries: int | None
+) -> TrainingLists:
+    corpus = ranker.corpus
+    split = training_split(corpus, settings.split, queries, seed)
+    known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
+    lists = read_lists(ranker, split, known, name)
+    log.info(
+        f"ranker: {name}: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
+        f"{len(lists.columns)} features"
+    )
+    return lists
 
 
 def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) -> Split:
@@ -152,28 +226,49 @@ def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) ->
     if queries is None or len(split) <= queries:
         return split
     rows = np.sort(np.random.default_rng(seed).permutation(len(split))[:queries])
-    return Split(split.name, split.contexts[rows], split.positives.take(rows))
+    return split.take(rows)
 
 
-def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> Lists:
+def read_lists(
+    ranker: Ranker, split: Split, known: Ragged | None = None, variant: str = "corpus"
+) -> TrainingLists:
     """Build the lists of a split's contexts, as in a search.
 
-    known: papers [Q] that the citing papers are known to cite elsewhere.
+    known: papers [Q] that the citing papers are known to cite elsewhere. In variants other than `corpus`, a
+    quarter of the queries lack the citing paper's abstract, and a quarter title, abstract and year, as
+    questions of users do; in `names`, half have the cited paper's year before the mark.
     """
     all_queries = Queries.from_contexts(ranker.corpus, split.contexts, known)
     parts: list[tuple[NDArray[Any], ...]] = []
-    columns: list[str] = []
     with count_progress("ranker: reading lists", len(all_queries)) as advance:
-        for start in range(0, len(all_queries), QUERIES):
+        for number, start in enumerate(range(0, len(all_queries), QUERIES)):
             rows = np.arange(start, min(start + QUERIES, len(all_queries)))
-            queries = all_queries[rows]
+            queries, positives = all_queries[rows], split.positives.take(rows)
+            if variant == "names" and number % 2:
+                queries = _with_years(queries, positives)
+            if variant != "corpus" and number % 4 == 0:
+                queries = replace(keep_fields(queries, "context"), years=np.zeros_like(queries.years))
+            elif variant != "corpus" and number % 4 == 1:
+                queries = keep_fields(queries, "context", "title")
             papers = ranker.merge_candidates(ranker.prefetch(queries, ranker.depth))
-            features, mask = ranker.columns(queries, papers), papers >= 0
-            columns = list(features)
-            values = standardise(features, papers)[mask].astype(np.float16)
-            cited = is_listed(papers, split.positives.take(rows))[mask]
-            parts.append((values, papers[mask], cited, mask.sum(axis=1)))
+            lists, mask = ranker.lists(queries, papers)
+            cited = is_listed(papers, positives)[mask]
+            values = lists.values.astype(np.float16)
+            parts.append((values, lists.familiar, papers[mask], cited, lists.lengths))
             advance(len(rows))
-    values, papers, cited, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
-    of_queries = np.arange(len(all_queries)), ranker.corpus.citing[split.contexts], split.positives.lengths
-    return Lists(columns, values, papers, cited, offsets_of(lengths), *of_queries)
+    values, familiar, papers, cited, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+    of_queries = ranker.corpus.citing[split.contexts], split.positives.lengths
+    variants = np.full(len(all_queries), variant)
+    offsets = offsets_of(lengths)
+    return TrainingLists(lists.columns, values, familiar, offsets, papers, cited, *of_queries, variants)
+
+
+def _with_years(queries: Queries, positives: Ragged) -> Queries:
+    """Return the queries with the year of the first cited paper before the mark, where it is known."""
+    field, years = queries.fields["context"], queries.corpus.years
+    texts = []
+    for text, cited in zip(queries.texts("context"), positives, strict=True):
+        year = int(years[cited[0]])
+        texts.append(text.replace(TARGET_MARKER, f"{year} {TARGET_MARKER}") if year > 0 else text)
+    dated = QueryField(texts, field.words.take(field.rows), np.arange(len(texts)))
+    return replace(queries, fields={**queries.fields, "context": dated})

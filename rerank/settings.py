@@ -286,19 +286,18 @@ class RankerSettings(Settings):
     split: str = "val"
     """split to train the ranker on; its retrievers must not have been trained on it. val/2: the half of val
     that did not choose the dense model's round, if that was trained with model.validation.split=val/1"""
-    queries: int | None = setting(10_000, least=1)
+    queries: int | None = setting(4000, least=1)
     """maximum queries, sampled if there are more; null: all"""
-    no_contexts_queries: int = setting(3000, least=1)
-    """maximum queries for the models of corpora without training contexts"""
+    variant_queries: int = setting(500, least=1)
+    """maximum queries for each variant of the corpus: with few or no training contexts, with half of the
+    abstracts or none, with names beside the mark"""
     out_of_domain_checkpoint: str | None = None
-    """dense model trained on another corpus, to also fit a model for corpora of other fields; null: do not
-    fit one"""
+    """dense model trained on other corpora: adds the variants without training contexts with it, counted
+    twice, to learn how far to trust a dense model that does not know the field; null: do not add them"""
     folds: int = setting(3, least=2)
     """cross-validation folds over citing papers, for the measures in the log"""
     ablate: bool = False
     """also log the measures without each feature group"""
-    drop: float = setting(0.0, below=1)
-    """probability of dropping each feature group in a list"""
     l2: float = 1e-3
     """L2 penalty"""
     iterations: int = setting(100, least=1)

@@ -170,9 +170,7 @@ def parse_document(
     folder, project = _read_project(path)
     text, _ = _read_text(path, folder, project, read)
     parsed = parse_markdown(text, path, paper, project, running)
-    if (
-        not parsed.source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1
-    ):
+    if not parsed.source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1:
         parsed = parsed._replace(source=_name_bibliography([bibs[0].name]))
     return parsed
 
