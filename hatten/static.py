@@ -33,7 +33,7 @@ from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.means import MeanEncoder
 from citerec.hatten.retriever import DenseModel, WordsRetriever
-from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
@@ -152,7 +152,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         return StaticRetriever(self, index)
 
     def write(self, folder: Path) -> None:
-        weights = self.encoder.weights()
+        weights: dict[str, NDArray[Any]] = {**self.encoder.weights()}
         vectors = weights["word_vectors"]
         if self.dtype == "int8":
             weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
@@ -271,7 +271,7 @@ class StaticRetriever(WordsRetriever):
         self._titles = corpus.titles
         self._familiar = np.full(len(corpus.titles), -1, np.int8)
 
-    def familiar(self, rows: Rows) -> Mask | None:
+    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
         if not len(self.model.familiar):
             return None
         rows = np.maximum(rows, 0)
