@@ -1,7 +1,7 @@
 """Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
-or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
+or a single plain value; empty items are dropped, or null where the items may be. An argument may omit its key if the settings name a `positional` field; several may
 if that is a list.
 """
 
@@ -105,7 +105,8 @@ def _convert(key: str, text: str, hint: Any) -> Any:
         parts = [text]
         if stripped.startswith("[") and stripped.endswith("]"):
             parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
-        return tuple(_convert(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
+        item, texts = get_args(hint)[0], [part.strip() for part in parts]
+        return tuple(_convert(key, text, item) for text in texts if text or NoneType in get_args(item))
     if NoneType in get_args(hint) and text.lower() in _NULL:
         return None
     try:
