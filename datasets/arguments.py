@@ -1,8 +1,8 @@
 """Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
-or a single plain value; empty items are dropped, or null where the items may be. An argument may omit its key if the settings name a `positional` field; several may
-if that is a list.
+or a single plain value; empty items are null where items may be null, else they are dropped. An argument may
+omit its key if the settings name a `positional` field; several may if that is a list.
 """
 
 from __future__ import annotations
