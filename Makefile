@@ -68,7 +68,7 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
 	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'data=[$(NEURIPS),$(ACL),$(CROPS)]' \
-		'others=[$(BUILTIN)/without-neurips,,$(BUILTIN)/without-crops]'
+		'others=[$(BUILTIN)/without-neurips,none,$(BUILTIN)/without-crops]'
 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)

@@ -1,8 +1,8 @@
 """Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
-or a single plain value; empty items are null where items may be null, else they are dropped. An argument may
-omit its key if the settings name a `positional` field; several may if that is a list.
+or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
+if that is a list.
 """
 
 from __future__ import annotations
@@ -105,8 +105,7 @@ def _convert(key: str, text: str, hint: Any) -> Any:
         parts = [text]
         if stripped.startswith("[") and stripped.endswith("]"):
             parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
-        item, texts = get_args(hint)[0], [part.strip() for part in parts]
-        return tuple(_convert(key, text, item) for text in texts if text or NoneType in get_args(item))
+        return tuple(_convert(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
     if NoneType in get_args(hint) and text.lower() in _NULL:
         return None
     try:

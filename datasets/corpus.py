@@ -111,7 +111,8 @@ class Corpus:
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
         """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
-        self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
+        self.paper_ids, self.titles = papers["id"], papers["title"]
+        self.abstracts: Sequence[str] = papers["abstract"]
         contexts = self._texts("contexts")
         self.context_ids, self.context_texts = contexts["id"], contexts["text"]
         self.years: NDArray[np.int32] = load_array(self.path, "years")

@@ -138,10 +138,16 @@ def read_variants(
     contexts: False leaves out `corpus` and contexts-N, for a ranker whose dense model is of other corpora.
     """
     new, parts = copy.deepcopy(ranker), []
-    train, rng = corpus.splits.get(TRAIN), np.random.default_rng(seed)
-    if contexts and train is not None and len(train):
+    train = corpus.splits.get(TRAIN) if contexts else None
+    rng = np.random.default_rng(seed)
+    if train is not None and len(train):
         ranker.open(corpus, index_dir)
         parts.append(_read_variant(ranker, "corpus", settings, seed, settings.queries))
+    fewer = (
+        {}
+        if train is None
+        else {few: train.take(np.sort(rng.permutation(len(train))[:few])) for few in FEW if few < len(train)}
+    )
     papers = _with_contexts(corpus, None)
     for name, variant in (
         ("papers", papers),
@@ -155,11 +161,10 @@ def read_variants(
         if f"{settings.split}_named" in corpus.splits:
             named = replace(settings, split=f"{settings.split}_named")
             parts.append(_read_variant(one, "names", named, seed, settings.variant_queries))
-        for few in [few for few in FEW if contexts and train is not None and few < len(train)]:
+        for few, sample in fewer.items():
             other = copy.deepcopy(new)
             other.shared = one
-            rows = np.sort(rng.permutation(len(train))[:few])
-            other.index(_with_contexts(corpus, train.take(rows)))
+            other.index(_with_contexts(corpus, sample))
             parts.append(_read_variant(other, f"contexts-{few}", settings, seed, settings.variant_queries))
     if settings.out_of_domain_checkpoint is not None:
         other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))

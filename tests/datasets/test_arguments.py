@@ -39,7 +39,6 @@ class Ask(Settings):
     explain: bool = False
     """with features"""
     only: tuple[str, ...] = ()
-    others: tuple[str | None, ...] = ()
     """ids"""
     format: str = setting("table", choices=("table", "json"))
 
@@ -63,8 +62,7 @@ class Fetch(Settings):
         (["explain=True"], {"explain": True}),
         (["only=[a, 'b',\"c,d\"]"], {"only": ("a", "'b'", "c,d")}),
         (["only=a,b"], {"only": ("a,b",)}),
-        (["only=[]", "others=[]"], {}),
-        (["only=[a,,b]", "others=[a,,b]"], {"only": ("a", "b"), "others": ("a", None, "b")}),
+        (["only=[]"], {}),
         (["text=[x=1]: ${a} ???"], {"text": "[x=1]: ${a} ???"}),
         (["Adam [CITE] has rate=0.1"], {"text": "Adam [CITE] has rate=0.1"}),
         (["alpha=0.1 as in [CITE]"], {"text": "alpha=0.1 as in [CITE]"}),
