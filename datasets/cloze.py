@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,6 +42,7 @@ SHORTEST = 8
 """Words of the shortest passage."""
 LINES, PAPERS = (".jsonl", ".jsonl.gz"), (".json", ".json.gz")
 """Suffixes of JSON lines, and of files in the layout of papers.json."""
+_FIELDS: Any = list[str] | str | None
 _FULL_STOP = re.compile(r"[.!?]*[\"')\]]*$")
 
 
@@ -230,7 +231,7 @@ def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[Cloze
                 paper = validate(record, _Record, where)
                 if not (title := " ".join((paper.title or "").split())):
                     continue
-                names = validate(record.get(field), list[str] | str | None, where, field)
+                names = validate(record.get(field), _FIELDS, where, field)
                 first = next(iter(names), "") if isinstance(names, list) else names or ""
                 yield ClozePaper(paper.paper_id, title, paper.abstract or "", paper.year, first)
 

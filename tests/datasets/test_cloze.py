@@ -32,7 +32,7 @@ def paper(id: str, **more: Any) -> dict[str, Any]:
 
 def read(folder: Path) -> dict[str, Any]:
     """The files of a corpus by name; empty lists for splits that are not written."""
-    found: dict[str, Any] = dict.fromkeys(SPLITS, [])
+    found: dict[str, Any] = {split: [] for split in SPLITS}
     for path in folder.iterdir():
         text = path.read_bytes()
         found[path.name.split(".")[0]] = json.loads(gzip.decompress(text) if path.suffix == ".gz" else text)
