@@ -7,6 +7,7 @@ and without training contexts, abstracts and a dense model of their field.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 import time
@@ -203,6 +204,8 @@ def _without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
     """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
     which = which & (corpus.title_tokens.lengths > 0)
     made, tokens = copy.copy(corpus), corpus.abstract_tokens
+    # Vectors of papers are cached by it (retrieval.embeddings).
+    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(which.tobytes(), digest_size=8).hexdigest()}"
     made.abstracts = _Blanked(corpus.abstracts, which)
     lengths = np.where(which, 0, tokens.lengths)
     made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))
