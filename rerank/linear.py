@@ -253,8 +253,9 @@ def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> dict
         model = fit_ranker(settings, lists.take(fold != i))
         for name, total in sums.items():
             total.update(ranking_sums(model, lists.take((fold == i) & (lists.variant == name))))
+    of_variant = Counter(lists.variant.tolist())
     return {
-        name: {measure: value / np.count_nonzero(lists.variant == name) for measure, value in total.items()}
+        name: {measure: value / of_variant[name] for measure, value in total.items()}
         for name, total in sums.items()
     }
 

@@ -41,6 +41,7 @@ from citerec.rerank.linear import (
 )
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Mask
+from citerec.retrieval.article import ArticleRetriever, SentenceRetriever
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.queries import Queries, QueryField, cited_elsewhere
 from citerec.training.loop import TrainingRun
@@ -143,7 +144,7 @@ def read_variants(
     rng = np.random.default_rng(seed)
     if train is not None and len(train):
         ranker.open(corpus, index_dir)
-        parts.append(_read_variant(ranker, "corpus", settings, seed, settings.queries))
+        parts.append(_read_variant(ranker, corpus, "corpus", settings, seed, settings.queries))
     fewer = (
         {}
         if train is None
@@ -155,18 +156,24 @@ def read_variants(
         ("half", _without_abstracts(papers, rng.random(len(papers.paper_ids)) < 0.5)),
         ("titles", _without_abstracts(papers, np.ones(len(papers.paper_ids), np.bool_))),
     ):
-        one = copy.deepcopy(new).index(variant)
-        parts.append(_read_variant(one, name, settings, seed, settings.variant_queries))
+        one = copy.deepcopy(new)
+        if variant is not papers:
+            for part in one.all_parts.values():
+                if isinstance(part, ArticleRetriever | SentenceRetriever):
+                    part.embeddings_dir = None  # holds the vectors of whole texts
+        one.index(variant)
+        parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
         if name != "papers":
             continue
         if f"{settings.split}_named" in corpus.splits:
             named = replace(settings, split=f"{settings.split}_named")
-            parts.append(_read_variant(one, "names", named, seed, settings.variant_queries))
+            parts.append(_read_variant(one, corpus, "names", named, seed, settings.variant_queries))
         for few, sample in fewer.items():
             other = copy.deepcopy(new)
             other.shared = one
             other.index(_with_contexts(corpus, sample))
-            parts.append(_read_variant(other, f"contexts-{few}", settings, seed, settings.variant_queries))
+            found = _read_variant(other, corpus, f"contexts-{few}", settings, seed, settings.variant_queries)
+            parts.append(found)
     if settings.out_of_domain_checkpoint is not None:
         other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
         without = replace(settings, out_of_domain_checkpoint=None)
@@ -213,9 +220,9 @@ def _without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
 
 
 def _read_variant(
-    ranker: Ranker, name: str, settings: RankerSettings, seed: int, queries: int | None
+    ranker: Ranker, corpus: Corpus, name: str, settings: RankerSettings, seed: int, queries: int | None
 ) -> TrainingLists:
-    corpus = ranker.corpus
+    """Read the lists of a variant; corpus: as it is, with the split to train on."""
     split = training_split(corpus, settings.split, queries, seed)
     known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
     lists = read_lists(ranker, split, known, name)

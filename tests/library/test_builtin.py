@@ -1,4 +1,4 @@
-"""The built-in model: its size, averaged rankers, and results for the example library."""
+"""The built-in model: its size, and results for the example library."""
 
 from __future__ import annotations
 
@@ -9,26 +9,14 @@ from pathlib import Path
 import pytest
 
 from citerec.datasets.errors import InputError
-from citerec.library.builtin import LARGEST, average_rankers
+from citerec.library.builtin import LARGEST
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.sources import read_source
-from citerec.rerank.linear import LinearModel
-from citerec.rerank.ranker import RankingModel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
-
-
-def test_weights_are_means_and_missing_columns_count_as_zero() -> None:
-    first = RankingModel(
-        {"one": LinearModel({"a": 1.0, "b": 2.0}), "two": LinearModel({"a": 3.0})}, {"seed": 1}
-    )
-    second = RankingModel({"one": LinearModel({"a": 3.0})}, {"seed": 2})
-    found = average_rankers([first, second])
-    assert found.models == {"one": LinearModel({"a": 2.0, "b": 1.0}), "two": LinearModel({"a": 3.0})}
-    assert found.about == {"mean of": [{"seed": 1}, {"seed": 2}]}
 
 
 def test_the_built_in_model_is_small() -> None:

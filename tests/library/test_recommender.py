@@ -27,13 +27,14 @@ from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from citerec.rerank.linear import IN_DOMAIN, LinearModel
+from citerec.rerank.linear import PLAIN
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub
 from citerec.tests.hatten.made import random_model
+from citerec.tests.rerank.made import linear
 
 SHELF = [
     LibraryPaper(
@@ -61,8 +62,8 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ranker over the static model, as saved by train.py model=ranker."""
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
-    weights = LinearModel({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel({IN_DOMAIN: weights}).save(folder / "ranker")
+    weights = linear({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
+    RankingModel({PLAIN: weights}).save(folder / "ranker")
     return str(folder)
 
 

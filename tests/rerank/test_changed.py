@@ -10,11 +10,12 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.rerank.linear import IN_DOMAIN, LinearModel
+from citerec.rerank.linear import PLAIN
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever, small_change
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
+from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.test_ranker import contexts, ranker
 
 ORIGINAL = 7
@@ -75,7 +76,7 @@ def test_a_reindexed_bm25_keeps_its_scores(
 
 def test_new_words_become_terms(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     corpus = change_corpus(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
-    model = RankingModel({IN_DOMAIN: LinearModel({"context_title": 1.0})})
+    model = RankingModel({PLAIN: linear({"context_title": 1.0})})
     old, new = (Ranker(model, {"bm25": BM25()}) for _ in range(2))
     old.index(demo_corpus)
     reindex(new, old, corpus, kept, tmp_path / "index")

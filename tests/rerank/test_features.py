@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from scipy.sparse import random as random_matrix
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
-from citerec.datasets.prepare import open_corpus
 from citerec.hatten.nnselect import AverageRetriever
 from citerec.hatten.words import Embeddings, WordVectors
 from citerec.rerank.corpus_statistics import CorpusStatistics, keep_fields
@@ -27,7 +24,6 @@ from citerec.rerank.features import (
     check_groups,
     fill_missing_scores,
     log_ranks,
-    standardise,
 )
 from citerec.rerank.names import abstract_names, initials, title_names
 from citerec.rerank.texts import (
@@ -199,11 +195,7 @@ def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -
     papers = np.stack([rng.permutation(candidates)[:15] for _ in range(len(queries))]).astype(np.int32)
     papers[:, -1] = -1
     whole = Candidates(statistics, parts, queries, papers).columns()
-    assert set(FEATURES) - set(whole) == {"shared_names"} and {
-        "bm25.score",
-        "dense.rank",
-        "dense.citing",
-    } < set(whole)
+    assert {*FEATURES, "bm25.score", "dense.rank", "dense.citing"} <= set(whole)
     for q in range(0, len(queries), 5):
         one = Candidates(statistics, parts, queries[np.array([q])], papers[[q]]).columns()
         for name, values in whole.items():
@@ -230,41 +222,7 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     groups = {"contexts", "vectors", "popularity", "age", "draft"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == {name for name, one in FEATURES.items() if one.group in groups}
-    assert np.isfinite(standardise(found, papers)).all()
-
-
-def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_path: Path) -> None:
-    file = tiny_source / "papers.json"
-    papers, rng = json.loads(file.read_text()), np.random.default_rng(0)
-    for paper in papers.values():
-        paper["authors"] = rng.permutation(["Ada", "Bo", "Cy", "Di"])[: rng.integers(4)].tolist()
-    papers["parsing"]["authors"], papers["citing-train-1"]["authors"] = [], ["Cy", "Ada"]
-    file.write_text(json.dumps(papers))
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path, field="authors")
-    statistics, parts, queries = open_statistics(corpus, "train", dense=False)
-    rows = np.tile(np.arange(-1, len(papers), dtype=np.int32), (len(queries), 1))
-    found = Candidates(statistics, parts, queries, rows).columns()["shared_names"]
-    for (q, k), value in np.ndenumerate(found):
-        own = set(papers[corpus.paper_ids[int(queries.citing[q])]]["authors"])
-        paper = int(rows[q, k])
-        other = set(papers[corpus.paper_ids[paper]]["authors"]) if paper >= 0 else set()
-        wanted = math.log1p(len(own & other)) if own and other else math.nan
-        assert value == pytest.approx(wanted, nan_ok=True)
-    assert len(np.unique(found[np.isfinite(found)])) == 3 and np.isnan(found).any()
-
-    person = Candidates(statistics, parts, Queries.from_list(corpus, [Query("trees TARGETCIT")]), rows[:1])
-    assert np.isnan(person.columns(["authors"])["shared_names"]).all()
-    corpus.settings["field"] = "venue"
-    venues = Candidates(statistics, parts, queries, rows)
-    assert "shared_names" not in venues.columns()
-    assert np.isnan(venues.columns(["authors"])["shared_names"]).all()
-
-
-def test_columns_are_standardised_per_list() -> None:
-    papers = np.array([[3, 5, 7, -1], [1, 2, -1, -1]], np.int32)
-    column = np.array([[1.0, 2.0, math.nan, 99.0], [4.0, 4.0, 0.0, 0.0]])
-    found = standardise({"a": column}, papers)[..., 0]
-    np.testing.assert_allclose(found, [[-1, 1, 0, 0], [0, 0, 0, 0]])
+    assert not any(found[name].any() for name, one in FEATURES.items() if one.group == "authors")
 
 
 def test_ranks_and_papers_that_are_not_found() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +17,13 @@ import pytest
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
-from citerec.rerank import linear
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.linear import (
-    IN_DOMAIN,
-    NO_CONTEXTS,
-    OUT_OF_DOMAIN,
+    DRAFT,
+    PLAIN,
     LinearModel,
-    Lists,
+    TrainingLists,
     cross_fit,
-    drop_groups,
     fit_ranker,
     ranking_sums,
 )
@@ -36,18 +36,20 @@ from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.hatten.made import random_model
+from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.test_features import average
 from citerec.tests.runs import compose_config
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-1", "models": %s}'
+WHOLE = '{"format": "ranker-2", "models": %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
+DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
-    made = Ranker(RankingModel({IN_DOMAIN: LinearModel(weights)}), parts, depth, **options)
+    made = Ranker(RankingModel({PLAIN: linear(weights)}), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -65,7 +67,7 @@ def same(one: Ranking, other: Ranking) -> None:
 def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel({IN_DOMAIN: LinearModel({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel({PLAIN: linear({"it.score": 1.0})}), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
@@ -170,17 +172,17 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel({IN_DOMAIN: LinearModel(MIXED)}, {"seed": 3})
+    model = RankingModel({PLAIN: LinearModel(MIXED, DEVIATIONS)}, {"seed": 3})
     folder = model.save(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.open(tmp_path / place)
-        assert found.models == {IN_DOMAIN: LinearModel(MIXED)} and found.about == {"seed": 3}
+        assert found.models == model.models and found.about == {"seed": 3}
 
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
     dense = random_model(demo_corpus.words, residual="mean").mean_path()
-    weights = {IN_DOMAIN: LinearModel({"dense.score": 1.0, "bm25.score": 0.5})}
+    weights = {PLAIN: linear({"dense.score": 1.0, "bm25.score": 0.5})}
     model = RankingModel(weights, {}, dense)
     folder = model.save(tmp_path / "ranker")
     assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
@@ -202,7 +204,9 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
-        (WHOLE % '{"in_domain": {"kind": "linear", "weights": {"a": "b"}}}', "missing or inconsistent"),
+        ('{"format": "ranker-1", "models": {}}', "a ranker of another version; train it again"),
+        (WHOLE % '{"plain": {"weights": {"a": 1}}}', "missing or inconsistent"),
+        (WHOLE % '{"plain": {"weights": {"a": "b"}, "deviations": {"a": 1}}}', "missing or inconsistent"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -224,40 +228,35 @@ def test_missing_options_are_named(demo_corpus: Corpus) -> None:
 
 
 @pytest.fixture(scope="module")
-def lists(demo_corpus: Corpus) -> Lists:
+def lists(demo_corpus: Corpus) -> TrainingLists:
     return read_lists(ranker(demo_corpus), demo_corpus.split("train"))
 
 
-def each(lists: Lists) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield values, papers and citation labels, list by list."""
-    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
-        yield lists.values[start:end].astype(np.float64), lists.papers[start:end], lists.cited[start:end]
-
-
-def test_a_linear_model_minimises_the_loss(lists: Lists) -> None:
-    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, 0)
+def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
+    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists)
+    names, values = model.inputs(lists)
 
     def loss(weights: np.ndarray) -> float:
-        entropies = [
-            np.log(np.exp(values @ weights).sum()) - (values @ weights)[cited].mean()
-            for values, _, cited in each(lists)
-            if cited.any()
+        scores = [
+            (values[start:end] @ weights, lists.cited[start:end])
+            for start, end in pairwise(lists.offsets.tolist())
         ]
+        entropies = [np.log(np.exp(of).sum()) - of[cited].mean() for of, cited in scores if cited.any()]
         return float(np.mean(entropies) + 0.01 * weights @ weights)
 
-    weights = np.array([model.weights[name] for name in lists.columns])
+    weights = np.array([model.weights[name] for name in names])
     rng, least = np.random.default_rng(0), loss(weights)
     assert least < loss(np.zeros_like(weights))
     for _ in range(5):
         assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
 
 
-def test_measures_of_lists_match_a_plain_ranking(lists: Lists, demo_corpus: Corpus) -> None:
-    model, split = LinearModel(MIXED), demo_corpus.split("train")
-    recalls, reciprocals = [], []
-    for (values, papers, _), wanted in zip(each(lists), split.positives, strict=True):
-        scores = model.scores(lists.columns, values.astype(np.float32))
-        order = [paper for _, paper in sorted(zip(-scores, papers, strict=True))]
+def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corpus: Corpus) -> None:
+    model, split = LinearModel(MIXED, DEVIATIONS), demo_corpus.split("train")
+    recalls, reciprocals, scores = [], [], model.scores(lists)
+    for (start, end), wanted in zip(pairwise(lists.offsets.tolist()), split.positives, strict=True):
+        papers = lists.papers[start:end]
+        order = [paper for _, paper in sorted(zip(-scores[start:end], papers, strict=True))]
         ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
         recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
         reciprocals.append(1 / min(ranks) if ranks else 0)
@@ -266,42 +265,31 @@ def test_measures_of_lists_match_a_plain_ranking(lists: Lists, demo_corpus: Corp
     assert found["mrr"] == pytest.approx(sum(reciprocals))
 
 
-def test_cross_fitting_holds_out_citing_papers(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, asked = list[set[int]](), list[int]()
+def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, asked = list[set[int]](), Counter[str]()
+    variant = np.where(np.arange(len(lists)) % 3 == 0, "titles", "corpus")
 
-    def fit(given: Any, part: Lists, seed: int) -> LinearModel:
+    def fit(given: Any, part: TrainingLists) -> LinearModel:
         seen.append(set(part.citing.tolist()))
-        return LinearModel(MIXED)
+        assert set(part.variant.tolist()) == {"titles", "corpus"}
+        return linear(MIXED)
 
-    def measure(model: Any, part: Lists) -> dict[str, float]:
+    def measure(model: Any, part: TrainingLists) -> dict[str, float]:
         assert not seen[-1] & set(part.citing.tolist())
-        asked.extend(part.queries.tolist())
-        return {"recall@10": 0.0, "recall@100": 0.0, "mrr": 0.0}
+        asked.update(part.variant.tolist())
+        return {"mrr": len(part) / 2}
 
-    monkeypatch.setattr(linear, "fit_ranker", fit)
-    monkeypatch.setattr(linear, "ranking_sums", measure)
-    cross_fit(RankerSettings(), lists, 0)
-    assert sorted(asked) == list(range(len(lists)))
-
-
-def test_groups_are_dropped_by_query_and_seed(lists: Lists) -> None:
-    place, first, again = lists.columns.index("popularity"), *(drop_groups(lists, 0.5, 0) for _ in range(2))
-    np.testing.assert_array_equal(first.values, again.values)
-    pairs = [
-        (one[:, place].any(), other[:, place].any())
-        for (one, *_), (other, *_) in zip(each(first), each(lists), strict=True)
-    ]
-    empty = [not one and other for one, other in pairs]
-    assert 0 < sum(empty) < len(empty)
-    kept = lists.columns.index("bm25.score")
-    np.testing.assert_array_equal(first.values[:, kept], lists.values[:, kept])
-    assert drop_groups(lists, 0.0, 0) is lists
+    monkeypatch.setattr("citerec.rerank.linear.fit_ranker", fit)
+    monkeypatch.setattr("citerec.rerank.linear.ranking_sums", measure)
+    found = cross_fit(RankerSettings(), replace(lists, variant=variant), 0)
+    assert asked == Counter(variant.tolist())
+    assert found == {"titles": {"mrr": 0.5}, "corpus": {"mrr": 0.5}}
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
     lists = read_lists(ranker(tiny_corpus), tiny_corpus.split("val"))
     with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
-        fit_ranker(RankerSettings(), lists, 0)
+        fit_ranker(RankerSettings(), lists)
     tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
     with pytest.raises(InputError, match=r"split=none: corpus tiny has no contexts in this split"):
         training_split(tiny_corpus, "none", None, 0)
@@ -328,8 +316,8 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     measures = about["cross_fitted"]
-    assert about["data"] == demo_corpus.name and measures["in_domain/recall@10"] > 0
-    assert measures["in_domain-draft/recall@10"] >= measures["no_contexts/recall@10"]
+    assert about["data"] == demo_corpus.name and measures["plain/corpus/recall@10"] > 0
+    assert measures["draft/corpus/recall@10"] >= measures["plain/papers/recall@10"]
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -346,21 +334,9 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
 
 
-def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
-    one = LinearModel({"a": 1.0})
-    model = RankingModel(dict.fromkeys([IN_DOMAIN, "in_domain-draft", NO_CONTEXTS, OUT_OF_DOMAIN], one))
-    assert model.name_for(contexts=True, share=0.5) == IN_DOMAIN
-    assert model.name_for(contexts=False, share=0.99) == NO_CONTEXTS
-    assert model.name_for(contexts=False, share=0.9) == OUT_OF_DOMAIN
-    assert RankingModel({IN_DOMAIN: one}).name_for(contexts=False, share=0.5) == IN_DOMAIN
-    assert RankingModel({NO_CONTEXTS: one}).name_for(contexts=True, share=0.5) == NO_CONTEXTS
-
-
 def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
-    made.model = RankingModel(
-        {IN_DOMAIN: LinearModel({"bm25.score": 1.0}), "in_domain-draft": LinearModel({"known": 1.0})}
-    )
+    made.model = RankingModel({PLAIN: linear({"bm25.score": 1.0}), DRAFT: linear({"known": 1.0})})
     rows = contexts(demo_corpus)[:6]
     wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]
     known = Ragged.from_rows([wanted, [], wanted, [], [], wanted])
