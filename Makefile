@@ -56,18 +56,19 @@ demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, an
 BUILTIN := outputs/builtin
 NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
-TRAIN := $(BIN)/python train.py
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR (an hour)
-	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BUILTIN)/both
-	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BUILTIN)/static-neurips
-	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BUILTIN)/static-acl
-	rm -rf $(BUILTIN)/small
-	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/both output=$(BUILTIN)/small words=40000 vectors=int8
-	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BUILTIN)/small \
-		model.out_of_domain_checkpoint=$(BUILTIN)/static-acl model.queries=3000 output_dir=$(BUILTIN)/neurips
-	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BUILTIN)/small \
-		model.out_of_domain_checkpoint=$(BUILTIN)/static-neurips model.queries=3000 output_dir=$(BUILTIN)/acl
-	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'rankers=[$(BUILTIN)/neurips,$(BUILTIN)/neurips,$(BUILTIN)/acl]'
+CROPS ?= ../shared/data/crops-lcr
+ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
+CLOZE := $(BUILTIN)/cloze
+STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
+	rm -rf $(CLOZE) $(BUILTIN)/small
+	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/all
+	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
+	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
+	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'data=[$(NEURIPS),$(ACL),$(CROPS)]' \
+		'others=[$(BUILTIN)/without-neurips,none,$(BUILTIN)/without-crops]'
 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)

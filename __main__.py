@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": ("citerec.evaluation.compare", "test the differences of two evaluations"),
     "results": ("citerec.evaluation.results", "run a plan of evaluations and write its results page"),
     "data build": ("citerec.datasets.build", "build a corpus from full texts"),
+    "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),
     "data convert": ("citerec.datasets.convert", "convert dumps of papers"),
     "data count": ("citerec.datasets.count", "count papers, citations and queries"),
     "data download": ("citerec.datasets.downloads", "download published data and models"),

@@ -19,12 +19,11 @@ from bm25s.stopwords import STOPWORDS_EN
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
-from citerec.datasets.tokenize import default_tokenize
+from citerec.datasets.tokenize import default_tokenize, sentence_starts
 from citerec.rerank.citing_contexts import CitingContexts
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.names import initials, title_names
 from citerec.rerank.texts import K1, NEAR, B, idf, nearness
-from citerec.retrieval.article_text import sentence_starts
 from citerec.retrieval.queries import Queries
 
 Spans = tuple[tuple[int, int], ...]

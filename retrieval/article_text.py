@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.tokenize import sentence_starts
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig
@@ -165,21 +165,3 @@ class ArticleReader:
             sentences += [NO_SENTENCE if i in skipped else first + number for number in parts[i].sentences]
             first += parts[i].sentences[-1] + 1
         return tokens + self._end, sentences + [NO_SENTENCE] * len(self._end)
-
-
-_END = re.compile(r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|refs?|resp|secs?|vs)|[A-Z])\.\s+$"
-)
-
-
-def sentence_starts(text: str) -> list[int]:
-    """Character offsets at which the second and later sentences of a text begin.
-
-    >>> from itertools import pairwise
-    >>> text = "Trees are parsed (cf. Fig. 2). Graphs are not! We ask why."
-    >>> [text[a:b] for a, b in pairwise([0, *sentence_starts(text), len(text)])]
-    ['Trees are parsed (cf. Fig. 2). ', 'Graphs are not! ', 'We ask why.']
-    """
-    ends = (match.end() for match in _END.finditer(text))
-    return [end for end in ends if _ABBREVIATION.search(text, max(0, end - 16), end) is None]

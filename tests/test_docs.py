@@ -16,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from citerec.datasets.arguments import read_arguments
+from citerec.datasets.cloze import ClozeSettings
 from citerec.datasets.downloads import DownloadSettings
 from citerec.datasets.drafts import DraftsSettings
 from citerec.evaluation.compare import CompareSettings
@@ -45,6 +46,7 @@ ENTRIES = {
 SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
+    "data cloze": ClozeSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
     "model publish": PublishSettings,

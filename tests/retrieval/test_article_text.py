@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from citerec.datasets.corpus import Corpus
-from citerec.retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
+from citerec.datasets.tokenize import sentence_starts
+from citerec.retrieval.article_text import ArticleReader, Field, Texts
 from citerec.retrieval.settings import ArticleConfig
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
