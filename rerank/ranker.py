@@ -1,7 +1,7 @@
 """The learned ranker: a stage between prefetching and the cross-encoder (multi-stage ranking).
 
-Candidates are the union of the top papers of several retrievers. Linear models (rerank.linear) rank them by
-their features (rerank.features).
+Candidates are the union of the top papers of several retrievers, and of papers that the context names by
+author or initials. Linear models (rerank.linear) rank them by their features (rerank.features).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import Candidates, check_groups, first_dense
 from citerec.rerank.linear import DRAFT, PLAIN, LinearModel, Lists
 from citerec.rerank.settings import RankerSettings
+from citerec.rerank.surnames import named_papers
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, top_k
 from citerec.retrieval.bm25 import BM25
@@ -245,8 +246,20 @@ class Ranker(Retriever):
         )
 
     def prefetch(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
-        """Search with each retriever, without the citing paper."""
-        return [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
+        """Search with each retriever, and for papers that contexts name, without the citing paper."""
+        found = [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
+        return [*found, self._find_named(queries, allowed)]
+
+    def _find_named(self, queries: Queries, allowed: Mask | None) -> Ranking:
+        """Papers whose first author or initials are near the mark, which no text may share a word with."""
+        statistics, eligible = self.statistics, self.corpus.is_candidate if allowed is None else allowed
+        names = statistics.first_authors, statistics.initials
+        rows = named_papers(queries.texts("context"), *names, self.corpus.years)
+        papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
+        papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
+        drop = (papers == queries.citing[:, None]) | ~eligible[papers]
+        order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
+        return top_k(papers, order, papers.shape[1], drop)
 
     def merge_candidates(self, found: Sequence[Ranking]) -> NDArray[np.int32]:
         """Merge the first `depth` papers of each retriever: rows [Q, K], each once, padded with -1."""

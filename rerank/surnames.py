@@ -12,11 +12,13 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import TARGET_MARKER
-from citerec.rerank.names import Names, count_names, word_hash
+from citerec.rerank.names import Names, count_names, ngram_hashes, word_hash, word_hashes
 from citerec.retrieval.arrays import Rows
 
 REACH = 40
 """Words on each side of the mark that are read."""
+NAMED, MAX_NAMED = 10, 20
+"""Words on each side of the mark that make a paper a candidate, and maximum number of these."""
 _NONE = np.empty(0, np.uint64)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
@@ -70,6 +72,32 @@ def capitalised_words(
     hashes = np.array([hash for hash, _ in pairs], np.uint64)
     distances = np.array([distance for _, distance in pairs], np.int64)
     return offsets_of(np.array([len(of) for of in found], np.int64)), hashes, distances
+
+
+def named_papers(contexts: Sequence[str], first_authors: Names, initials: Names, years: Rows) -> Ragged:
+    """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark.
+
+    At most MAX_NAMED, best first: by rarity and nearness, above all those of a year that is there too.
+    years: [P].
+    """
+    found = []
+    for context in contexts:
+        words = [(word, distance) for word, distance in _words_near(context) if distance <= NAMED]
+        dates = {int(word[:4]) for word, _ in words if _YEAR.fullmatch(word)}
+        names = {word_hash(word): distance for word, distance in reversed(words) if word[0].isupper()}
+        short = {word: distance for word, distance in reversed(words) if sum(map(str.isupper, word)) > 1}
+        hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
+        acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
+        scores = dict[int, float]()
+        for texts, near in ((first_authors, names), (initials, acronyms)):
+            rows = np.flatnonzero(np.isin(texts.hashes, np.array(list(near), np.uint64)))
+            papers = np.searchsorted(texts.offsets, rows, side="right") - 1
+            for row, paper in zip(rows.tolist(), papers.tolist(), strict=True):
+                nearness = 3 / (3 + near[int(texts.hashes[row])])
+                score = float(texts.weights[row]) * nearness + (int(years[paper]) in dates)
+                scores[paper] = max(scores.get(paper, 0.0), score)
+        found.append(sorted(scores, key=lambda paper: (-scores[paper], paper))[:MAX_NAMED])
+    return Ragged.from_rows(found)
 
 
 def years_near(contexts: Sequence[str]) -> Ragged:
