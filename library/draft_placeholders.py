@@ -21,6 +21,9 @@ PLACEHOLDER = "\uf000"
 """First character of placeholder keys. `clean_latex` removes their characters from texts; none is a word."""
 MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 """A key that stands for a missing one."""
+_PARTS = re.compile(r"[{}\[\],;@]")
+_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
 
 
 class Syntax(NamedTuple):
@@ -44,6 +47,17 @@ class Contents(NamedTuple):
     notes: list[str]
 
 
+def suffix_words(command: str) -> str:
+    r"""Return the words of the suffixes of missing keys, as beside a citation in running text.
+
+    >>> suffix_words(r"\citep{TODO:blei2003latent, lee2020}"), suffix_words("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent', 'Srivastava')
+    """
+    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
+    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
+    return " ".join(word[0].upper() + word[1:] for word in words)
+
+
 class PlaceholderReader:
     """Reads files, inserting a placeholder key for each missing citation. Keeps original texts and spans."""
 
@@ -54,6 +68,8 @@ class PlaceholderReader:
         """File, start and end of the command of each placeholder."""
         self.replaced: dict[str, tuple[str, ...]] = {}
         """The keys that each placeholder replaces."""
+        self.named: dict[str, str] = {}
+        """What each placeholder says of the missing paper (suffix_words)."""
         self._marked: dict[Path, str] = {}
 
     def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
@@ -71,6 +87,7 @@ class PlaceholderReader:
                 if filled := self.syntax.fill(match[0], [key]):
                     self.spans[key] = (path, *match.span())
                     self.replaced[key] = tuple(self.syntax.replaced(match[0]))
+                    self.named[key] = suffix_words(match[0])
                     before, after = filled[0].split(key, 1)
                     pieces += [clean_latex(text[done : match.start()] + before), key, clean_latex(after)]
                     done = match.end()

@@ -33,8 +33,9 @@ MARK_KEY = MARK.strip("[]")
 class Place:
     """A missing citation: text[start:end] of a file is `command`, which lacks a key.
 
-    context: surrounding text with TARGETCIT. sentence: for display, with [CITE] and the keys of other
-    citations. beside: keys cited in the same sentence. replaced: keys that the mark replaced (Syntax).
+    context: surrounding text with TARGETCIT, after the words of the key's suffix. sentence: for display, with
+    [CITE] and the keys of other citations. beside: keys cited in the same sentence. replaced: keys that the
+    mark replaced (Syntax).
     """
 
     file: Path
@@ -108,7 +109,9 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
         if key in contexts:
             sentence, others = sentences[key]
             keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
-            found = contexts[key], sentence, keys_there, reader.replaced[key]
+            # As in "Blei 2003 [CITE]": a ranker reads surnames and years beside the mark.
+            context = contexts[key].replace(TARGET_MARKER, f"{reader.named[key]} {TARGET_MARKER}".lstrip())
+            found = context, sentence, keys_there, reader.replaced[key]
             places.append(Place(file, start, end, line, command, *found))
         elif key in keys:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")

@@ -3,7 +3,7 @@
     library.json        version, current generation, model, sources, counts, dates
     library.lock        locked by the process that changes the library
     generations/N/      checksums.json  of all files below; those of an index are in its own folder
-                        corpus/         the prepared store of the papers (datasets.corpus)
+                        corpus/         the prepared store of the papers (datasets.corpus), surnames as fields
                         metadata.arrow  the other fields of each paper, in the order of the store
                         identities.npy  hashed identifiers for deduplication (library.identities)
                         lengths.json    numbers of rows, if files have grown (datasets.columns)
@@ -58,6 +58,7 @@ from citerec.datasets.files import (
     write_checksums,
     write_text,
 )
+from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
 from citerec.library.identities import Identities
@@ -73,6 +74,8 @@ NEW = "new"
 
 TOKENIZER = "default"
 """How texts are split into words (datasets.tokenize)."""
+MAX_AUTHORS = 10
+"""Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
 BUILT_IN, RANKED_BY = "built-in model", ", ranked by "
 
 Rows = NDArray[np.int64]
@@ -438,7 +441,8 @@ def _write_papers(
         for paper in papers:
             table.append(*(getattr(paper, name) for name in _COLUMNS))
             identities.add(paper)
-            record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year)
+            surnames = tuple(filter(None, map(surname, paper.authors[:MAX_AUTHORS])))
+            record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year, surnames)
             digest.update(repr(record).encode())
             if find_contexts:
                 ids.append(paper.id)
@@ -467,7 +471,7 @@ def _write_papers(
         contexts=contexts,
         splits={"train": queries.pop} if find_contexts else {},
     )
-    settings = {"tokenizer": TOKENIZER, "candidates": "all"}
+    settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
     with closing(table):
         prepare_store(source, folder / CORPUS, settings, initialise=keep)
     save_arrays(folder, **{IDENTITIES: identities.numbers()})

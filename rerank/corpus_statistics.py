@@ -207,7 +207,8 @@ class CorpusStatistics:
         for name, (find, texts) in self._names(corpus).items():
             new = (texts[row] for row in rows.tolist())
             more[name] = Names.from_texts(corpus, find, new, getattr(self, name).hashes)
-        return made, more | author_names(corpus, rows)
+        known = np.concatenate([self.first_authors.hashes, self.other_authors.hashes])
+        return made, more | author_names(corpus, rows, known)
 
     @staticmethod
     def _names(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:

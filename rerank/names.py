@@ -128,12 +128,19 @@ class Names(ParallelRows):
         hashes, rarest = hashes[known], rarest[known]
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
         papers = len(corpus.paper_ids)
-        if others is not None and len(different):
-            at = np.searchsorted(different, others).clip(max=len(different) - 1)
-            times = times + np.bincount(at[different[at] == others], minlength=len(different))
+        if others is not None:
+            times = times + count_names(different, others)
         own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)
         return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
+
+
+def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Count how often each of the `different` names, in ascending order, is among `hashes`."""
+    if not len(different):
+        return np.zeros(0, np.int64)
+    place = np.searchsorted(different, hashes).clip(max=len(different) - 1)
+    return np.bincount(place[different[place] == hashes], minlength=len(different))
 
 
 @njit(nogil=True, cache=True)

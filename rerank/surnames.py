@@ -12,11 +12,12 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import TARGET_MARKER
-from citerec.rerank.names import Names, word_hash
+from citerec.rerank.names import Names, count_names, word_hash
 from citerec.retrieval.arrays import Rows
 
 REACH = 40
 """Words on each side of the mark that are read."""
+_NONE = np.empty(0, np.uint64)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
 
@@ -26,33 +27,35 @@ def has_authors(corpus: Corpus) -> bool:
     return "author" in str(corpus.settings.get("field")).lower()
 
 
-def author_names(corpus: Corpus, rows: Rows) -> dict[str, Names]:
+def author_names(corpus: Corpus, rows: Rows, others: NDArray[np.uint64] = _NONE) -> dict[str, Names]:
     """Surnames of the papers `rows` as names: of the `first_authors` and of `other_authors`.
 
-    The weight of a surname that n of the P papers' authors have is log(P / n) / log P.
+    others: names of further papers, for the counts. The weight of a surname that n authors of the P papers
+    have is log(P / n) / log P.
     """
     if not has_authors(corpus):
-        empty = Names(np.zeros(len(rows) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
+        empty = Names(np.zeros(len(rows) + 1, np.int64), _NONE, np.empty(0, np.float32))
         return {"first_authors": empty, "other_authors": empty}
-    hashes = np.fromiter(map(_hash_surname, corpus.field_names), np.uint64, len(corpus.field_names))
-    papers = max(len(corpus.paper_ids), 2)
-    _, place, times = np.unique(
-        np.append(hashes[corpus.fields.values], hashes), return_inverse=True, return_counts=True
-    )
-    rarity = 1 - np.log(np.clip(times[place[len(corpus.fields.values) :]] - 1, 1, papers)) / np.log(papers)
     authors = corpus.fields.take(rows)
+    codes, place = np.unique(authors.values, return_inverse=True)
+    hashes = np.fromiter((_hash_surname(corpus.field_names[code]) for code in codes.tolist()), np.uint64)
+    hashes = hashes[place]
+    different, place = np.unique(hashes, return_inverse=True)
+    times = count_names(different, hashes) + count_names(different, others)
+    papers = max(len(corpus.paper_ids), 2)
+    rarity = (1 - np.log(times.clip(max=papers)) / np.log(papers)).astype(np.float32)[place]
     position = np.arange(len(authors.values)) - np.repeat(authors.offsets[:-1], authors.lengths)
     owner = np.repeat(np.arange(len(rows)), authors.lengths)
     made = {}
     for name, of in (("first_authors", position == 0), ("other_authors", position > 0)):
-        codes = authors.values[of]
         offsets = offsets_of(np.bincount(owner[of], minlength=len(rows)))
-        made[name] = Names(offsets, hashes[codes], rarity[codes].astype(np.float32))
+        made[name] = Names(offsets, hashes[of], rarity[of])
     return made
 
 
 def _hash_surname(author: str) -> int:
-    return word_hash(surname(author))
+    # Contexts are split at hyphens and apostrophes: "Bar-Hillel" is found as "Hillel".
+    return word_hash(max(_WORD.findall(surname(author)), key=len, default=""))
 
 
 def capitalised_words(

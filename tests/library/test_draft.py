@@ -202,6 +202,27 @@ def test_captions(caption: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "beside"),
+    [
+        ("a.tex", r"Topics \cite{TODO:blei2003} are drawn.", "Topics [Blei 2003 TARGETCIT]"),
+        (
+            "a.tex",
+            r"Topics \citep[TODO]{fixme-o'brien_2003lda, lee} are.",
+            "[Brien 2003 Lda TARGETCIT, OTHERCIT]",
+        ),
+        ("a.tex", r"Topics \cite{TODO Müller, XXX:Ng 1999} are drawn.", "[Müller Ng 1999 TARGETCIT]"),
+        ("a.tex", r"Topics \cite{TODO} and \cite{?} are drawn.", "[TARGETCIT] and [OTHERCIT] are"),
+        ("a.md", "Topics [see @TODO:srivastava, p. 3] are drawn.", "Srivastava TARGETCIT"),
+        ("a.md", "Topics [@lee2020; @TODO:blei2003a] are drawn.", "Blei 2003 TARGETCIT"),
+    ],
+)
+def test_words_of_a_suffix_are_beside_the_mark(name: str, text: str, beside: str, tmp_path: Path) -> None:
+    place = read_draft_of(tmp_path, text, name).places[0]
+    assert beside in place.context and place.command in text
+    assert place.context.count("TARGETCIT") == 1
+
+
+@pytest.mark.parametrize(
     "text",
     [
         r"\cite{lee2020}", r"\nocite{?}", r"\citestyle{?}", r"\cite{a,}", r"\cite{what?}", "% \\cite{?}",
@@ -260,7 +281,7 @@ def test_markdown_without_front_matter(tmp_path: Path) -> None:
     ("text", "contexts"),
     [
         ("As @? shows, trees grow.", ["As [TARGETCIT] shows, trees grow."]),
-        ("Old -@TODO:adam trees.", ["Old [TARGETCIT] trees."]),
+        ("Old -@TODO:adam trees.", ["Old [Adam TARGETCIT] trees."]),
         ("Trees $x=[@?]$ and [@?]; a@TODO.org, `@?`, \\@?", ["Trees and [TARGETCIT]; a@TODO.org, , @?"]),
         ("It costs $5 [@?] and $6.", ["It costs $5 [TARGETCIT] and $6."]),
         ("![Gradients @? and [@?]](x.png)", ["Gradients [TARGETCIT] and [OTHERCIT]", "Gradients [OTHERCIT]"]),

@@ -21,10 +21,12 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import CHECKED, CHECKSUMS, write_checksums
+from citerec.datasets.prepare import prepare_store
 from citerec.library.commands import build, verify
 from citerec.library.library import MANIFEST, Library, LibraryPaper, Rows
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings, VerifySettings
+from citerec.rerank.surnames import author_names, has_authors
 from citerec.tests.library.conftest import papers_of
 
 SHELF = [
@@ -65,6 +67,54 @@ def test_papers_survive_a_round_trip(path: Path) -> None:
         library.rows(["nothing"])
     with pytest.raises(IndexError):
         library.paper(9)
+
+
+def surnames(library: Library) -> list[list[str]]:
+    """The fields of each paper."""
+    corpus = library.corpus
+    return [[corpus.field_names[code] for code in corpus.fields[row].tolist()] for row in range(len(library))]
+
+
+def test_the_corpus_keeps_surnames(tmp_path: Path) -> None:
+    authors = [("Ann Lee", "van der Maaten, Laurens"), (), ("Bo Łukasz, Jr.",)] * 20
+    papers = [
+        LibraryPaper(f"key:{row}", f"key{row}", f"Title {row}", authors=of) for row, of in enumerate(authors)
+    ]
+    library = Library.create(tmp_path / "mine", papers, model="bm25")
+    assert has_authors(library.corpus)
+    wanted = [["Lee", "Maaten"], [], ["Lukasz"]] * 20
+    assert surnames(library) == wanted
+    more = NEW._replace(id="key:more", authors=("Di Wu", "Ann Lee", *(f"A{row} Zoe" for row in range(5000))))
+    with Library.edit(tmp_path / "mine") as library:
+        library = library.write_generation(np.arange(60), [more])
+    assert library.corpus.continues
+    wanted += [["Wu", "Lee", *["Zoe"] * 8]]
+    assert surnames(library) == wanted
+    library = change(tmp_path / "mine", drop=2)  # writes all anew
+    assert surnames(library) == [*wanted[:2], *wanted[3:], []] and not library.corpus.continues
+
+
+def test_libraries_of_earlier_versions_lack_surnames_until_they_are_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = [LibraryPaper(f"key:{row}", f"key{row}", f"Title {row}") for row in range(60)]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "citerec.library.library.prepare_store",
+            lambda source, folder, settings, **more: prepare_store(
+                source, folder, {name: settings[name] for name in ("tokenizer", "candidates")}, **more
+            ),
+        )
+        library = Library.create(tmp_path / "mine", papers, model="bm25")
+    assert not has_authors(library.corpus)
+    rows = np.arange(60)
+    with Library.edit(tmp_path / "mine") as library:
+        library = library.write_generation(rows, [NEW._replace(id="key:more", authors=("Di Wu",))])
+    assert library.corpus.continues and not has_authors(library.corpus)
+    names = author_names(library.corpus, np.arange(61))
+    assert not any(len(of.hashes) for of in names.values())
+    library = change(tmp_path / "mine")
+    assert has_authors(library.corpus) and surnames(library) == [*[[]] * 59, ["Wu"], []]
 
 
 def test_a_change_is_a_new_generation(path: Path) -> None:
