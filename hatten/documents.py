@@ -81,10 +81,11 @@ class DocumentReader:
             assert self._vocabulary is not None, "a reader in a worker process"
             new = self._vocabulary.lookup(batch.new_words)
         title, abstract, context = (batch.fields[name] for name in ("title", "abstract", "context"))
-        citing, inverse = np.unique(title.rows, return_inverse=True)
-        titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
         texts = self._read(context.words, context.rows, new, around=self.target)
-        columns = [(TITLE, titles, inverse), (ABSTRACT, abstracts, inverse), (CONTEXT, texts, None)]
+        columns: list[tuple[int, Ragged, NDArray[np.intp] | None]] = [(CONTEXT, texts, None)]
+        for kind, field in ((ABSTRACT, abstract), (TITLE, title)):
+            rows, inverse = np.unique(field.rows, return_inverse=True)
+            columns.insert(0, (kind, self._read(field.words, rows, new), inverse))
         near = self._near_marker(texts) if self.near else []
         return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
 

@@ -86,6 +86,14 @@ class TrainingLists(Lists):
         columns = self.values[index], self.familiar[index], offsets, self.papers[index], self.cited[index]
         return TrainingLists(self.columns, *columns, self.citing[rows], self.count[rows], self.variant[rows])
 
+    def keep(self, candidates: Mask) -> TrainingLists:
+        """Select candidates by a mask [n], at least one of each list."""
+        offsets = offsets_of(np.add.reduceat(candidates, self.offsets[:-1], dtype=np.int64))
+        columns = (getattr(self, name)[candidates] for name in ("values", "familiar", "papers", "cited"))
+        values, familiar, papers, cited = columns
+        of_queries = self.citing, self.count, self.variant
+        return TrainingLists(self.columns, values, familiar, offsets, papers, cited, *of_queries)
+
     def drop_group(self, group: str) -> TrainingLists:
         """Return the lists without the columns of a feature group."""
         kept = [i for i, column in enumerate(self.columns) if group_of(column) != group]
