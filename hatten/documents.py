@@ -81,11 +81,12 @@ class DocumentReader:
             assert self._vocabulary is not None, "a reader in a worker process"
             new = self._vocabulary.lookup(batch.new_words)
         title, abstract, context = (batch.fields[name] for name in ("title", "abstract", "context"))
-        texts = self._read(context.words, context.rows, new, around=self.target)
-        columns: list[tuple[int, Ragged, NDArray[np.intp] | None]] = [(CONTEXT, texts, None)]
-        for kind, field in ((ABSTRACT, abstract), (TITLE, title)):
+        columns: list[tuple[int, Ragged, NDArray[np.int64] | None]] = []
+        for kind, field in ((TITLE, title), (ABSTRACT, abstract)):
             rows, inverse = np.unique(field.rows, return_inverse=True)
-            columns.insert(0, (kind, self._read(field.words, rows, new), inverse))
+            columns.append((kind, self._read(field.words, rows, new), inverse))
+        texts = self._read(context.words, context.rows, new, around=self.target)
+        columns.append((CONTEXT, texts, None))
         near = self._near_marker(texts) if self.near else []
         return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
 
