@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -111,7 +111,8 @@ class Corpus:
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
         """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
-        self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
+        self.paper_ids, self.titles = papers["id"], papers["title"]
+        self.abstracts: Sequence[str] = papers["abstract"]
         contexts = self._texts("contexts")
         self.context_ids, self.context_texts = contexts["id"], contexts["text"]
         self.years: NDArray[np.int32] = load_array(self.path, "years")
@@ -138,6 +139,12 @@ class Corpus:
 
     def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str, Path | None]]:
         return Corpus, (self.path, self.name, self.papers_file)
+
+    def __copy__(self) -> Self:
+        """Return a corpus whose attributes can be replaced; copy.copy would open the store again."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     @cached_property
     def words(self) -> list[str]:

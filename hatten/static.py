@@ -9,7 +9,8 @@ A saved model is a folder:
 
     config.json         format and sizes
     vocabulary.json     words, most frequent first
-    model.safetensors   weights; hashes of familiar titles; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word
+    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word; hashes
+                        of the titles that it was trained to find
     about.json          training record, also shown in the model card, README.md (training.hub)
 """
 
@@ -33,7 +34,7 @@ from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.means import MeanEncoder
 from citerec.hatten.retriever import DenseModel, WordsRetriever
-from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
@@ -152,7 +153,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         return StaticRetriever(self, index)
 
     def write(self, folder: Path) -> None:
-        weights = self.encoder.weights()
+        weights: dict[str, NDArray[Any]] = {**self.encoder.weights()}
         vectors = weights["word_vectors"]
         if self.dtype == "int8":
             weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
@@ -271,7 +272,7 @@ class StaticRetriever(WordsRetriever):
         self._titles = corpus.titles
         self._familiar = np.full(len(corpus.titles), -1, np.int8)
 
-    def familiar(self, rows: Rows) -> Mask | None:
+    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
         if not len(self.model.familiar):
             return None
         rows = np.maximum(rows, 0)

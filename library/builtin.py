@@ -38,7 +38,7 @@ class BuiltInSettings(Settings):
     data: tuple[str, ...]
     """folders as in data=custom; contexts that keep names are read from SPLIT_named, if present"""
     others: tuple[str, ...]
-    """static model trained without each data set; "" for none (e.g. [outputs/a,,outputs/b])"""
+    """static model trained without each data set, or none (e.g. [outputs/a,none,outputs/b])"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -59,7 +59,11 @@ def main() -> None:
         options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
         corpus = open_corpus(dir=path, splits=named, **options)
         ranker = Ranker.over(static_retriever(settings.static))
-        parts.append(read_variants(ranker, corpus, replace(given, out_of_domain_checkpoint=other or None), 0))
+        parts.append(
+            read_variants(
+                ranker, corpus, replace(given, out_of_domain_checkpoint=None if other == "none" else other), 0
+            )
+        )
         corpora[corpus.name] = corpus.fingerprint
     lists = TrainingLists.concat(parts)
     models = {PLAIN: fit_ranker(given, lists.drop_group(DRAFT)), DRAFT: fit_ranker(given, lists)}

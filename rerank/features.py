@@ -48,7 +48,7 @@ class Feature:
     group: str
     compute: Function
     relative: bool = False
-    """whether its unit depends on corpus and query, as BM25's does; else values of all lists are comparable"""
+    """whether its unit depends on corpus and query, as BM25's does; else all lists are comparable"""
 
 
 FEATURES: dict[str, Feature] = {}

@@ -7,6 +7,7 @@ and without training contexts, abstracts and a dense model of their field.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 import time
@@ -138,10 +139,16 @@ def read_variants(
     contexts: False leaves out `corpus` and contexts-N, for a ranker whose dense model is of other corpora.
     """
     new, parts = copy.deepcopy(ranker), []
-    train, rng = corpus.splits.get(TRAIN), np.random.default_rng(seed)
-    if contexts and train is not None and len(train):
+    train = corpus.splits.get(TRAIN) if contexts else None
+    rng = np.random.default_rng(seed)
+    if train is not None and len(train):
         ranker.open(corpus, index_dir)
         parts.append(_read_variant(ranker, "corpus", settings, seed, settings.queries))
+    fewer = (
+        {}
+        if train is None
+        else {few: train.take(np.sort(rng.permutation(len(train))[:few])) for few in FEW if few < len(train)}
+    )
     papers = _with_contexts(corpus, None)
     for name, variant in (
         ("papers", papers),
@@ -155,11 +162,10 @@ def read_variants(
         if f"{settings.split}_named" in corpus.splits:
             named = replace(settings, split=f"{settings.split}_named")
             parts.append(_read_variant(one, "names", named, seed, settings.variant_queries))
-        for few in [few for few in FEW if contexts and train is not None and few < len(train)]:
+        for few, sample in fewer.items():
             other = copy.deepcopy(new)
             other.shared = one
-            rows = np.sort(rng.permutation(len(train))[:few])
-            other.index(_with_contexts(corpus, train.take(rows)))
+            other.index(_with_contexts(corpus, sample))
             parts.append(_read_variant(other, f"contexts-{few}", settings, seed, settings.variant_queries))
     if settings.out_of_domain_checkpoint is not None:
         other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
@@ -198,6 +204,8 @@ def _without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
     """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
     which = which & (corpus.title_tokens.lengths > 0)
     made, tokens = copy.copy(corpus), corpus.abstract_tokens
+    # Vectors of papers are cached by it (retrieval.embeddings).
+    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(which.tobytes(), digest_size=8).hexdigest()}"
     made.abstracts = _Blanked(corpus.abstracts, which)
     lengths = np.where(which, 0, tokens.lengths)
     made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))

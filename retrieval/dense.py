@@ -66,7 +66,7 @@ class DenseRetriever(Retriever):
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         """Queries, or rows of contexts, [Q] -> [Q, D] of unit length, zeros if no word is known."""
 
-    def familiar(self, rows: Rows) -> Mask | None:
+    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
         """Which papers the model was trained to find, as `rows`; None if it does not say."""
         return None
 
