@@ -16,9 +16,9 @@ from citerec.datasets.prepare import open_corpus
 from citerec.datasets.settings import Settings
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.models import BUILT_IN
-from citerec.rerank.linear import DRAFT, PLAIN, TrainingLists, fit_ranker, models_hash
+from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
-from citerec.rerank.ranker_training import read_variants
+from citerec.rerank.ranker_training import fit_calibrated, read_variants
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 
@@ -66,10 +66,15 @@ def main() -> None:
         )
         corpora[corpus.name] = corpus.fingerprint
     lists = TrainingLists.concat(parts)
-    models = {PLAIN: fit_ranker(given, lists.drop_group(DRAFT)), DRAFT: fit_ranker(given, lists)}
+    model, confidence, _ = fit_calibrated(given, lists, 0)
     static.save(folder / static.folder)
-    about = {"data": corpora, "lists": len(lists), "queries": QUERIES, "hash": models_hash(models)}
-    RankingModel(models, about).save(folder / RankingModel.folder)
+    about = {
+        "data": corpora,
+        "lists": len(lists),
+        "queries": QUERIES,
+        "hash": model_hash(model, confidence.parameters),
+    }
+    RankingModel(model, confidence, about).save(folder / RankingModel.folder)
     size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:

@@ -1,6 +1,6 @@
 """Confidence: the probability that a candidate is the paper meant.
 
-The softmax over a list with an outside option, "none of them" (McFadden 1974; the reject option of Chow 1970),
+The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
 to less than 1. Fitted to lists of which some lack the cited papers.
 
@@ -22,6 +22,8 @@ from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.5
 """Share of the training lists that lose their cited papers."""
+LEAST = 0.05
+"""Least share of the other candidates that stay in a training list: personal libraries are small."""
 SCALE, NONE, CITED, FEW = "scale", "none", "cited elsewhere", "few cited elsewhere"
 """Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the ratio
 of other candidates to them. Further ones are weights of list inputs in the outside option."""
@@ -53,38 +55,35 @@ def _cited_elsewhere(lists: Lists) -> tuple[Mask, Floats]:
 
 @dataclass(frozen=True)
 class Confidence:
-    """parameters: by name; without any, scores stay as they are and there are no probabilities."""
+    """parameters: by name; without any, scores stay as they are."""
 
     parameters: Mapping[str, float] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return bool(self.parameters)
-
-    def adjusted(self, lists: Lists, scores: Floats) -> Floats:
-        """Raise the scores [n] of papers that the draft cites elsewhere."""
-        if not self:
+    def log_probabilities(self, lists: Lists, scores: Floats) -> Floats:
+        """Return the logarithm of each candidate's probability [n], from the scores of its model."""
+        of = self.parameters
+        if not of:
             return scores
         known, few = _cited_elsewhere(lists)
-        of = self.parameters
-        return scores + ((of[CITED] * known + of[FEW] * few) / of[SCALE]).astype(np.float32)
-
-    def probabilities(self, lists: Lists, adjusted: Floats) -> Floats:
-        """Probability of each candidate [n], from its adjusted score [n]."""
-        of, inputs, starts = self.parameters, list_inputs(lists), lists.offsets[:-1]
+        logits = of[SCALE] * scores.astype(np.float64) + of[CITED] * known + of[FEW] * few
+        inputs, starts = list_inputs(lists), lists.offsets[:-1]
         none = of[NONE] + sum((of[name] * values for name, values in inputs.items()), np.zeros(len(lists)))
-        logits = of[SCALE] * adjusted.astype(np.float64)
         highest = np.maximum(np.maximum.reduceat(logits, starts), none)
-        weights = np.exp(logits - highest[lists.query])
-        total = np.add.reduceat(weights, starts) + np.exp(none - highest)
-        return (weights / total[lists.query]).astype(np.float32)
+        total = np.add.reduceat(np.exp(logits - highest[lists.query]), starts) + np.exp(none - highest)
+        return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)
 
 
-def without_cited(lists: TrainingLists, share: float, seed: int) -> TrainingLists:
-    """Take the cited papers out of a random share of the lists; those of nothing else stay as they are."""
-    chosen = np.random.default_rng(seed).random(len(lists)) < share
-    cited = np.add.reduceat(lists.cited, lists.offsets[:-1], dtype=np.int64)
-    chosen &= cited < lists.lengths
-    return lists.keep(~(lists.cited & chosen[lists.query]))
+def calibration_sample(lists: TrainingLists, seed: int) -> Mask:
+    """Choose candidates [n] for lists as of many libraries, at least one of each: without the cited papers in
+    MISSING of them, with a share of the others between LEAST and all of them."""
+    rng, starts = np.random.default_rng(seed), lists.offsets[:-1]
+    share = np.exp(rng.uniform(np.log(LEAST), 0, len(lists)))
+    missing = rng.random(len(lists)) < MISSING
+    known, _ = _cited_elsewhere(lists)
+    others = known | (rng.random(len(lists.papers)) < share[lists.query])
+    kept = np.where(lists.cited, ~missing[lists.query], others)
+    kept[starts[~np.logical_or.reduceat(kept, starts)]] = True
+    return kept
 
 
 def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
@@ -115,5 +114,6 @@ def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
 
     start = np.zeros(len(names))
     start[0] = 1
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(1e-3, None)] + [(None, None)] * (len(names) - 1))
+    positive = [(1e-3, None)] + [(None, None)] * (len(names) - 1)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=positive)
     return Confidence(dict(zip(names, found.x.tolist(), strict=True)))
