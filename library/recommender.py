@@ -175,6 +175,11 @@ class Recommender:
         return self._current.library
 
     @property
+    def calibrated(self) -> bool:
+        """True if scores are logarithms of probabilities."""
+        return self._current.retriever.log_probabilities
+
+    @property
     def reranks(self) -> bool:
         """True if there is a cross-encoder."""
         return self.reranker is not None
