@@ -6,6 +6,7 @@ also with dense models that were not trained on them. `make builtin` trains all 
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +17,16 @@ from citerec.datasets.prepare import open_corpus
 from citerec.datasets.settings import Settings
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.models import BUILT_IN
-from citerec.rerank.linear import DRAFT, PLAIN, TrainingLists, fit_ranker, models_hash
+from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
-from citerec.rerank.ranker_training import read_variants
+from citerec.rerank.ranker_training import fit_calibrated, read_variants
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""
 SPLITS = ("train", "val", "val_named")
-QUERIES = 500
+QUERIES = 200
 """Queries of each variant of a data set."""
 
 
@@ -49,6 +50,7 @@ class BuiltInSettings(Settings):
 def main() -> None:
     """Combine the models, save the result and print its size."""
     settings = read_arguments(BuiltInSettings, sys.argv[1:])
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
@@ -66,10 +68,15 @@ def main() -> None:
         )
         corpora[corpus.name] = corpus.fingerprint
     lists = TrainingLists.concat(parts)
-    models = {PLAIN: fit_ranker(given, lists.drop_group(DRAFT)), DRAFT: fit_ranker(given, lists)}
+    model, confidence, _ = fit_calibrated(given, lists, 0)
     static.save(folder / static.folder)
-    about = {"data": corpora, "lists": len(lists), "queries": QUERIES, "hash": models_hash(models)}
-    RankingModel(models, about).save(folder / RankingModel.folder)
+    about = {
+        "data": corpora,
+        "lists": len(lists),
+        "queries": QUERIES,
+        "hash": model_hash(model, confidence.parameters),
+    }
+    RankingModel(model, confidence, about).save(folder / RankingModel.folder)
     size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:

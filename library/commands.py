@@ -22,6 +22,7 @@ from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
 from citerec.library.draft_contexts import draft_context_finder, draft_files, draft_parts
 from citerec.library.duplicates import Deduplicator
+from citerec.library.explanation import note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
 from citerec.library.identities import Identities
@@ -105,6 +106,11 @@ def build(settings: BuildSettings) -> Library:
     print(
         f"{path}: {count_noun(len(library))}, {records.duplicates:,} duplicates merged, in {duration:.1f} s"
     )
+    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
+        print(
+            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
+            f"abstracts to the source files, then run citerec update library={path}"
+        )
     return library
 
 
@@ -287,14 +293,19 @@ def ask(settings: AskSettings) -> None:
         text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
     )
     library = recommender.library
-    if settings.format == "json":
-        print(as_json(found))
-    elif settings.format == "table":
+    note = note_on(found)
+    if settings.format == "table":
+        if note:
+            print(note)
         Console().print(table(found, settings.explain))
+    elif settings.format == "json":
+        print(as_json(found))
     else:
         _print_papers([library.paper(library.corpus.paper_row(paper.id)) for paper in found], settings.format)
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
+    elif note and settings.format != "table":
+        print(f"{settings.library}: {note}", file=sys.stderr)
 
 
 def search(settings: SearchSettings) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
 from citerec.library.draft_reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.explanation import MARK
+from citerec.library.explanation import MARK, note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import Labelled, count_noun, table, terminal_text
 from citerec.library.library import Library
@@ -34,7 +34,7 @@ def draft(settings: DraftSettings) -> None:
     recommender = Recommender.open(settings.library, settings.reranker)
     suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
-        for line in write_copies(suggestions, recommender.library, copies):
+        for line in write_copies(suggestions, recommender.library, copies, settings.sure):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
@@ -43,7 +43,8 @@ def draft(settings: DraftSettings) -> None:
 
 
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
-    """Find the k best papers per place, except the draft itself and papers cited in the same sentence."""
+    """Find papers for each place, except the draft itself and papers cited in the same sentence: the k best
+    that it does not cite, and the best that it cites elsewhere."""
     known, own = known_papers(draft, recommender.library)
     requests = [place_request(draft, place, known, own) for place in draft.places]
     keys = {paper: key for key, paper in known.items()}
@@ -94,6 +95,7 @@ def as_json(suggestions: Suggestions) -> dict[str, Any]:
             "command": place.command,
             "sentence": place.sentence,
             "beside": list(place.beside),
+            "note": note_on(papers),
             "recommendations": [paper.as_json() for paper in papers],
         }
         for place, papers in zip(draft.places, suggestions.found, strict=True)
@@ -120,6 +122,8 @@ def report(suggestions: Suggestions, console: Console) -> None:
         sentence.highlight_words([MARK, MARK_KEY], "bold yellow")
         console.print(Labelled([(_INDENT, sentence)]))
         none = Labelled([(_INDENT, Text("no matching paper in the library", style="dim"))])
+        if note := note_on(papers):
+            console.print(Labelled([(_INDENT, Text(note, style="yellow"))]))
         console.print(table(papers).indented() if papers else none)
     notes = list(draft.notes)
     if suggestions.unknown:

@@ -20,7 +20,7 @@ from citerec.library.draft_markdown import MARKDOWN
 from citerec.library.draft_placeholders import read_text
 from citerec.library.draft_reader import MARK_KEY, Draft, Place, syntax_for
 from citerec.library.explanation import Recommendation
-from citerec.library.formats import bibtex
+from citerec.library.formats import bibtex, terminal_text
 from citerec.library.library import Library
 
 _BIBLIOGRAPHY_LINE = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
@@ -35,7 +35,14 @@ _GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
 _SUFFIXES = ("", ".tex", ".bib", ".sty", ".cls", ".bst", *_FIGURES, *map(str.upper, _FIGURES))
+_DASHES = re.compile("-{2,}")
+"""Not allowed in HTML comments."""
+SHOWN = 3
+"""Papers that a comment names."""
 _NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
+
+Edit = tuple[int, int, str]
+"""Start and end of a text, and what replaces it."""
 
 
 @dataclass(frozen=True)
@@ -134,30 +141,48 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield path.resolve()
 
 
-def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> list[str]:
-    """Write the copies. Return lines for the user: what was written, and what is left to do."""
+def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
+    """Write the copies. Return lines for the user: what was written, and what is left to do.
+
+    sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
+    """
     draft, known = suggestions.draft, suggestions.known
     bibliography = read_text(draft.bibs[-1]) if draft.bibs else ""
     keys = _KeyAssigner(known, [bibliography, *map(read_text, draft.bibs[:-1])])
     for key, entry in draft.cited.items():
         if entry is None and key in known:  # only the library has the entry of this key
             keys.new[key] = known[key]
-    edits: dict[Path, list[tuple[Place, str]]] = {}
+    edits: dict[Path, list[Edit]] = {}
+    count, unsure = 0, 0
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited]
         filled = syntax_for(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
-        if filled and filled[1]:
-            edits.setdefault(place.file, []).append((place, filled[0]))
-            cited |= {keys.cite(paper) for paper in others[: filled[1]]}
+        if not filled or not filled[1]:
+            continue
+        best = others[: filled[1]]
+        certain = [paper.probability for paper in best if paper.probability is not None]
+        if certain and min(certain) * len(best) < sure:
+            unsure += 1
+            edits.setdefault(place.file, []).append(_comment(draft, place, others[:SHOWN]))
+            continue
+        count += 1
+        edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
+        cited |= {keys.cite(paper) for paper in best}
     texts = {
         target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
     }
     for target in texts:
         texts[target] = _place_bibliographies(draft, texts[target])
-    count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
-    lines = [f"{names}: filled {count} of {len(draft.places)} missing citations; check each of them"]
+    names, places = ", ".join(map(str, texts)), len(draft.places)
+    lines = [f"{names}: filled {count} of {places} missing citations; check each of them"]
+    if unsure:
+        lines.append(
+            f"{unsure} left with a comment, since no paper is probable enough; sure=0 fills them, too"
+        )
+    if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
+        lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
     if keys.new:
         rows = {key: library.corpus.paper_row(paper) for key, paper in keys.new.items()}
         entries = bibtex(library.paper(row)._replace(key=key) for key, row in rows.items())
@@ -224,11 +249,26 @@ class _KeyAssigner:
         return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
 
 
-def _apply_edits(text: str, edits: Sequence[tuple[Place, str]]) -> str:
+def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Edit:
+    """Return the insertion of a comment with the papers' keys: in LaTeX in a line of its own before the
+    citation, in Markdown right after it."""
+    keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
+    if syntax_for(draft.path) is MARKDOWN:
+        return place.end, place.end, f"<!-- citerec: not sure: {_DASHES.sub('-', keys)} -->"
+    text = draft.files[place.file]
+    start = text.rfind("\n", 0, place.start) + 1
+    while around := [
+        one.start for one in draft.places if one.file == place.file and one.start < start < one.end
+    ]:
+        start = text.rfind("\n", 0, min(around)) + 1
+    return start, start, f"% citerec: not sure: {keys}\n"
+
+
+def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
     pieces, done = [], 0
-    for place, command in sorted(edits, key=lambda edit: edit[0].start):
-        pieces += [text[done : place.start], command]
-        done = place.end
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += [text[done:start], new]
+        done = end
     return "".join([*pieces, text[done:]])
 
 

@@ -38,6 +38,9 @@ LEAST_NAME, LEAST_IDF = 0.3, 0.1
 unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
 """Usual words of a sentence."""
+LEAST_PROBABILITY = 0.1
+"""If no paper is more probable, nothing fits well."""
+NOTHING_FITS = "nothing in the library fits well"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,11 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A recommended paper; year None and empty fields are unknown. features: the ranker's, if requested."""
+    """A recommended paper; year None and empty fields are unknown.
+
+    features: the ranker's, if requested. probability: that it is the paper meant; None if the library's model
+    cannot tell. cited: the draft cites it elsewhere.
+    """
 
     rank: int
     score: float
@@ -83,6 +90,8 @@ class Recommendation:
     venue: str = ""
     evidence: Explanation = field(default_factory=Explanation)
     features: dict[str, float] = field(default_factory=dict)
+    probability: float | None = None
+    cited: bool = False
 
     @property
     def why(self) -> str:
@@ -90,7 +99,14 @@ class Recommendation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that every interface shows."""
-        return {name: getattr(self, name) for name in ("rank", "score", "id", "key", "title", "year", "why")}
+        names = ("rank", "score", "probability", "cited", "id", "key", "title", "year", "why")
+        return {name: getattr(self, name) for name in names}
+
+
+def note_on(found: Sequence[Recommendation]) -> str:
+    """Return NOTHING_FITS if no paper is probable; else, and if the model cannot tell, nothing."""
+    known = [paper.probability for paper in found if paper.probability is not None]
+    return NOTHING_FITS if known and max(known) < LEAST_PROBABILITY else ""
 
 
 class Explainer:

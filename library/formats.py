@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _SHOWN_AUTHORS = 2
+ALREADY_CITED = "already cited in this draft"
 
 
 def terminal_text(text: str) -> str:
@@ -56,7 +57,7 @@ class Labelled:
 def table(found: Sequence[Recommendation], explain: bool = False) -> Labelled:
     """Format recommendations for a terminal. explain: include the ranker's features."""
     papers = []
-    ranks, scores = [str(paper.rank) for paper in found], [f"{paper.score:.3f}" for paper in found]
+    ranks, scores = [str(paper.rank) for paper in found], [_certainty(paper) for paper in found]
     wide = max(map(len, ranks), default=0), max(map(len, scores), default=0)
     for paper, rank, score in zip(found, ranks, scores, strict=True):
         text = _described(paper)
@@ -67,6 +68,19 @@ def table(found: Sequence[Recommendation], explain: bool = False) -> Labelled:
         label = Text.assemble((rank.rjust(wide[0]), "dim"), " ", (score.rjust(wide[1]), "cyan"))
         papers.append((label, text))
     return Labelled(papers)
+
+
+def _certainty(paper: Recommendation) -> str:
+    return f"{paper.score:.3f}" if paper.probability is None else percentage(paper.probability)
+
+
+def percentage(probability: float) -> str:
+    """Return a probability as a rounded percentage.
+
+    >>> percentage(0.624), percentage(0.002)
+    ('62 %', '<1 %')
+    """
+    return f"{probability:.0%}".replace("%", " %") if probability >= 0.005 else "<1 %"
 
 
 def paper_list(papers: Sequence[LibraryPaper]) -> Labelled:
@@ -82,6 +96,8 @@ def _described(paper: Recommendation | LibraryPaper) -> Text:
     text = Text(terminal_text(paper.title) or "(no title)", style="bold")
     year, key = str(paper.year or ""), paper.key or paper.id
     facts = [(short_authors(paper.authors), ""), (year, ""), (key, " green"), (paper.venue, "")]
+    if isinstance(paper, Recommendation) and paper.cited:
+        facts.append((ALREADY_CITED, " magenta"))
     known = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
     for index, (fact, style) in enumerate(known):
         text.append(" · " if index else "\n", style="not bold")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.datasets.errors import InputError
 from citerec.library import limits
-from citerec.library.messages import Answer, Found, Question, Search, answer_question, find_papers
+from citerec.library.messages import Answer, Found, Name, Question, Search, answer_question, find_papers
 from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 INSTRUCTIONS = """Cites from the user's own library of papers. When a text needs a citation, call
 recommend_citation with the passage and cite by the key of a paper that it returns, never from memory. Read
-its `why` before you cite it, and say so when no paper of the library supports the passage."""
+its `why` and `probability` (that it is the paper meant) before you cite it, and say so when no paper of the
+library supports the passage. Papers with `cited` are already cited in the draft."""
 Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
 
 
@@ -68,9 +69,15 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
             str, Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written")
         ] = "",
         k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")] = 5,
+        known: Annotated[
+            Sequence[Name],
+            Field(
+                max_length=limits.MAX_EXCLUDED, description="keys of papers that the draft cites elsewhere"
+            ),
+        ] = (),
     ) -> Answer:
         """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
-        question = Question(text=text, title=title, abstract=abstract, k=k, details=True)
+        question = Question(text=text, title=title, abstract=abstract, k=k, known=list(known), details=True)
         return await call(lambda: answer_question(recommender, question))
 
     @server.tool(annotations=reads)

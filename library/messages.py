@@ -11,7 +11,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.records import raise_bad
 from citerec.library import limits
 from citerec.library.bibliographies import parse_bibtex
-from citerec.library.explanation import MARK, Recommendation
+from citerec.library.explanation import MARK, Recommendation, note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
@@ -44,6 +44,11 @@ class Question(RequestBody):
         default="", max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written"
     )
     k: int = Field(default=10, ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")
+    known: list[Name] = Field(
+        default=[],
+        max_length=limits.MAX_EXCLUDED,
+        description="ids or keys of papers that the draft cites elsewhere; some are added to the k others",
+    )
     exclude: list[Name] = Field(
         default=[], max_length=limits.MAX_EXCLUDED, description="ids or keys to exclude"
     )
@@ -86,6 +91,10 @@ class Recommended(BaseModel):
 
     rank: int
     score: float
+    probability: float | None = Field(
+        description="that it is the paper meant; null if the library's model cannot tell"
+    )
+    cited: bool = Field(description="whether the draft cites it elsewhere")
     id: str
     key: str
     title: str
@@ -95,6 +104,7 @@ class Recommended(BaseModel):
 
 
 class Answer(BaseModel):
+    note: str = Field(description="that nothing in the library fits well, or empty")
     recommendations: list[Recommended]
 
 
@@ -199,6 +209,7 @@ def answer_question(recommender: Recommender, question: Question) -> Answer:
         question.title,
         question.abstract,
         question.k,
+        known=question.known,
         filters=filters,
         rerank=question.rerank,
     )
@@ -209,7 +220,7 @@ def answer_question(recommender: Recommender, question: Question) -> Answer:
         if row is not None:  # another request may have removed it by now
             recommended.details = paper_details(paper, library.paper(row))
         recommendations.append(recommended)
-    return Answer(recommendations=recommendations)
+    return Answer(note=note_on(found), recommendations=recommendations)
 
 
 def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Details:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,12 @@ HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safeten
 """Files of a library to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
+CITED = 3
+"""Papers cited elsewhere in the draft that are recommended beside k others."""
+CITED_DEPTH = 100
+"""Papers among which they are looked for."""
+NAMED = 0.9
+"""Probability that a named paper is the one meant."""
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
@@ -168,6 +175,11 @@ class Recommender:
         return self._current.library
 
     @property
+    def calibrated(self) -> bool:
+        """True if scores are logarithms of probabilities."""
+        return self._current.retriever.log_probabilities
+
+    @property
     def reranks(self) -> bool:
         """True if there is a cross-encoder."""
         return self.reranker is not None
@@ -179,17 +191,19 @@ class Recommender:
         abstract: str = "",
         k: int = 10,
         *,
+        known: Sequence[str] = (),
         filters: Filters | None = None,
         rerank: bool | None = None,
         explain: bool = False,
     ) -> list[Recommendation]:
         """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
 
-        title, abstract: of the paper being written. filters: which papers may be recommended. rerank: use the
-        cross-encoder; None means if there is one. explain: add the ranker's features.
+        title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere; at
+        most CITED of them are recommended, beside k others. filters: which papers may be recommended.
+        rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
-        request = Request(Query(text, title, abstract), filters or Filters())
+        request = Request(Query(text, title, abstract, known=tuple(known)), filters or Filters())
         return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
@@ -198,7 +212,13 @@ class Recommender:
         """Like `recommend`, for several requests."""
         generation, queries, rankings, named = self._rank(requests, k, rerank)
         return [
-            self._recommendations(generation, queries[row : row + 1], ranking, k, explain, named[row])
+            self._recommendations(
+                generation,
+                queries[row : row + 1],
+                _both_groups(ranking, queries.known[row], k),
+                explain,
+                named[row],
+            )
             for row, ranking in enumerate(rankings)
         ]
 
@@ -213,12 +233,15 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         generation, reranks = self._refresh(), self.reranker is not None and rerank is not False
         depth = max(k, RERANK_DEPTH) if reranks else k
+        log_probabilities = generation.retriever.log_probabilities
         prepared = [self._prepare_query(generation.library, request.query) for request in requests]
         queries = Queries.from_list(generation.library.corpus, prepared)
         with self._search_lock:
             masks = [request.filters.mask(generation.library) for request in requests]
             rankings = [
-                generation.retriever.search_allowed(queries[row : row + 1], depth, mask)
+                generation.retriever.search_allowed(
+                    queries[row : row + 1], _depth(depth, len(queries.known[row])), mask
+                )
                 for row, mask in enumerate(masks)
             ]
             named = [
@@ -227,7 +250,10 @@ class Recommender:
             ]
         if reranks:
             rankings = [self._rerank(queries[row : row + 1], ranking) for row, ranking in enumerate(rankings)]
-        rankings = [_named_first(ranking, list(rows)) for ranking, rows in zip(rankings, named, strict=True)]
+        rankings = [
+            _named_first(ranking, list(rows), log_probabilities)
+            for ranking, rows in zip(rankings, named, strict=True)
+        ]
         return generation, queries, rankings, named
 
     def _named(self, generation: _Generation, context: str, mask: Mask | None) -> dict[int, str]:
@@ -313,11 +339,11 @@ class Recommender:
         generation: _Generation,
         query: Queries,
         ranking: Ranking,
-        k: int,
         explain: bool,
         named: dict[int, str],
     ) -> list[Recommendation]:
-        papers = ranking.papers[0][:k][ranking.papers[0][:k] >= 0]
+        papers, known = ranking.papers[0], set(query.known[0].tolist())
+        calibrated = generation.retriever.log_probabilities
         features = generation.retriever.explain(query, papers[None]) if explain else {}
         evidence = generation.explainer.explain(query, papers.tolist())
         recommendations = []
@@ -327,17 +353,41 @@ class Recommender:
             values = {name: float(column[0, index]) for name, column in features.items()}
             score = float(ranking.scores[0, index])
             why = replace(evidence[index], name=named[row]) if row in named else evidence[index]
-            recommendations.append(Recommendation(index + 1, score, *fields, why, values))
+            probability = math.exp(score) if calibrated else None
+            about = why, values, probability, row in known
+            recommendations.append(Recommendation(index + 1, score, *fields, *about))
         return recommendations
 
 
-def _named_first(ranking: Ranking, named: list[int]) -> Ranking:
-    """Put the papers that a question names first; scores stay in descending order."""
+def _depth(k: int, known: int) -> int:
+    """Return how many papers to rank for k papers, and some of those that the draft cites elsewhere."""
+    return max(k + known, CITED_DEPTH) if known else k
+
+
+def _both_groups(ranking: Ranking, known: Rows, k: int) -> Ranking:
+    """Keep the k best papers that the draft does not cite elsewhere and the CITED best that it does, so that
+    neither push the others out."""
+    found = ranking.papers[0] >= 0
+    cited = found & np.isin(ranking.papers[0], known)
+    others = found & ~cited
+    kept = (others & (np.cumsum(others) <= k)) | (cited & (np.cumsum(cited) <= CITED))
+    return Ranking(ranking.papers[:, kept], ranking.scores[:, kept])
+
+
+def _named_first(ranking: Ranking, named: list[int], log_probabilities: bool) -> Ranking:
+    """Put the papers that a question names first; scores stay in descending order.
+
+    log_probabilities: scores are those; then the named papers share NAMED, and the others the rest.
+    """
     if not named:
         return ranking
     others = ranking.papers[0][(ranking.papers[0] >= 0) & ~np.isin(ranking.papers[0], named)]
     papers = np.array([[*named, *others]], np.int32)
     scores = ranking.scores[0][ranking.papers[0] >= 0]
+    if log_probabilities:
+        share = np.full(len(named), math.log(NAMED / len(named)), np.float32)
+        rest = ranking.scores[0][np.isin(ranking.papers[0], others)] + math.log(1 - NAMED)
+        return Ranking(papers, np.concatenate([share, np.minimum(rest, share[0])])[None])
     best = scores[0] if len(scores) else np.float32(0)
     added = np.full(papers.shape[1] - len(scores), best, np.float32)  # they have no score of their own
     return Ranking(papers, np.concatenate([added, scores])[None])

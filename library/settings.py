@@ -157,6 +157,9 @@ class DraftSettings(RankingSettings):
     fill: str = ""
     """new file (or folder, for a draft with inputs) for a copy that cites the top papers, with all files that
     it needs"""
+    sure: float = setting(0.5, most=1)
+    """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
+    fill all"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.errors import InputError
@@ -216,21 +215,6 @@ class Candidates:
             rows = np.flatnonzero(cited.values == np.searchsorted(self.statistics.papers, own[query]))
             cited_rows = np.searchsorted(cited.offsets, rows, side="right") - 1
             found[query] -= np.isin(self.papers[query], cited_rows)
-        return found
-
-    @cached_property
-    def known_cosines(self) -> Floats:
-        """Highest and mean cosine [Q, K, 2] of each candidate to the known papers other than itself."""
-        found = np.full((*self.papers.shape, 2), np.nan, np.float32)
-        if self.dense is None or self.dense.similarity != "cosine":
-            return found
-        for query in np.flatnonzero(self.queries.known.lengths):
-            known = self.queries.known[int(query)]
-            cosines = self.paper_vectors[query] @ self.dense.indexed_vectors(known).T
-            cosines[self.papers[query][:, None] == known] = np.nan
-            mask = ~np.isnan(cosines).all(axis=1)
-            found[query, mask, 0] = np.nanmax(cosines[mask], axis=1)
-            found[query, mask, 1] = np.nanmean(cosines[mask], axis=1)
         return found
 
     @cached_property
@@ -495,47 +479,11 @@ def author_and_year(x: Candidates) -> Floats:
     return np.maximum(first, other) * x.year_scores
 
 
-# Known citations elsewhere in the draft. NaN if there are none.
-
-
-def _if_known(x: Candidates, values: NDArray[np.floating]) -> NDArray[np.floating]:
-    return np.where(x.queries.known.lengths[:, None] > 0, values, np.nan)
-
-
 @feature("draft")
 def known(x: Candidates) -> NDArray[np.floating]:
-    """1 if the draft cites it elsewhere, else 0."""
-    return _if_known(x, is_listed(x.papers, x.queries.known).astype(np.float32))
-
-
-@feature("draft")
-def known_best(x: Candidates) -> Floats:
-    """Highest cosine of its vector to another paper that the draft cites."""
-    return x.known_cosines[..., 0]
-
-
-@feature("draft")
-def known_mean(x: Candidates) -> Floats:
-    """Mean cosine of its vector to the other papers that the draft cites."""
-    return x.known_cosines[..., 1]
-
-
-@feature("draft")
-def cited_together(x: Candidates) -> NDArray[np.floating]:
-    """Co-citation: sum of log(1 + n) over the training papers that cite it, n of whose references the draft
-    cites too, divided by the square root of their number."""
-    cited, known = x.statistics.cited_by, x.queries.known
-    papers = cited.take(known.values)
-    rows = np.repeat(np.repeat(np.arange(len(known)), known.lengths), papers.lengths)
-    own = x.queries.citing[rows]
-    others = (x.statistics.papers[papers.values] != own) | (own < 0)
-    ones, shape = np.ones(int(others.sum()), np.float32), (len(known), len(x.statistics.papers))
-    times = csr_matrix((ones, (rows[others], papers.values[others])), shape=shape)
-    times.data = np.log1p(times.data)
-    ones = np.ones(len(cited.values), np.float32)
-    counted = TermRows(times.indptr.astype(np.int64), times.indices, times.data)
-    votes = x.product(counted, WeightedTexts(cited.offsets, cited.values, ones, ones[:1]))
-    return _if_known(x, votes / np.sqrt(np.maximum(cited.lengths[x.papers], 1)))
+    """1 if the draft cites it elsewhere, else 0; NaN if unknown. Only rerank.confidence reads it."""
+    listed = is_listed(x.papers, x.queries.known).astype(np.float32)
+    return np.where(x.queries.known.lengths[:, None] > 0, listed, np.nan)
 
 
 @feature("length")

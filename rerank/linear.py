@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,8 +27,8 @@ from citerec.retrieval.arrays import Floats, Mask
 
 BLOCK = 1 << 14
 """Candidates per block of the Hessian."""
-PLAIN, DRAFT = "plain", "draft"
-"""Models: the usual one, and that for queries whose draft has known citations elsewhere."""
+DRAFT = "draft"
+"""Group of features that the model does not use (rerank.confidence)."""
 FLOOR = 0.5
 """Least deviation by which relative features are divided, as a share of that of training lists."""
 GATED = (RETRIEVERS, "texts")
@@ -85,6 +84,14 @@ class TrainingLists(Lists):
         index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
         columns = self.values[index], self.familiar[index], offsets, self.papers[index], self.cited[index]
         return TrainingLists(self.columns, *columns, self.citing[rows], self.count[rows], self.variant[rows])
+
+    def keep(self, candidates: Mask) -> TrainingLists:
+        """Select candidates by a mask [n], at least one of each list."""
+        offsets = offsets_of(np.add.reduceat(candidates, self.offsets[:-1], dtype=np.int64))
+        columns = (getattr(self, name)[candidates] for name in ("values", "familiar", "papers", "cited"))
+        values, familiar, papers, cited = columns
+        of_queries = self.citing, self.count, self.variant
+        return TrainingLists(self.columns, values, familiar, offsets, papers, cited, *of_queries)
 
     def drop_group(self, group: str) -> TrainingLists:
         """Return the lists without the columns of a feature group."""
@@ -203,7 +210,11 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     from scipy.optimize import minimize  # not needed to rank
     from scipy.sparse import csr_matrix
 
-    deviations = typical_deviations(lists)
+    deviations = {
+        column: deviation
+        for column, deviation in typical_deviations(lists).items()
+        if group_of(column) != DRAFT
+    }
     names, values = LinearModel({}, deviations).inputs(lists)
     cited = lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
@@ -239,8 +250,8 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     return LinearModel(dict(zip(names, found.x.tolist(), strict=True)), deviations)
 
 
-def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> dict[str, dict[str, float]]:
-    """Compute recall and MRR of each variant by cross-validation over citing papers."""
+def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> Floats:
+    """Score all candidates [n] by cross-validation over citing papers (settings.folds)."""
     papers, place = np.unique(lists.citing, return_inverse=True)
     if len(papers) < settings.folds:
         raise InputError(
@@ -248,23 +259,27 @@ def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> dict
             "use fewer folds"
         )
     fold = (np.random.default_rng(seed).permutation(len(papers)) % settings.folds)[place]
-    sums = {str(name): Counter[str]() for name in dict.fromkeys(lists.variant.tolist())}
+    scores = np.empty(len(lists.papers), np.float32)
     for i in range(settings.folds):
-        model = fit_ranker(settings, lists.take(fold != i))
-        for name, total in sums.items():
-            total.update(ranking_sums(model, lists.take((fold == i) & (lists.variant == name))))
-    of_variant = Counter(lists.variant.tolist())
-    return {
-        name: {measure: value / of_variant[name] for measure, value in total.items()}
-        for name, total in sums.items()
-    }
+        scores[(fold == i)[lists.query]] = fit_ranker(settings, lists.take(fold != i)).scores(
+            lists.take(fold == i)
+        )
+    return scores
 
 
-def ranking_sums(model: LinearModel, lists: TrainingLists) -> dict[str, float]:
+def measure_variants(lists: TrainingLists, scores: Floats) -> dict[str, dict[str, float]]:
+    """Compute recall and MRR of each variant from the scores of all candidates."""
+    found = {}
+    for name in dict.fromkeys(lists.variant.tolist()):
+        of = lists.variant == name
+        sums = ranking_sums(lists.take(of), scores[of[lists.query]])
+        found[str(name)] = {measure: value / np.count_nonzero(of) for measure, value in sums.items()}
+    return found
+
+
+def ranking_sums(lists: TrainingLists, scores: Floats) -> dict[str, float]:
     """Sum recall and reciprocal rank over lists; papers missing from their list count as not found."""
-    if not len(lists):
-        return {}
-    scores, query = model.scores(lists), lists.query
+    query = lists.query
     rank = np.empty(len(query), np.int64)
     rank[np.lexsort((lists.papers, -scores, query))] = np.arange(len(query)) - lists.offsets[query]
     rank, query = rank[lists.cited], query[lists.cited]
@@ -274,7 +289,7 @@ def ranking_sums(model: LinearModel, lists: TrainingLists) -> dict[str, float]:
     return {**sums, "mrr": float((1 / first).sum())}
 
 
-def models_hash(models: Mapping[str, LinearModel]) -> str:
-    """Return a hash of the models' parameters."""
-    content = {name: [dict(model.weights), dict(model.deviations)] for name, model in models.items()}
+def model_hash(model: LinearModel, parameters: Mapping[str, float]) -> str:
+    """Return a hash of a model's parameters and further ones."""
+    content = [dict(model.weights), dict(model.deviations), dict(parameters)]
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()

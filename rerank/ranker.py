@@ -20,9 +20,10 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.hatten.retriever import DenseModel
 from citerec.hatten.trained import open_model
+from citerec.rerank.confidence import Confidence
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import Candidates, check_groups, first_dense
-from citerec.rerank.linear import DRAFT, PLAIN, LinearModel, Lists
+from citerec.rerank.linear import LinearModel, Lists
 from citerec.rerank.settings import RankerSettings
 from citerec.rerank.surnames import named_papers
 from citerec.retrieval.arrays import Floats, Mask, Rows
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-2", "ranker.json"
+FORMAT, MODEL = "ranker-3", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 STATISTICS = "evidence"
@@ -47,7 +48,7 @@ STATISTICS = "evidence"
 
 @dataclass(frozen=True)
 class RankingModel(Pretrained):
-    """The models of a ranker: PLAIN, and DRAFT for queries with known citations elsewhere in their draft.
+    """The model of a ranker and how sure it is of its answers.
 
     about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
     """
@@ -65,7 +66,8 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
 ```"""
     tags = ("learning-to-rank",)
 
-    models: Mapping[str, LinearModel]
+    model: LinearModel
+    confidence: Confidence = field(default_factory=Confidence)
     about: Mapping[str, Any] = field(default_factory=dict)
     dense: DenseModel | None = None
 
@@ -86,13 +88,13 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         index_dir: folder of the parts' indexes: loaded if present, else built and saved. changes: fields of
         the settings, such as queries=3000.
         """
-        from citerec.rerank.ranker_training import train_models  # what ranking does not need
+        from citerec.rerank.ranker_training import train_model  # what ranking does not need
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
-        models, about = train_models(retriever, corpus, settings, run, index_dir)
+        *fitted, about = train_model(retriever, corpus, settings, run, index_dir)
         dense = first_dense(retriever.all_parts)
-        model = cls(models, about, None if dense is None else dense.model)
+        model = cls(*fitted, about, None if dense is None else dense.model)
         model.save(run.path / cls.folder)
         return model
 
@@ -105,11 +107,9 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         return Ranker.over(self.dense.retriever(index), self)
 
     def write(self, folder: Path) -> None:
-        models = {
-            name: {"weights": dict(model.weights), "deviations": dict(model.deviations)}
-            for name, model in self.models.items()
-        }
-        write_json(folder / MODEL, {"format": FORMAT, "models": models})
+        parts = {"weights": self.model.weights, "deviations": self.model.deviations}
+        parts["confidence"] = self.confidence.parameters
+        write_json(folder / MODEL, {"format": FORMAT} | {name: dict(part) for name, part in parts.items()})
         if self.dense is not None:
             self.dense.save(folder / DENSE)
 
@@ -119,12 +119,10 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         if content.get("format") != FORMAT:
             raise InputError(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
-            models = {
-                str(name): LinearModel(_floats(one["weights"]), _floats(one["deviations"]))
-                for name, one in content["models"].items()
-            }
+            model = LinearModel(_floats(content["weights"]), _floats(content["deviations"]))
+            confidence = Confidence(_floats(content["confidence"]))
         dense = folder / DENSE
-        return cls(models, about, open_model(dense) if dense.is_dir() else None)
+        return cls(model, confidence, about, open_model(dense) if dense.is_dir() else None)
 
 
 def _floats(values: Mapping[Any, Any]) -> dict[str, float]:
@@ -177,6 +175,10 @@ class Ranker(Retriever):
         first = first_dense(self.all_parts)
         parts = {name: dense if part is first else part for name, part in self.all_parts.items()}
         return type(self)(self.model, parts, self.depth, self.features)
+
+    @property
+    def log_probabilities(self) -> bool:  # type: ignore[override]
+        return self.model is not None and bool(self.model.confidence.parameters)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
@@ -274,11 +276,14 @@ class Ranker(Retriever):
         return Candidates(self.statistics, self.parts, queries, papers).columns(self.features)
 
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
-        """Score papers [Q, K] as the candidates of one list per query."""
+        """Score papers [Q, K] as the candidates of one list per query.
+
+        Scores are logarithms of probabilities if the model has been calibrated (`log_probabilities`).
+        """
         assert self.model is not None
-        scores, drafts = self._score(queries, papers, PLAIN), np.flatnonzero(queries.known.lengths)
-        if len(drafts) and DRAFT in self.model.models:
-            scores[drafts] = self._score(queries[drafts], papers[drafts], DRAFT)
+        lists, mask = self.lists(queries, papers)
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        scores[mask] = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
         return scores
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
@@ -288,13 +293,6 @@ class Ranker(Retriever):
         mask[:, 0] = True  # a list is never empty
         values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]
         return Lists(list(columns), values, candidates.familiar[mask], offsets_of(mask.sum(axis=1))), mask
-
-    def _score(self, queries: Queries, papers: NDArray[np.int32], model: str) -> Floats:
-        assert self.model is not None
-        lists, mask = self.lists(queries, papers)
-        scores = np.full(papers.shape, -np.inf, np.float32)
-        scores[mask] = self.model.models[model].scores(lists)
-        return scores
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Return the raw features [Q, K] of papers [Q, K]; NaN if unknown."""

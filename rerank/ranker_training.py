@@ -26,18 +26,18 @@ from citerec.datasets.files import write_text
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TARGET_MARKER, TRAIN
 from citerec.hatten.trained import trained_retriever
+from citerec.rerank.confidence import Confidence, calibration_sample, fit_confidence
 from citerec.rerank.corpus_statistics import keep_fields
 from citerec.rerank.features import is_listed
 from citerec.rerank.linear import (
-    DRAFT,
-    PLAIN,
     LinearModel,
     Lists,
     TrainingLists,
     cross_fit,
     fit_ranker,
     group_of,
-    models_hash,
+    measure_variants,
+    model_hash,
 )
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Mask
@@ -71,49 +71,62 @@ class Ranker(Protocol):
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]: ...
 
 
-def train_models(
+def train_model(
     ranker: Ranker,
     corpus: Corpus,
     settings: RankerSettings,
     run: TrainingRun,
     index_dir: str | Path | None = None,
-) -> tuple[dict[str, LinearModel], dict[str, Any]]:
-    """Fit the models of a ranker that is not yet indexed; returns them and how they were trained.
+) -> tuple[LinearModel, Confidence, dict[str, Any]]:
+    """Fit the model of a ranker that is not yet indexed; returns it, its confidence and how it was trained.
 
     The measures are also written to metrics.json.
     """
     start = time.monotonic()
-    models, all_measures = dict[str, LinearModel](), dict[str, float]()
     lists = read_variants(ranker, corpus, settings, run.seed, index_dir)
-    plain = lists.drop_group(DRAFT)
-    for name, training_lists in ((PLAIN, plain), (DRAFT, lists)):
-        found = cross_fit(settings, training_lists, run.seed)
-        models[name] = fit_ranker(settings, training_lists)
-        for variant, measures in found.items():
-            all_measures |= {f"{name}/{variant}/{measure}": value for measure, value in measures.items()}
-            log.info(
-                f"ranker: {name}, {variant}: {settings.folds}-fold cross-fitting over citing papers: "
-                f"{_format_measures(measures)}"
-            )
-    for group in dict.fromkeys(map(group_of, plain.columns)) if settings.ablate else ():
-        for variant, measures in cross_fit(settings, plain.drop_group(group), run.seed).items():
+    model, confidence, found = fit_calibrated(settings, lists, run.seed)
+    for variant, measures in found.items():
+        log.info(
+            f"ranker: {variant}: {settings.folds}-fold cross-fitting over citing papers: "
+            f"{_format_measures(measures)}"
+        )
+    for group in dict.fromkeys(map(group_of, lists.columns)) if settings.ablate else ():
+        rest = lists.drop_group(group)
+        for variant, measures in measure_variants(rest, cross_fit(settings, rest, run.seed)).items():
             log.info(f"ranker: {variant} without {group}: {_format_measures(measures)}")
-    first = f"{PLAIN}/{plain.variant[0]}/"
+    all_measures = {
+        f"{variant}/{measure}": value for variant, of in found.items() for measure, value in of.items()
+    }
+    first = f"{lists.variant[0]}/"
     metrics = {f"val/{name.removeprefix(first)}": value for name, value in all_measures.items()}
     write_text(run.path / METRICS, json.dumps(metrics, indent=1) + "\n")
     log.info(f"ranker: trained in {time.monotonic() - start:.0f} s; output in {run.path}")
-    return models, {
-        "data": corpus.name,
-        "corpus": corpus.fingerprint,
-        "parts": {name: part.name for name, part in ranker.all_parts.items()},
-        "depth": ranker.depth,
-        "settings": asdict(settings),
-        "retriever": ranker.settings(),
-        "seed": run.seed,
-        "cross_fitted": all_measures,
-        "seconds": round(time.monotonic() - start, 1),
-        "hash": models_hash(models),
-    }
+    return (
+        model,
+        confidence,
+        {
+            "data": corpus.name,
+            "corpus": corpus.fingerprint,
+            "parts": {name: part.name for name, part in ranker.all_parts.items()},
+            "depth": ranker.depth,
+            "settings": asdict(settings),
+            "retriever": ranker.settings(),
+            "seed": run.seed,
+            "cross_fitted": all_measures,
+            "seconds": round(time.monotonic() - start, 1),
+            "hash": model_hash(model, confidence.parameters),
+        },
+    )
+
+
+def fit_calibrated(
+    settings: RankerSettings, lists: TrainingLists, seed: int
+) -> tuple[LinearModel, Confidence, dict[str, dict[str, float]]]:
+    """Fit a model, its confidence to cross-fitted scores, and measure these; see `measure_variants`."""
+    scores = cross_fit(settings, lists, seed)
+    kept = calibration_sample(lists, seed)
+    confidence = fit_confidence(lists.keep(kept), scores[kept])
+    return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
 
 
 def _format_measures(figures: Mapping[str, float]) -> str:

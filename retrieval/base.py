@@ -104,6 +104,8 @@ class Retriever(ABC):
     """whether only some contexts can be ranked, those that `covers` accepts"""
     protocol = ""
     """note for reports if queries consist of more than texts"""
+    log_probabilities = False
+    """whether scores are logarithms of probabilities that a paper is the one meant"""
     has_vectors = False
     """whether `raw_vectors` is implemented"""
     encodings: tuple[str, ...] = ("local",)

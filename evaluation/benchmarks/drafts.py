@@ -73,9 +73,14 @@ Floats = npt.NDArray[np.float64]
 
 
 class Ranks(msgspec.Struct):
-    """Per query [Q]: rank of the cited paper (0: not found), its score, and the best score there."""
+    """Per query [Q]: rank of the cited paper (0: not found), in its group, its score, the best score there.
+
+    group: the rank among the papers that other citations of the draft cite, for re-citations, and among those
+    that they do not, for first citations.
+    """
 
     rank: list[int] = []
+    group: list[int] = []
     score: list[float | None] = []
     best: list[float | None] = []
 
@@ -83,6 +88,8 @@ class Ranks(msgspec.Struct):
 class DraftResult(msgspec.Struct):
     """Results of a draft.
 
+    starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
+    probabilities.
     identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
     them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
     ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
@@ -97,15 +104,21 @@ class DraftResult(msgspec.Struct):
     absent: int
     query_ids: list[str]
     again: list[int]
+    starts: list[int]
     ranks: dict[str, dict[str, Ranks]]
+    calibrated: bool
 
     def values(self, who: str, group: str) -> dict[str, Floats]:
         """Return the measures of the queries [Q]."""
-        rank = np.array(self.ranks[who][group].rank, np.float64)
-        found = rank > 0
-        reciprocal = np.divide(1, rank, out=np.zeros(len(rank)), where=found)
-        hits = {"recall@10": found & (rank <= 10), "hit@1": rank == 1}
-        return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
+        ranks = self.ranks[who][group]
+        return _measures(ranks.rank) | {f"group/{k}": v for k, v in _measures(ranks.group).items()}
+
+    def certainty(self, who: str, group: str) -> tuple[Floats, Floats]:
+        """Return the probability of the best paper of each citation [C], and whether it is cited there."""
+        ranks, starts = self.ranks[who][group], np.flatnonzero(self.starts)
+        score, best = (np.array(values, np.float64) for values in (ranks.score, ranks.best))
+        right = np.maximum.reduceat((score == best).astype(np.float64), starts)
+        return np.nan_to_num(np.exp(best[starts])), right
 
     def means(self, who: str, group: str) -> dict[str, float]:
         """Return the means over all queries, first citations and re-citations; NaN if there are none."""
@@ -115,8 +128,16 @@ class DraftResult(msgspec.Struct):
         return {
             f"{kind}{name}": float(values[name][rows].mean()) if rows.any() else np.nan
             for kind, rows in chosen.items()
-            for name in MEASURES
+            for name in values
         }
+
+
+def _measures(rank: Sequence[int]) -> dict[str, Floats]:
+    place = np.array(rank, np.float64)
+    found = place > 0
+    hits = {"recall@10": found & (place <= 10), "hit@1": place == 1}
+    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=found)
+    return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
 
 
 class Drafts(Benchmark):
@@ -135,6 +156,10 @@ class Drafts(Benchmark):
   mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does.
 - Numbers are means over drafts of their means over queries. Brackets: 95 % intervals; p: two-sided
   randomisation tests. Both draw drafts ({DRAWS:,} times).
+- In their group: first citations among the papers that no other citation of the draft cites, re-citations
+  among those that another one does, as `citerec draft` shows them.
+- Sure: for each citation, the probability of the best paper, and whether it is cited there, over all drafts.
+  ECE: expected calibration error, the mean difference of the two over the bins.
 - As they are: each author's bibliography is a library. Titles only: without its abstracts. All merged: the
   bibliographies of all drafts are one library."""
 
@@ -173,6 +198,7 @@ class Drafts(Benchmark):
             _count(next(iter(metrics.values()))),
             comparison(_rows(metrics, baseline), _COLUMNS, "drafts"),
             *_differences(metrics, baseline),
+            *_reliability(read),
             _draft_table(read, baseline),
         ]
 
@@ -233,13 +259,14 @@ class _Run:
         # With these, the papers are found in any library, even if the draft's own entry lacks its title.
         draft = replace(one.draft, cited={key: Reference(title=title) for key, title in titles.items()})
         asked = self._sample(one.name, questions(draft, known))
-        skipped = self._asked(len(draft.places)) - len(asked)
+        skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
         ranks: dict[str, dict[str, Ranks]] = {who: {} for who in self.models}
         for protocol in self.given.protocols:
             found = merged
             if protocol != "merged":
                 plain = [paper._replace(abstract="") for paper in papers if paper.title]
                 found = self._libraries(place, protocol, plain if protocol == "titles" else papers)
+            calibrated = found[MODEL].calibrated
             for who, recommender in found.items():
                 for command in self.given.commands:
                     answers = _answer(draft, asked, recommender, command, self.given.depth, advance)
@@ -256,7 +283,9 @@ class _Run:
             sum(key not in known for key in keys),
             _query_ids(one, asked),
             [int(paper in question.again) for question in asked for paper in question.targets],
+            [int(row == 0) for question in asked for row in range(len(question.targets))],
             ranks,
+            calibrated,
         )
 
     def _sample(self, name: str, asked: list[Question]) -> list[Question]:
@@ -291,12 +320,19 @@ def _answer(
         most = max(len(question.targets) for question in batch)
         for question, ranking in zip(batch, recommender.rank(requests, depth + most - 1), strict=True):
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
+            elsewhere_cited = {library.row(known[key]) for key in question.known if key in known}
             targets = [library.row(known.get(key, "")) for key in question.targets.values()]
             for target in targets:
                 place = papers.index(target) if target in papers else len(papers)
                 rank = 1 + place - sum(paper in targets for paper in papers[:place])
                 found = place < len(papers) and rank <= depth
+                in_group = target in elsewhere_cited
+                others = sum(
+                    paper not in targets and (paper in elsewhere_cited) == in_group
+                    for paper in papers[:place]
+                )
                 ranks.rank.append(rank if found else 0)
+                ranks.group.append(1 + others if place < len(papers) and others < depth else 0)
                 ranks.score.append(scores[place] if found else None)
                 ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
         advance(len(batch))
@@ -436,7 +472,14 @@ _COLUMNS = (
     Column("first/mrr", "MRR"),
     Column("again/recall@10", "re-citations: R@10"),
     Column("again/mrr", "MRR"),
+    Column("first/group/recall@10", "first, in their group: R@10"),
+    Column("first/group/mrr", "MRR"),
+    Column("again/group/recall@10", "re-citations, in their group: R@10"),
+    Column("again/group/mrr", "MRR"),
 )
+BINS = 10
+SURE = 0.5
+"""Least probability to fill a citation (library.settings)."""
 
 
 def _count(metrics: Metrics) -> str:
@@ -486,6 +529,29 @@ def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[s
                     rows.append(row)
     head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", "difference", "p"]
     return [markdown_table([*head, f"MRR, A / {baseline}", "difference", "p"], rows)] if rows else []
+
+
+def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[str]:
+    """Return a table of how often the best paper is right, by its probability, for calibrated models."""
+    rows = []
+    for name, drafts in results.items():
+        calibrated = [of for of in drafts if of.calibrated and of.starts]
+        for group in calibrated[0].ranks[MODEL] if calibrated else ():
+            pairs = [of.certainty(MODEL, group) for of in calibrated]
+            sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
+            place, error = np.minimum((sure * BINS).astype(int), BINS - 1), 0.0
+            row = [name, *_labels(group)]
+            for number in range(BINS):
+                of = place == number
+                if of.any():
+                    error += of.mean() * abs(sure[of].mean() - right[of].mean())
+                row.append(f"{of.sum():,}: {sure[of].mean():.2f}, {right[of].mean():.2f}" if of.any() else "")
+            filled = sure >= SURE
+            correct = f"{right[filled].mean():.1%}" if filled.any() else ""
+            rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
+    bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
+    head = ["citations: probability, share right", "bibliographies", "command", *bins]
+    return [markdown_table([*head, "ECE", f"at least {SURE}", "right among them"], rows)] if rows else []
 
 
 def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> str:

@@ -1,0 +1,119 @@
+"""Confidence: the probability that a candidate is the paper meant.
+
+The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
+whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
+to less than 1. Fitted to lists of which some lack the cited papers.
+
+A paper that the draft cites elsewhere is meant more often than its score tells: its logit is higher, by how
+much depends on how few such papers there are. Among these papers, and among the others, the order is that of
+the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.rerank.linear import Lists, TrainingLists
+from citerec.retrieval.arrays import Floats, Mask
+
+MISSING = 0.5
+"""Share of the training lists that lose their cited papers."""
+LEAST = 0.05
+"""Least share of the other candidates that stay in a training list: personal libraries are small."""
+SCALE, NONE, CITED, FEW = "scale", "none", "cited elsewhere", "few cited elsewhere"
+"""Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the ratio
+of other candidates to them. Further ones are weights of list inputs in the outside option."""
+BEST = ("dense.context", "title_share_near", "name_near", "author_and_year")
+"""Columns whose highest value tells how well a list fits: they mean the same in every library."""
+L2 = 1e-3
+
+
+def list_inputs(lists: Lists) -> dict[str, Floats]:
+    """Inputs of the outside option, [Q] each: the logarithm of the number of candidates, and the highest
+    value of each column of BEST, 0 if unknown."""
+    starts, columns = lists.offsets[:-1], list(lists.columns)
+    found = {"size": np.log(lists.lengths).astype(np.float32)}
+    for name in BEST:
+        values = lists.values[:, columns.index(name)] if name in columns else np.zeros(len(lists.familiar))
+        found[name] = np.maximum.reduceat(np.nan_to_num(values.astype(np.float32)), starts)
+    return found
+
+
+def _cited_elsewhere(lists: Lists) -> tuple[Mask, Floats]:
+    """Return the candidates that the draft cites elsewhere [n], and their input FEW [n], else 0."""
+    if "known" not in lists.columns:
+        return np.zeros(len(lists.familiar), np.bool_), np.zeros(len(lists.familiar), np.float32)
+    known = lists.values[:, list(lists.columns).index("known")] > 0
+    count = np.add.reduceat(known, lists.offsets[:-1], dtype=np.float32)
+    ratio = np.log((lists.lengths - count + 1) / (count + 1)).astype(np.float32)
+    return known, np.where(known, ratio[lists.query], 0)
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """parameters: by name; without any, scores stay as they are."""
+
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    def log_probabilities(self, lists: Lists, scores: Floats) -> Floats:
+        """Return the logarithm of each candidate's probability [n], from the scores of its model."""
+        of = self.parameters
+        if not of:
+            return scores
+        known, few = _cited_elsewhere(lists)
+        logits = of[SCALE] * scores.astype(np.float64) + of[CITED] * known + of[FEW] * few
+        inputs, starts = list_inputs(lists), lists.offsets[:-1]
+        none = of[NONE] + sum((of[name] * values for name, values in inputs.items()), np.zeros(len(lists)))
+        highest = np.maximum(np.maximum.reduceat(logits, starts), none)
+        total = np.add.reduceat(np.exp(logits - highest[lists.query]), starts) + np.exp(none - highest)
+        return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)
+
+
+def calibration_sample(lists: TrainingLists, seed: int) -> Mask:
+    """Choose candidates [n] for lists as of many libraries, at least one of each: without the cited papers in
+    MISSING of them, with a share of the others between LEAST and all of them."""
+    rng, starts = np.random.default_rng(seed), lists.offsets[:-1]
+    share = np.exp(rng.uniform(np.log(LEAST), 0, len(lists)))
+    missing = rng.random(len(lists)) < MISSING
+    known, _ = _cited_elsewhere(lists)
+    others = known | (rng.random(len(lists.papers)) < share[lists.query])
+    kept = np.where(lists.cited, ~missing[lists.query], others)
+    kept[starts[~np.logical_or.reduceat(kept, starts)]] = True
+    return kept
+
+
+def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
+    """Fit to scores [n] of a model that was not fitted to these lists: the least mean cross entropy between
+    the cited papers, or the outside option in lists without any, and the probabilities."""
+    from scipy.optimize import minimize  # not needed to rank
+
+    inputs, starts, query = list_inputs(lists), lists.offsets[:-1], lists.query
+    names = [SCALE, CITED, FEW, NONE, *inputs]
+    of_candidate = np.stack([scores, *_cited_elsewhere(lists)], axis=1).astype(np.float64)
+    of_list = np.stack([np.ones(len(lists)), *inputs.values()], axis=1)
+    cited = np.add.reduceat(lists.cited, starts, dtype=np.float64)
+    share = lists.cited / np.maximum(cited, 1)[query]
+    target = np.add.reduceat(share[:, None] * of_candidate, starts)
+    missing = (cited == 0).astype(np.float64)
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        logits, none = of_candidate @ parameters[:3], of_list @ parameters[3:]
+        highest = np.maximum(np.maximum.reduceat(logits, starts), none)
+        weights, outside = np.exp(logits - highest[query]), np.exp(none - highest)
+        total = np.add.reduceat(weights, starts) + outside
+        entropy = np.log(total) + highest - target @ parameters[:3] - missing * none
+        means = np.add.reduceat(weights[:, None] * of_candidate, starts) / total[:, None]
+        gradient = np.append((means - target).mean(0), of_list.T @ (outside / total - missing) / len(lists))
+        penalised = parameters.copy()
+        penalised[[0, 3]] = 0
+        return float(entropy.mean() + L2 * penalised @ penalised), gradient + 2 * L2 * penalised
+
+    start = np.zeros(len(names))
+    start[0] = 1
+    positive = [(1e-3, None)] + [(None, None)] * (len(names) - 1)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=positive)
+    return Confidence(dict(zip(names, found.x.tolist(), strict=True)))
