@@ -182,7 +182,7 @@ def read_variants(
             named = replace(settings, split=f"{settings.split}_named")
             parts.append(_read_variant(one, corpus, "names", named, seed, settings.variant_queries))
         for few, sample in fewer.items():
-            other = copy.deepcopy(new)
+            other = copy.copy(one)
             other.shared = one
             other.index(_with_contexts(corpus, sample))
             found = _read_variant(other, corpus, f"contexts-{few}", settings, seed, settings.variant_queries)

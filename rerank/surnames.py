@@ -74,7 +74,9 @@ def capitalised_words(
     return offsets_of(np.array([len(of) for of in found], np.int64)), hashes, distances
 
 
-def named_papers(contexts: Sequence[str], first_authors: Names, initials: Names, years: Rows) -> Ragged:
+def named_papers(
+    contexts: Sequence[str], first_authors: Names, initials: Names, years: NDArray[np.integer]
+) -> Ragged:
     """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark.
 
     At most MAX_NAMED, best first: by rarity and nearness, above all those of a year that is there too.

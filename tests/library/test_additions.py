@@ -25,7 +25,7 @@ from citerec.tests.library.conftest import papers_of
 ADDED = [
     LibraryPaper(
         f"key:new{row}", f"new{row}", f"Zyzzyva{row}: beetles for parsing", f"The zyzzyva{row} parses.",
-        ("Ann Lee",), 2020 + row, "ICML", doi=f"10.1/{row}",
+        ("Ann Lee", f"Bo Wu{row}"), 2020 + row, "ICML", doi=f"10.1/{row}",
     )
     for row in range(4)
 ]  # fmt: skip
@@ -84,6 +84,11 @@ def test_additions_share_files_and_answer_like_a_library_written_anew(
     library = Library.open(path, trust=False)
     assert papers_of(library) == [*known, *ADDED[:3]] == papers_of(Library.open(anew))
     assert library.identities.tolist() == Library.open(anew).identities.tolist()
+    surnames = [
+        [of.field_names[code] for code in of.fields.take(np.arange(len(known), len(known) + 3)).values]
+        for of in (library.corpus, Library.open(anew).corpus)
+    ]
+    assert surnames == [["Lee", "Wu0", "Lee", "Wu1", "Lee", "Wu2"]] * 2
     assert papers_of(former) == known and former.corpus.path.exists() is False
     assert grown.search("zyzzyva2")[0] == ADDED[2]
     assert answers(grown)[1][0][0] == "key:new1"

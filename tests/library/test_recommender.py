@@ -27,7 +27,6 @@ from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from citerec.rerank.linear import PLAIN
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
@@ -63,7 +62,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
     weights = linear({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel({PLAIN: weights}).save(folder / "ranker")
+    RankingModel(weights).save(folder / "ranker")
     return str(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.rerank.linear import PLAIN
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever, small_change
 from citerec.retrieval.bm25 import BM25
@@ -76,7 +79,7 @@ def test_a_reindexed_bm25_keeps_its_scores(
 
 def test_new_words_become_terms(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     corpus = change_corpus(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
-    model = RankingModel({PLAIN: linear({"context_title": 1.0})})
+    model = RankingModel(linear({"context_title": 1.0}))
     old, new = (Ranker(model, {"bm25": BM25()}) for _ in range(2))
     old.index(demo_corpus)
     reindex(new, old, corpus, kept, tmp_path / "index")
@@ -121,3 +124,56 @@ def test_large_changes_rebuild_the_index(demo_corpus: Corpus, kept: np.ndarray, 
     reindex(new, old, corpus, few, tmp_path / "index")
     queries = contexts(corpus)
     np.testing.assert_array_equal(new.search(queries, 10).papers, scratch.search(queries, 10).papers)
+
+
+def statistics_arrays(folder: Path, corpus: Corpus) -> dict[str, np.ndarray]:
+    return CorpusStatistics.load(folder, corpus)._arrays()
+
+
+def test_added_papers_get_the_names_and_beginnings_of_one_go(tmp_path: Path) -> None:
+    """100 of 5,100 papers: extended, updated and computed in one go."""
+    authors = ("Ann Lee", "Bo Müller", "Cy de Ba")
+    papers = [
+        LibraryPaper(
+            f"key:{row}", f"key{row}", f"Xy{row % 7}: Frobnication of Quux{row % 50} Zoos {row}",
+            f"We introduce the Foo{row % 90} (FB{row}).", (f"Di Wu{row % 400}", *authors[: row % 4]), 2000,
+        )
+        for row in range(5100)
+    ]  # fmt: skip
+    old = Library.create(tmp_path / "old", papers[:5000]).corpus
+    whole = Library.create(tmp_path / "whole", papers).corpus
+    CorpusStatistics.build(old, None).save(made(tmp_path / "before"))
+    CorpusStatistics.build(whole, None).save(made(tmp_path / "one go"))
+    shutil.copytree(tmp_path / "old", tmp_path / "grown")
+    with Library.edit(tmp_path / "grown") as library:
+        corpus = library.write_generation(np.arange(5000), papers[5000:]).corpus
+    assert corpus.continues == old.fingerprint
+    assert CorpusStatistics.can_extend(tmp_path / "before", old, corpus)
+    CorpusStatistics.extend_saved(tmp_path / "before", tmp_path / "extended", old, corpus)
+    extended = statistics_arrays(tmp_path / "extended", corpus)
+    updated = CorpusStatistics.update_saved(tmp_path / "before", old, corpus, np.arange(5000))
+    wanted = statistics_arrays(tmp_path / "one go", whole)
+    assert updated is not None
+    for name, array in updated._arrays().items():
+        np.testing.assert_array_equal(extended[name], array, err_msg=name)
+    names = ("title_names", "initials", "abstract_names", "first_authors", "other_authors")
+    for name in names:
+        for column in ("offsets", "hashes"):
+            np.testing.assert_array_equal(extended[f"{name}.{column}"], wanted[f"{name}.{column}"])
+        weights, exact = extended[f"{name}.weights"], wanted[f"{name}.weights"]
+        assert len(weights) > 5000
+        np.testing.assert_allclose(weights, exact, atol=0.1, err_msg=name)  # rarity by the papers so far
+        np.testing.assert_allclose(weights[-100:], exact[-100:], atol=2e-3, err_msg=name)
+    found, exact = extended["title_beginnings.offsets"], wanted["title_beginnings.offsets"]
+    np.testing.assert_array_equal(found, exact)
+    terms = CorpusStatistics.load(tmp_path / "extended", corpus).beginnings
+    others = CorpusStatistics.load(tmp_path / "one go", whole).beginnings
+    assert terms.size == others.size == len(extended["beginning_rarity"])
+    weights = extended["title_beginnings.weights"]
+    sums = (np.add.reduceat(of, exact[:-1]) for of in (weights, wanted["title_beginnings.weights"]))
+    np.testing.assert_allclose(*sums, rtol=0.05)
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

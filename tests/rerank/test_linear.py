@@ -21,7 +21,6 @@ from citerec.rerank.linear import (
     FAMILIAR,
     FLOOR,
     GATED,
-    PLAIN,
     LinearModel,
     Lists,
     TrainingLists,
@@ -172,7 +171,7 @@ def test_familiar_papers_are_those_that_contexts_cite_unless_the_model_says(demo
     found = made.search(contexts(demo_corpus)[:3], 15).papers
     queries = contexts(demo_corpus)[:3]
     gated = LinearModel({FAMILIAR + "bm25.score": 1.0}, {"bm25.score": 1.0})
-    made.model = RankingModel({PLAIN: gated})
+    made.model = RankingModel(gated)
     scores = made.score(queries, found)
     assert (scores[~demo_corpus.seen[found]] == 0).all() and scores[demo_corpus.seen[found]].any()
 
@@ -217,7 +216,7 @@ def test_an_abstract_is_no_reason_to_come_first(abstracts: int, tmp_path: Path) 
     made = over_bm25(make_corpus(tmp_path / "store", papers), TEXTS)
     for sign in (1, -1):  # a model may have learned either
         weights = TEXTS | dict.fromkeys(ABSTRACT, sign * 3.0)
-        made.model = RankingModel({PLAIN: linear(weights | {"context_title": 5.0, "title_share": 5.0})})
+        made.model = RankingModel(linear(weights | {"context_title": 5.0, "title_share": 5.0}))
         for row in (0, 3, 44, 90):
             words = titles[row].split()
             question = f"{text(2, 6000)} {' '.join(words[1:5])} {text(3, 6000)} TARGETCIT"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,22 +18,23 @@ import pytest
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
+from citerec.rerank.confidence import Confidence
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.linear import (
-    DRAFT,
-    PLAIN,
     LinearModel,
     TrainingLists,
     cross_fit,
     fit_ranker,
+    measure_variants,
     ranking_sums,
 )
 from citerec.rerank.ranker import MODEL, Ranker, RankingModel
-from citerec.rerank.ranker_training import read_lists, training_split
+from citerec.rerank.ranker_training import read_lists, read_variants, training_split
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import normalise_scores
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.hatten.made import random_model
@@ -42,14 +44,14 @@ from citerec.tests.runs import compose_config
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-2", "models": %s}'
+WHOLE = '{"format": "ranker-3", %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
 DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
-    made = Ranker(RankingModel({PLAIN: linear(weights)}), parts, depth, **options)
+    made = Ranker(RankingModel(linear(weights)), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -67,7 +69,7 @@ def same(one: Ranking, other: Ranking) -> None:
 def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel({PLAIN: linear({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel(linear({"it.score": 1.0})), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
@@ -172,18 +174,18 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel({PLAIN: LinearModel(MIXED, DEVIATIONS)}, {"seed": 3})
+    model = RankingModel(LinearModel(MIXED, DEVIATIONS), Confidence({"scale": 2.0}), {"seed": 3})
     folder = model.save(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.open(tmp_path / place)
-        assert found.models == model.models and found.about == {"seed": 3}
+        assert found == model
 
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
     dense = random_model(demo_corpus.words, residual="mean").mean_path()
-    weights = {PLAIN: linear({"dense.score": 1.0, "bm25.score": 0.5})}
-    model = RankingModel(weights, {}, dense)
+    weights = linear({"dense.score": 1.0, "bm25.score": 0.5})
+    model = RankingModel(weights, dense=dense)
     folder = model.save(tmp_path / "ranker")
     assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
     assert folder.stat().st_mode == (folder / "dense").stat().st_mode
@@ -205,8 +207,8 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
         ('{"format": "ranker-1", "models": {}}', "a ranker of another version; train it again"),
-        (WHOLE % '{"plain": {"weights": {"a": 1}}}', "missing or inconsistent"),
-        (WHOLE % '{"plain": {"weights": {"a": "b"}, "deviations": {"a": 1}}}', "missing or inconsistent"),
+        (WHOLE % '"weights": {"a": 1}', "missing or inconsistent"),
+        (WHOLE % '"weights": {"a": "b"}, "deviations": {}, "confidence": {}', "missing or inconsistent"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -260,30 +262,33 @@ def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corp
         ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
         recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
         reciprocals.append(1 / min(ranks) if ranks else 0)
-    found = ranking_sums(model, lists)
+    found = ranking_sums(lists, scores)
     assert found["recall@10"] == pytest.approx(sum(recalls)) and 0 < sum(recalls) < len(split)
     assert found["mrr"] == pytest.approx(sum(reciprocals))
 
 
 def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, asked = list[set[int]](), Counter[str]()
-    variant = np.where(np.arange(len(lists)) % 3 == 0, "titles", "corpus")
+    def fit(given: Any, part: TrainingLists) -> Any:
+        seen = set(part.citing.tolist())
 
-    def fit(given: Any, part: TrainingLists) -> LinearModel:
-        seen.append(set(part.citing.tolist()))
-        assert set(part.variant.tolist()) == {"titles", "corpus"}
-        return linear(MIXED)
+        def score(others: TrainingLists) -> np.ndarray:
+            assert not seen & set(others.citing.tolist())
+            return others.papers.astype(np.float32)
 
-    def measure(model: Any, part: TrainingLists) -> dict[str, float]:
-        assert not seen[-1] & set(part.citing.tolist())
-        asked.update(part.variant.tolist())
-        return {"mrr": len(part) / 2}
+        return SimpleNamespace(scores=score)
 
     monkeypatch.setattr("citerec.rerank.linear.fit_ranker", fit)
-    monkeypatch.setattr("citerec.rerank.linear.ranking_sums", measure)
-    found = cross_fit(RankerSettings(), replace(lists, variant=variant), 0)
-    assert asked == Counter(variant.tolist())
-    assert found == {"titles": {"mrr": 0.5}, "corpus": {"mrr": 0.5}}
+    np.testing.assert_array_equal(cross_fit(RankerSettings(), lists, 0), lists.papers)
+
+
+def test_variants_are_measured_apart(lists: TrainingLists) -> None:
+    scores, odd = lists.papers.astype(np.float32), np.arange(len(lists)) % 3 == 0
+    found = measure_variants(replace(lists, variant=np.where(odd, "titles", "corpus")), scores)
+    assert list(found) == ["titles", "corpus"]
+    for name, of in (("titles", odd), ("corpus", ~odd)):
+        sums = ranking_sums(lists.take(of), scores[of[lists.query]])
+        assert found[name] == {measure: value / of.sum() for measure, value in sums.items()}
+        assert all(type(value) is float for value in found[name].values())  # for the model card
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
@@ -295,6 +300,9 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
         training_split(tiny_corpus, "none", None, 0)
     with pytest.raises(InputError, match=r"model.folds=3: the contexts have only 1 citing papers"):
         cross_fit(RankerSettings(), lists, 0)
+
+
+VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50")
 
 
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
@@ -316,8 +324,8 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     measures = about["cross_fitted"]
-    assert about["data"] == demo_corpus.name and measures["plain/corpus/recall@10"] > 0
-    assert measures["draft/corpus/recall@10"] >= measures["plain/papers/recall@10"]
+    assert about["data"] == demo_corpus.name and measures["corpus/recall@10"] > 0
+    assert set(VARIANTS) == {name.partition("/")[0] for name in measures}
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -334,20 +342,58 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
 
 
-def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
-    made = ranker(demo_corpus)
-    made.model = RankingModel({PLAIN: linear({"bm25.score": 1.0}), DRAFT: linear({"known": 1.0})})
-    rows = contexts(demo_corpus)[:6]
-    wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]
-    known = Ragged.from_rows([wanted, [], wanted, [], [], wanted])
-    found = made.search(Queries.from_contexts(demo_corpus, rows, known), 5).papers
-    plain = made.search(rows, 5).papers
-    for q in range(6):
-        if len(known[q]):
-            candidates = made.merge_candidates(
-                made.prefetch(Queries.from_contexts(demo_corpus, rows[[q]]), made.depth)
-            )[0]
-            there = set(wanted.tolist()) & set(candidates.tolist()) - {int(demo_corpus.citing[rows[q]])}
-            assert set(found[q, : len(there)].tolist()) == there
-        else:
-            np.testing.assert_array_equal(found[q], plain[q])
+def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = copy.copy(demo_corpus)
+    corpus.splits = {**demo_corpus.splits, "val_named": demo_corpus.split("val").take(np.arange(7))}
+    read = dict[str, Corpus]()
+
+    def spy(ranker: Ranker, split: Split, known: Any = None, variant: str = "corpus") -> TrainingLists:
+        read[variant] = ranker.corpus
+        return read_lists(ranker, split, known, variant)
+
+    monkeypatch.setattr("citerec.rerank.ranker_training.read_lists", spy)
+    monkeypatch.setattr("citerec.rerank.ranker_training.FEW", (20, 50, 10**6))
+    settings = RankerSettings(queries=14, variant_queries=12)
+    parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
+    lists = read_variants(Ranker(None, parts, 15), corpus, settings, 0)
+    wanted = {"corpus": 14, "papers": 12, "names": 7, "contexts-20": 12, "contexts-50": 12}
+    assert Counter(lists.variant.tolist()) == Counter(wanted | {"half": 12, "titles": 12})
+    assert lists.cited.sum() > 30
+    train = {name: len(of.splits.get("train", ())) for name, of in read.items()}
+    contexts_of = {"corpus": len(corpus.split("train")), "contexts-20": 20, "contexts-50": 50}
+    assert train == {**dict.fromkeys(train, 0), **contexts_of}
+    abstracts = {name: sum(map(bool, of.abstracts)) for name, of in read.items()}
+    whole = abstracts["corpus"]
+    assert abstracts["titles"] == 0 < 0.3 * whole < abstracts["half"] < 0.7 * whole
+    assert all(abstracts[name] == whole for name in abstracts if name not in ("half", "titles"))
+    for of in read.values():
+        assert (of.abstract_tokens.lengths > 0).tolist() == [bool(text) for text in of.abstracts]
+    # Without training contexts, their columns are unknown.
+    popularity = lists.values[:, lists.columns.index("popularity")]
+    by_variant = {name: popularity[(lists.variant == name)[lists.query]] for name in read}
+    assert {name for name, values in by_variant.items() if np.isfinite(values).all()} == set(contexts_of)
+    assert all(np.isnan(by_variant[name]).all() for name in by_variant if name not in contexts_of)
+
+
+def test_a_dense_model_of_other_corpora_adds_variants_twice(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.rerank.ranker_training.trained_retriever", lambda path: average())
+    settings = RankerSettings(queries=14, variant_queries=12, out_of_domain_checkpoint="other")
+    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
+    others = {"other-papers": 24, "other-half": 24, "other-titles": 24}
+    counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12} | others
+    assert Counter(lists.variant.tolist()) == Counter(counts)
+
+
+def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Corpus) -> None:
+    """At the depth of a fusion, all papers follow the candidates; steps of 1 would make these all alike."""
+    made, rows = ranker(demo_corpus, depth=8), contexts(demo_corpus)
+    few, many = made.search(rows, 8), made.search(rows, 110)
+    assert (many.papers >= 0).sum(axis=1).min() > 100
+    np.testing.assert_array_equal(many.papers[:, :8], few.papers)
+    queries, z = Queries.from_contexts(demo_corpus, rows), normalise_scores(many)
+    candidates = (made.merge_candidates(made.prefetch(queries, 8)) >= 0).sum(axis=1)
+    assert (z[np.arange(len(rows)), candidates - 1] < 0.03 * z[:, 0]).all()
+    below = np.diff(many.scores, axis=1)[:, -50:]
+    assert (below < 0).all() and (below > -0.01).all()

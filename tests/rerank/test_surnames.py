@@ -15,7 +15,6 @@ from citerec.datasets.generate import word
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
 from citerec.rerank.features import FEATURES, Candidates
-from citerec.rerank.linear import PLAIN
 from citerec.rerank.names import Names, word_hash
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.rerank.surnames import author_names, capitalised_words, named_papers, years_near
@@ -35,7 +34,7 @@ def make_corpus(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
 
 
 def over_bm25(corpus: Corpus, weights: dict[str, float]) -> Ranker:
-    made = Ranker(RankingModel({PLAIN: linear(weights)}), {"bm25": BM25()})
+    made = Ranker(RankingModel(linear(weights)), {"bm25": BM25()})
     return made.index(corpus)
 
 
