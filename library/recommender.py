@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
@@ -364,7 +365,7 @@ def _depth(k: int, known: int) -> int:
     return max(k + known, CITED_DEPTH) if known else k
 
 
-def _both_groups(ranking: Ranking, known: Rows, k: int) -> Ranking:
+def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
     """Keep the k best papers that the draft does not cite elsewhere and the CITED best that it does, so that
     neither push the others out."""
     found = ranking.papers[0] >= 0
@@ -427,15 +428,17 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
             install_model(model, ranker, folder / MODEL)
         else:
             link_or_copy(old.folder / MODEL, folder / MODEL)
-        retriever = open_model(folder / MODEL)
-        if old is None:
-            retriever.index(new)
-            retriever.save(folder / RANKING)
-        else:
-            try:
+        try:
+            retriever = open_model(folder / MODEL)
+            if old is None:
+                retriever.index(new)
+                retriever.save(folder / RANKING)
+            else:
                 _change_index(retriever, old, new, kept, folder)
-            except OtherIndex:
-                raise outdated(old.path) from None
+        except OtherIndex:
+            if old is None:
+                raise
+            raise outdated(old.path) from None
         SearchIndex.write(old, new, kept, folder, folder / METADATA)
 
     return index

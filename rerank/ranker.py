@@ -27,7 +27,7 @@ from citerec.rerank.linear import LinearModel, Lists
 from citerec.rerank.settings import RankerSettings
 from citerec.rerank.surnames import named_papers
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.queries import Queries
@@ -117,7 +117,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         content = read_json(folder / MODEL, dict)
         if content.get("format") != FORMAT:
-            raise InputError(f"{folder}: a ranker of another version; train it again")
+            raise OtherIndex(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
             model = LinearModel(_floats(content["weights"]), _floats(content["deviations"]))
             confidence = Confidence(_floats(content["confidence"]))

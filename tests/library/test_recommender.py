@@ -15,6 +15,7 @@ import pytest
 from citerec import recommend
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_checksums
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.benchmarks.recommend import Recommend
@@ -169,6 +170,23 @@ def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> N
         Recommender.open(library)
 
 
+def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    Library.create(mine, SHELF, model=ranked, indexer=indexer(ranked))
+    folder = Library.open(mine).folder
+    file = folder / MODEL / "ranker" / "ranker.json"
+    file.unlink()  # it may be a hard link
+    file.write_text('{"format": "ranker-1", "models": {}}')
+    write_checksums(folder)
+    line = (
+        rf"^{mine}: built by an earlier version; build it again: citerec build library={mine} overwrite=true$"
+    )
+    with pytest.raises(InputError, match=line):
+        Recommender.open(mine)
+    with pytest.raises(InputError, match=line), Library.edit(mine) as library:
+        library.write_generation(np.arange(len(library)), [SHELF[0]._replace(id="new")], indexer())
+
+
 def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path) -> None:
     mine, model = Recommender.open(library), Library.open(library).manifest.model
     more = [
@@ -218,7 +236,9 @@ def test_ask_prints_the_requested_format(
         return capsys.readouterr().out
 
     found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
-    assert [list(one) for one in found] == [["rank", "score", "id", "key", "title", "year", "why"]] * 3
+    assert [list(one) for one in found] == [
+        ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+    ] * 3
     assert [one["id"] for one in found] == ids(Recommender.open(library).recommend(QUESTION, k=3))
     keys = [one["key"] for one in found]
     assert said(QUESTION, "k=3", "format=cite") == f"\\cite{{{','.join(keys)}}}\n"

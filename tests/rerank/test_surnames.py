@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,18 @@ def top(made: Ranker, text: str, k: int = 1) -> list[str]:
 # Surnames and years.
 
 
+def surname(number: int) -> str:
+    return "".join(filter(str.isalpha, json.loads(f'"{word(400 + number)}"'))).capitalize()
+
+
 def make_papers() -> list[PaperRecord]:
     """Papers of 600 surnames in 30 years; first authors with accents, particles, hyphens, apostrophes."""
     rng, papers = np.random.default_rng(0), []
     parts = ["{}", "van der {}", "Bar-{}a", "O'{}s", "Mü{}", "{}ł"]
     for row in range(PAPERS):
         author, *others = (int(number) for number in rng.integers(0, 600, 1 + int(rng.integers(4))))
-        family = parts[author % len(parts)].format(word(400 + author).capitalize())
-        names = [f"{family}, Ann B.", *(f"Bo {word(400 + one).capitalize()}" for one in others)]
+        family = parts[author % len(parts)].format(surname(author))
+        names = [f"{family}, Ann B.", *(f"Bo {surname(one)}" for one in others)]
         title, abstract = (
             " ".join(map(word, rng.integers(1, most, length).tolist()))
             for most, length in ((4000, 9), (9000, 60))
