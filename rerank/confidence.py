@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from citerec.rerank.linear import Lists, TrainingLists
 from citerec.retrieval.arrays import Floats, Mask
 
-MISSING = 0.5
+MISSING = 0.1
 """Share of the training lists that lose their cited papers."""
 LEAST = 0.05
 """Least share of the other candidates that stay in a training list: personal libraries are small."""
