@@ -273,7 +273,7 @@ def measure_variants(lists: TrainingLists, scores: Floats) -> dict[str, dict[str
     for name in dict.fromkeys(lists.variant.tolist()):
         of = lists.variant == name
         sums = ranking_sums(lists.take(of), scores[of[lists.query]])
-        found[str(name)] = {measure: value / np.count_nonzero(of) for measure, value in sums.items()}
+        found[str(name)] = {measure: value / int(of.sum()) for measure, value in sums.items()}
     return found
 
 

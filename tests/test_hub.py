@@ -24,7 +24,7 @@ from citerec.hatten.model import HAtten
 from citerec.hatten.static import StaticModel
 from citerec.hatten.trained import open_static
 from citerec.rerank.cross_encoder import CrossEncoder
-from citerec.rerank.linear import PLAIN, LinearModel
+from citerec.rerank.linear import LinearModel
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
@@ -58,7 +58,7 @@ def make(request: pytest.FixtureRequest) -> Make:
             return static(["<pad>", *words], "float16")
         if request.param == "ranker":
             weights, deviations = {"bm25.score": 1 / 3, "age": -2.5}, {"bm25.score": 4.2, "age": 0.1}
-            return RankingModel({PLAIN: LinearModel(weights, deviations)}, dict(ABOUT))
+            return RankingModel(LinearModel(weights, deviations), about=dict(ABOUT))
         model = CrossEncoder.open(request.getfixturevalue("tiny_reranker"))
         model.about = dict(ABOUT)
         return model

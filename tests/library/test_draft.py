@@ -392,7 +392,10 @@ def test_a_filled_file_and_a_report_as_json(
     places = json.loads(out)["places"]
     assert [place["line"] for place in places] == [8, 8, 18]
     paper = places[0]["recommendations"][0]
-    assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
+    assert (
+        list(paper) == ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+        and paper["id"] == "bert"
+    )
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text

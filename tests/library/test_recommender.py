@@ -27,7 +27,6 @@ from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from citerec.rerank.linear import PLAIN
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
@@ -63,7 +62,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
     weights = linear({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel({PLAIN: weights}).save(folder / "ranker")
+    RankingModel(weights).save(folder / "ranker")
     return str(folder)
 
 
@@ -219,7 +218,9 @@ def test_ask_prints_the_requested_format(
         return capsys.readouterr().out
 
     found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
-    assert [list(one) for one in found] == [["rank", "score", "id", "key", "title", "year", "why"]] * 3
+    assert [list(one) for one in found] == [
+        ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+    ] * 3
     assert [one["id"] for one in found] == ids(Recommender.open(library).recommend(QUESTION, k=3))
     keys = [one["key"] for one in found]
     assert said(QUESTION, "k=3", "format=cite") == f"\\cite{{{','.join(keys)}}}\n"

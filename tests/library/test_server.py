@@ -22,7 +22,7 @@ from citerec.library.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
-FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
+FIELDS = {"rank", "score", "probability", "cited", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -55,7 +55,7 @@ def raw(url: str, sent: bytes) -> bytes:
 
 def test_answers_have_the_documented_fields(url: str) -> None:
     answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
-    assert set(answer) == {"recommendations"}
+    assert set(answer) == {"note", "recommendations"} and answer["note"] == ""
     first, second = answer["recommendations"]
     assert set(first) == set(second) == FIELDS
     assert (first["rank"], first["id"], first["key"], first["year"]) == (1, "kingma", "kingma2015adam", 2015)

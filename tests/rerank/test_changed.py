@@ -10,7 +10,6 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.rerank.linear import PLAIN
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever, small_change
 from citerec.retrieval.bm25 import BM25
@@ -76,7 +75,7 @@ def test_a_reindexed_bm25_keeps_its_scores(
 
 def test_new_words_become_terms(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     corpus = change_corpus(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
-    model = RankingModel({PLAIN: linear({"context_title": 1.0})})
+    model = RankingModel(linear({"context_title": 1.0}))
     old, new = (Ranker(model, {"bm25": BM25()}) for _ in range(2))
     old.index(demo_corpus)
     reindex(new, old, corpus, kept, tmp_path / "index")

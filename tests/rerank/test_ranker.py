@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -17,14 +16,14 @@ import pytest
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
+from citerec.rerank.confidence import Confidence
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.linear import (
-    DRAFT,
-    PLAIN,
     LinearModel,
     TrainingLists,
     cross_fit,
     fit_ranker,
+    measure_variants,
     ranking_sums,
 )
 from citerec.rerank.ranker import MODEL, Ranker, RankingModel
@@ -42,14 +41,14 @@ from citerec.tests.runs import compose_config
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-2", "models": %s}'
+WHOLE = '{"format": "ranker-3", %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
 DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
-    made = Ranker(RankingModel({PLAIN: linear(weights)}), parts, depth, **options)
+    made = Ranker(RankingModel(linear(weights)), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -67,7 +66,7 @@ def same(one: Ranking, other: Ranking) -> None:
 def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel({PLAIN: linear({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel(linear({"it.score": 1.0})), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
@@ -172,18 +171,19 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel({PLAIN: LinearModel(MIXED, DEVIATIONS)}, {"seed": 3})
+    model = RankingModel(LinearModel(MIXED, DEVIATIONS), Confidence({"scale": 0.8}), {"seed": 3})
     folder = model.save(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.open(tmp_path / place)
-        assert found.models == model.models and found.about == {"seed": 3}
+        assert (found.model, found.confidence) == (model.model, model.confidence)
+        assert found.about == {"seed": 3}
 
 
 def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
     dense = random_model(demo_corpus.words, residual="mean").mean_path()
-    weights = {PLAIN: linear({"dense.score": 1.0, "bm25.score": 0.5})}
-    model = RankingModel(weights, {}, dense)
+    weights = linear({"dense.score": 1.0, "bm25.score": 0.5})
+    model = RankingModel(weights, dense=dense)
     folder = model.save(tmp_path / "ranker")
     assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
     assert folder.stat().st_mode == (folder / "dense").stat().st_mode
@@ -204,9 +204,13 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
-        ('{"format": "ranker-1", "models": {}}', "a ranker of another version; train it again"),
-        (WHOLE % '{"plain": {"weights": {"a": 1}}}', "missing or inconsistent"),
-        (WHOLE % '{"plain": {"weights": {"a": "b"}, "deviations": {"a": 1}}}', "missing or inconsistent"),
+        ('{"format": "ranker-2", "models": {}}', "a ranker of another version; train it again"),
+        (WHOLE % '"weights": {"a": 1}, "confidence": {}', "missing or inconsistent"),
+        (
+            WHOLE % '"weights": {"a": "b"}, "deviations": {"a": 1}, "confidence": {}',
+            "missing or inconsistent",
+        ),
+        (WHOLE % '"weights": {"a": 1}, "deviations": {"a": 1}', "missing or inconsistent"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -260,30 +264,34 @@ def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corp
         ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
         recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
         reciprocals.append(1 / min(ranks) if ranks else 0)
-    found = ranking_sums(model, lists)
+    found = ranking_sums(lists, scores)
     assert found["recall@10"] == pytest.approx(sum(recalls)) and 0 < sum(recalls) < len(split)
     assert found["mrr"] == pytest.approx(sum(reciprocals))
 
 
 def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, asked = list[set[int]](), Counter[str]()
-    variant = np.where(np.arange(len(lists)) % 3 == 0, "titles", "corpus")
+    seen = list[set[int]]()
 
     def fit(given: Any, part: TrainingLists) -> LinearModel:
         seen.append(set(part.citing.tolist()))
-        assert set(part.variant.tolist()) == {"titles", "corpus"}
-        return linear(MIXED)
-
-    def measure(model: Any, part: TrainingLists) -> dict[str, float]:
-        assert not seen[-1] & set(part.citing.tolist())
-        asked.update(part.variant.tolist())
-        return {"mrr": len(part) / 2}
+        return linear({"bm25.score": float(len(seen))})
 
     monkeypatch.setattr("citerec.rerank.linear.fit_ranker", fit)
-    monkeypatch.setattr("citerec.rerank.linear.ranking_sums", measure)
-    found = cross_fit(RankerSettings(), replace(lists, variant=variant), 0)
-    assert asked == Counter(variant.tolist())
-    assert found == {"titles": {"mrr": 0.5}, "corpus": {"mrr": 0.5}}
+    scores = cross_fit(RankerSettings(), lists, 0)
+    models = [linear({"bm25.score": float(number)}).scores(lists) for number in (1, 2, 3)]
+    for query, citing in enumerate(lists.citing.tolist()):
+        (held_out,) = [number for number, papers in enumerate(seen) if citing not in papers]
+        of = slice(*lists.offsets[query : query + 2])
+        np.testing.assert_allclose(scores[of], models[held_out][of], rtol=1e-5)
+
+
+def test_measures_of_variants(lists: TrainingLists) -> None:
+    variant = np.where(np.arange(len(lists)) % 3 == 0, "titles", "corpus")
+    found = measure_variants(replace(lists, variant=variant), lists.cited.astype(np.float32))
+    assert set(found) == {"titles", "corpus"} and found["corpus"]["recall@100"] > 0
+    assert found["titles"]["mrr"] == pytest.approx(
+        np.mean(np.logical_or.reduceat(lists.cited, lists.offsets[:-1])[variant == "titles"])
+    )
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
@@ -316,8 +324,7 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     measures = about["cross_fitted"]
-    assert about["data"] == demo_corpus.name and measures["plain/corpus/recall@10"] > 0
-    assert measures["draft/corpus/recall@10"] >= measures["plain/papers/recall@10"]
+    assert about["data"] == demo_corpus.name and measures["corpus/recall@10"] > 0
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -334,20 +341,22 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
 
 
-def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
+def test_known_citations_keep_the_order_in_both_groups(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
-    made.model = RankingModel({PLAIN: linear({"bm25.score": 1.0}), DRAFT: linear({"known": 1.0})})
+    assert made.model is not None
     rows = contexts(demo_corpus)[:6]
-    wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]
-    known = Ragged.from_rows([wanted, [], wanted, [], [], wanted])
-    found = made.search(Queries.from_contexts(demo_corpus, rows, known), 5).papers
-    plain = made.search(rows, 5).papers
+    plain = made.search(rows, 15).papers
+    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "few cited elsewhere": 0.1}
+    made.model = replace(made.model, confidence=Confidence(parameters))
+    known = Ragged.from_rows([row[[2, 9, 11]] for row in plain])
+    found = made.search(Queries.from_contexts(demo_corpus, rows, known), 15)
+    assert (np.exp(found.scores).sum(axis=1) < 1).all()
+    moved = 0
     for q in range(6):
-        if len(known[q]):
-            candidates = made.merge_candidates(
-                made.prefetch(Queries.from_contexts(demo_corpus, rows[[q]]), made.depth)
-            )[0]
-            there = set(wanted.tolist()) & set(candidates.tolist()) - {int(demo_corpus.citing[rows[q]])}
-            assert set(found[q, : len(there)].tolist()) == there
-        else:
-            np.testing.assert_array_equal(found[q], plain[q])
+        before, after = plain[q].tolist(), found.papers[q].tolist()
+        cited = set(known[q].tolist())
+        assert [paper for paper in after if paper in cited] == before[2:3] + before[9:10] + before[11:12]
+        others = [paper for paper in before if paper not in cited]
+        assert [paper for paper in after if paper not in cited] == others
+        moved += before != after
+    assert moved
