@@ -63,6 +63,16 @@ def test_answers_have_the_documented_fields(url: str) -> None:
     assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
 
 
+def test_papers_cited_elsewhere_come_beside_the_others(url: str) -> None:
+    question = "optimisers with attention and layers"
+    plain = ask(url, question, k=1).json()["recommendations"]
+    assert [paper["cited"] for paper in plain] == [False] and plain[0]["probability"] is None
+    found = ask(url, question, k=1, known=[plain[0]["id"], "unknown"]).json()["recommendations"]
+    assert [paper["id"] for paper in found if paper["cited"]] == [plain[0]["id"]]
+    assert [paper["rank"] for paper in found] == list(range(1, len(found) + 1))
+    assert sum(not paper["cited"] for paper in found) <= 1
+
+
 def test_details_are_given_only_on_request(url: str) -> None:
     [shown] = ask(url, k=1, details=True).json()["recommendations"]
     assert set(shown) == {*FIELDS, "details"}
