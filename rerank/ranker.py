@@ -91,9 +91,9 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
-        *fitted, about = train_model(retriever, corpus, settings, run, index_dir)
+        fitted, confidence, about = train_model(retriever, corpus, settings, run, index_dir)
         dense = first_dense(retriever.all_parts)
-        model = cls(*fitted, about, None if dense is None else dense.model)
+        model = cls(fitted, confidence, about, None if dense is None else dense.model)
         model.save(run.path / cls.folder)
         return model
 
