@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
@@ -364,7 +365,7 @@ def _depth(k: int, known: int) -> int:
     return max(k + known, CITED_DEPTH) if known else k
 
 
-def _both_groups(ranking: Ranking, known: Rows, k: int) -> Ranking:
+def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
     """Keep the k best papers that the draft does not cite elsewhere and the CITED best that it does, so that
     neither push the others out."""
     found = ranking.papers[0] >= 0
