@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from citerec.rerank.linear import Lists, TrainingLists
 from citerec.retrieval.arrays import Floats, Mask
 
-MISSING = 0.5
+MISSING = 0.1
 """Share of the training lists that lose their cited papers."""
 LEAST = 0.05
 """Least share of the other candidates that stay in a training list: personal libraries are small."""
@@ -67,7 +67,9 @@ class Confidence:
         known, few = _cited_elsewhere(lists)
         logits = of[SCALE] * scores.astype(np.float64) + of[CITED] * known + of[FEW] * few
         inputs, starts = list_inputs(lists), lists.offsets[:-1]
-        none = of[NONE] + sum((of[name] * values for name, values in inputs.items()), np.zeros(len(lists)))
+        none = np.full(len(lists), of[NONE])
+        for name, values in inputs.items():
+            none += of.get(name, 0.0) * values
         highest = np.maximum(np.maximum.reduceat(logits, starts), none)
         total = np.add.reduceat(np.exp(logits - highest[lists.query]), starts) + np.exp(none - highest)
         return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)

@@ -336,7 +336,7 @@ def read_bibliography(
 def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
     """Parse BibTeX entries by key, only the `wanted` ones since files can be huge; None means all."""
     starts = list(BIB_ENTRY.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)]
+    ends = [match.start() for match in starts[1:]] + [len(text)][: len(starts)]
     parts = [
         text[match.start() : end]
         for match, end in zip(starts, ends, strict=True)

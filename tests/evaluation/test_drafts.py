@@ -283,8 +283,10 @@ def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1))
 @settings(max_examples=50)
 def test_means(pairs: list[tuple[int, bool]]) -> None:
-    ranks = {"model": {"g": Ranks([rank for rank, _ in pairs])}}
-    of = DraftResult("", "d", "", "", 1, 0.0, 0, [], [int(again) for _, again in pairs], ranks)
+    places = [rank for rank, _ in pairs]
+    ranks = {"model": {"g": Ranks(places, places)}}
+    again = [int(again) for _, again in pairs]
+    of = DraftResult("", "d", "", "", 1, 0.0, 0, [], again, [1] * len(pairs), ranks, False)
     found = of.means("model", "g")
     for prefix, kept in (("", {True, False}), ("again/", {True}), ("first/", {False})):
         chosen = [rank for rank, again in pairs if again in kept]
@@ -293,11 +295,20 @@ def test_means(pairs: list[tuple[int, bool]]) -> None:
             "mrr": [1 / rank if rank else 0.0 for rank in chosen],
             "hit@1": [rank == 1 for rank in chosen],
         }
+        expected |= {f"group/{name}": values for name, values in expected.items()}
         for name, values in expected.items():
             if values:
                 assert math.isclose(found[f"{prefix}{name}"], sum(values) / len(values), abs_tol=1e-12)
             else:
                 assert np.isnan(found[f"{prefix}{name}"])
+
+
+def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
+    ranks = Ranks([1, 1, 0, 2], [1, 1, 0, 2], [-0.5, -1.0, None, -2.0], [-0.5, -0.5, None, -1.0])
+    of = DraftResult("", "d", "", "", 9, 0.0, 0, [], [0] * 4, [1, 0, 1, 1], {"model": {"g": ranks}}, True)
+    sure, right = of.certainty("model", "g")
+    np.testing.assert_allclose(sure, [math.exp(-0.5), 0, math.exp(-1)])
+    assert right.tolist() == [1, 0, 0]
 
 
 def test_resuming(folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from citerec.datasets.errors import InputError
 from citerec.library.builtin import LARGEST
+from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender, indexer
@@ -52,3 +53,17 @@ recommend.main()
 print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "kingma2015adam" in done.stdout and done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "sure"),
+    [
+        ("Adam [CITE] is the usual optimiser for deep networks.", True),
+        ("Flumph brillig slithy toves [CITE] gimble in the wabe.", False),
+        ("The mating songs of humpback whales [CITE] change every year.", False),
+    ],
+)
+def test_it_says_how_sure_it_is(example: Path, question: str, sure: bool) -> None:
+    found = Recommender.open(example).recommend(question)
+    assert found[0].probability is not None
+    assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)

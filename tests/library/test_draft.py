@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from base64 import b64decode
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.latex import read_latex
 from citerec.library.draft import draft, report, suggest
-from citerec.library.draft_copies import plan_copies, write_copies
+from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
 from citerec.library.draft_reader import WINDOW, Draft, read_draft
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, indexer
+from citerec.library.recommender import CITED, Recommender, indexer
 from citerec.library.settings import DraftSettings
 
 SHELF = [
@@ -392,8 +393,12 @@ def test_a_filled_file_and_a_report_as_json(
     places = json.loads(out)["places"]
     assert [place["line"] for place in places] == [8, 8, 18]
     paper = places[0]["recommendations"][0]
-    assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
+    assert (
+        list(paper) == ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+        and paper["id"] == "bert"
+    )
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
+    assert "sure=0.5 was ignored: the library's model gives no probabilities\n" in err
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
     assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text
@@ -549,3 +554,98 @@ def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommend
     write_copies(suggest(found, recommender, 1), recommender.library, copies)
     assert "[@mcdonald2005]" in (tmp_path / "filled" / "01-parsing.Rmd").read_text()
     assert "@misc{mcdonald2005" in (tmp_path / "filled" / "refs.bib").read_text()
+
+
+UNSURE = r"""\documentclass{article}
+\begin{document}
+Graphs \cite{?} and \citep{?}, while
+BERT \citep[see][]{nivre2003,
+  ?, TODO} and Adam \cite{?} are newer.
+\end{document}
+"""
+NOTE = "% citerec: not sure: devlin2019bert, kingma2015, mcdonald2005\n"
+REST = "% citerec: not sure: kingma2015, mcdonald2005, lee2026\n"
+
+
+def certain(found: Draft, recommender: Recommender, *probabilities: float) -> Suggestions:
+    """Suggestions of which all papers of a place have a probability."""
+    made = suggest(found, recommender, 5)
+    order = {id: rank for rank, (id, *_) in enumerate(SHELF)}
+    papers = [
+        [replace(paper, probability=one) for paper in sorted(papers, key=lambda paper: order[paper.id])]
+        for papers, one in zip(made.found, probabilities, strict=True)
+    ]
+    return replace(made, found=papers)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "sure", "expected"),
+    [
+        (
+            (0.1, 0.1, 0.1, 0.1),
+            0.0,
+            ["\\citep{kingma2015}, while\nBERT", "  mcdonald2005, lee2026} and Adam"],
+        ),
+        (
+            (0.6, 0.1, 0.1, 0.6),
+            0.5,
+            [
+                f"{REST}Graphs \\cite{{devlin2019bert}} and \\citep{{?}}",
+                f"while\n{REST}BERT",
+                "Adam \\cite{k",
+            ],
+        ),
+        (
+            (0.1, 0.1, 0.3, 0.1),
+            0.5,
+            [
+                f"{NOTE}{NOTE}Graphs \\cite{{?}}",
+                "{nivre2003,\n  devlin2019bert, kingma2015} and Adam \\cite{?}",
+            ],
+        ),
+        ((0.1, 0.1, 0.1, 0.1), 0.5, [f"while\n{NOTE}{NOTE}BERT", "nivre2003,\n  ?, TODO}"]),
+    ],
+)
+def test_what_is_not_sure_is_left_with_a_comment(
+    tmp_path: Path,
+    recommender: Recommender,
+    probabilities: tuple[float, ...],
+    sure: float,
+    expected: list[str],
+) -> None:
+    (tmp_path / "a.tex").write_text(UNSURE)
+    found = read_draft(tmp_path / "a.tex")
+    copies = plan_copies(found, tmp_path / "b.tex", None)
+    lines = write_copies(certain(found, recommender, *probabilities), recommender.library, copies, sure)
+    text = (tmp_path / "b.tex").read_text()
+    assert all(part in text for part in expected), text
+    left = sum(one * (2 if place == 2 else 1) < sure for place, one in enumerate(probabilities))
+    filled = 4 - left if sure else 3  # the fourth has no other paper left
+    assert text.count("% citerec") == left and f"filled {filled} of 4" in lines[0]
+    assert any(f"{left} left with a comment" in line for line in lines) == bool(left)
+    kept = "".join(line for line in text.splitlines(True) if not line.startswith("% citerec"))
+    assert kept.count("\n") == UNSURE.count("\n"), "comments are lines of their own"
+
+
+def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:
+    (tmp_path / "a.md").write_text("Graphs [@?] are old, Adam [CITE] is not.\n")
+    found = read_draft(tmp_path / "a.md")
+    copies = plan_copies(found, tmp_path / "b.md", None)
+    made = certain(found, recommender, 0.2, 0.9)
+    made = replace(made, found=[[replace(paper, key="a--b") for paper in made.found[0]], made.found[1]])
+    write_copies(made, recommender.library, copies, 0.5)
+    text = (tmp_path / "b.md").read_text()
+    assert text.startswith("Graphs [@?]<!-- citerec: not sure: a-b, a-b, a-b --> are old, Adam [@")
+
+
+def test_papers_cited_elsewhere_are_marked_beside_k_others(folder: Path, recommender: Recommender) -> None:
+    found = read_draft(folder / "paper.tex")
+    made = suggest(found, recommender, 2)
+    for papers in made.found:
+        cited = [paper for paper in papers if paper.cited]
+        assert {paper.id for paper in cited} <= set(made.known.values())
+        assert len(papers) - len(cited) <= 2 and len(cited) <= CITED
+    assert any(paper.cited for papers in made.found for paper in papers)
+    out = io.StringIO()
+    report(made, Console(file=out, width=100))
+    assert "already cited in this draft" in out.getvalue()

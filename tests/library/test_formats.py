@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from bibtexparser.entrypoint import parse_string
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from citerec.datasets.fulltext.latex_source import plain_text
-from citerec.library.explanation import NO_EVIDENCE, Explanation, Recommendation
+from citerec.library.explanation import NO_EVIDENCE, NOTHING_FITS, Explanation, Recommendation, note_on
 from citerec.library.formats import as_json, bibtex, citation, escape_latex, short_authors, table
 from citerec.library.library import LibraryPaper
 
@@ -43,6 +44,30 @@ def test_a_table_is_readable_at_80_columns_and_without_colour() -> None:
     assert "bm25 12.2, unseen 0" in printed(explain=True) and "bm25" not in text
 
 
+@pytest.mark.parametrize(
+    ("probability", "cited", "shown"),
+    [
+        (0.624, False, "1 62 % Adam"),
+        (0.002, False, "1 <1 % Adam"),
+        (None, True, "1 0.831 Adam"),
+        (1.0, True, "1 100 % Adam"),
+    ],
+)
+def test_probabilities_and_what_is_cited(probability: float | None, cited: bool, shown: str) -> None:
+    file = io.StringIO()
+    Console(file=file, width=200).print(table([replace(ADAM, probability=probability, cited=cited)]))
+    assert file.getvalue().startswith(shown)
+    assert ("already cited in this draft" in file.getvalue()) == cited
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "note"),
+    [([], ""), ([None], ""), ([0.02, 0.09], NOTHING_FITS), ([0.02, 0.5], ""), ([None, 0.02], NOTHING_FITS)],
+)
+def test_when_nothing_fits(probabilities: list[float | None], note: str) -> None:
+    assert note_on([replace(BARE, probability=one) for one in probabilities]) == note
+
+
 def test_only_matches_are_coloured() -> None:
     text = printed(200, force_terminal=True, color_system="standard")
     assert "33mstochastic\x1b" in text and "33mmoments" not in text
@@ -53,6 +78,8 @@ def test_json_has_exactly_the_fixed_fields() -> None:
     fixed = {
         "rank": 2,
         "score": 0.1,
+        "probability": None,
+        "cited": False,
         "id": "p2",
         "key": "",
         "title": BARE.title,

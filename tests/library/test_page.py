@@ -105,6 +105,16 @@ def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
     assert links and all(link.startswith("https://") for link in links)  # none with javascript:
 
 
+def test_what_the_draft_cites_is_marked(open_page: Any) -> None:
+    page = open_page()
+    page.locator("#paper").evaluate("details => { details.open = true; }")
+    page.locator("#known").fill("@kingma2015adam, unknown")
+    page.locator("#text").fill(TEXT)
+    wait_for_answer(page)
+    marked = page.locator("li", has_text="already cited in this draft")
+    assert marked.count() == 1 and "kingma2015adam" in marked.inner_text()
+
+
 def test_keyboard_only(open_page: Any) -> None:
     page = open_page()
     expect(page.locator("#text")).to_be_focused()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,8 @@ from citerec.hatten.static import StaticModel
 from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
-from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
+from citerec.library.recommender import MODEL, NAMED, RANKING, Recommender, Request, indexer, mark_context
+from citerec.rerank.confidence import Confidence
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
@@ -258,3 +260,26 @@ def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus,
     expected = Prefetch(cutoffs=[1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
     for measure in ("mrr", "recall@1", "recall@3", "seen/recall@3"):
         assert found[measure] == pytest.approx(expected[measure])
+
+
+def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str, tmp_path: Path) -> None:
+    shutil.copytree(static, tmp_path / "model" / "static")
+    weights = linear({"bm25.score": 2.0})
+    confidence = Confidence({"scale": 1.0, "none": 2.0, "cited elsewhere": 0.5, "few cited elsewhere": 0.0})
+    RankingModel(weights, confidence).save(tmp_path / "model" / "ranker")
+    model = str(tmp_path / "model")
+    records = SHELF
+    library = Library.create(tmp_path / "library", records, model=model, indexer=indexer(model))
+    mine = Recommender(library)
+    assert mine.calibrated
+    titled = next(paper for paper in records if paper.title and paper.key)
+    for text in (f"On {titled.title} [CITE]", "zyzzyva [CITE] flumph", titled.key):
+        found = mine.recommend(text, k=len(records))
+        probabilities = [paper.probability for paper in found]
+        assert all(one is not None and 0 <= one <= 1 for one in probabilities)
+        assert sum(filter(None, probabilities)) <= 1 + 1e-5
+        assert probabilities == sorted(probabilities, key=lambda one: one or 0, reverse=True)
+        assert [math.log(paper.probability or 1) for paper in found[:3]] == pytest.approx(
+            [paper.score for paper in found[:3]]
+        )
+    assert found[0].key == titled.key and found[0].probability == pytest.approx(NAMED)

@@ -22,7 +22,7 @@ from citerec.library.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
-FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
+FIELDS = {"rank", "score", "probability", "cited", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -55,12 +55,22 @@ def raw(url: str, sent: bytes) -> bytes:
 
 def test_answers_have_the_documented_fields(url: str) -> None:
     answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
-    assert set(answer) == {"recommendations"}
+    assert set(answer) == {"note", "recommendations"} and answer["note"] == ""
     first, second = answer["recommendations"]
     assert set(first) == set(second) == FIELDS
     assert (first["rank"], first["id"], first["key"], first["year"]) == (1, "kingma", "kingma2015adam", 2015)
     assert "Adam is named here" in first["why"]
     assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
+
+
+def test_papers_cited_elsewhere_come_beside_the_others(url: str) -> None:
+    question = "optimisers with attention and layers"
+    plain = ask(url, question, k=1).json()["recommendations"]
+    assert [paper["cited"] for paper in plain] == [False] and plain[0]["probability"] is None
+    found = ask(url, question, k=1, known=[plain[0]["id"], "unknown"]).json()["recommendations"]
+    assert [paper["id"] for paper in found if paper["cited"]] == [plain[0]["id"]]
+    assert [paper["rank"] for paper in found] == list(range(1, len(found) + 1))
+    assert sum(not paper["cited"] for paper in found) <= 1
 
 
 def test_details_are_given_only_on_request(url: str) -> None:

@@ -38,7 +38,7 @@ from citerec.rerank.texts import (
     dot_products,
 )
 from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.queries import Queries, Query, cited_elsewhere
+from citerec.retrieval.queries import Queries, Query
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
@@ -258,21 +258,6 @@ def test_saved_statistics_give_the_same_columns(demo_corpus: Corpus, tmp_path: A
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_papers_cited_elsewhere_are_marked(demo_corpus: Corpus) -> None:
-    statistics, parts, _ = open_statistics(demo_corpus, dense=False)
-    split = demo_corpus.split("train")
-    known = cited_elsewhere(demo_corpus, split, split.contexts)
-    queries = Queries.from_contexts(demo_corpus, split.contexts, known)
-    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["draft"])["known"]
-    for values, there, row in zip(found, known, papers, strict=True):
-        if len(there):
-            assert values.tolist() == np.isin(row, there).tolist()
-        else:
-            assert np.isnan(values).all()
-    assert np.nansum(found)
-
-
 @pytest.mark.parametrize(
     "context, title",
     [
@@ -297,3 +282,14 @@ def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, t
     found = columns["beginnings_title_beginnings"]
     assert found[0, 0] > 0 and found[1, 1] > 0 and not found[0, 1:].any() and not found[1, [0, 2]].any()
     assert not columns["context_title"][0].any(), "no stem is shared"
+
+
+def test_papers_cited_elsewhere(demo_corpus: Corpus) -> None:
+    statistics, parts, _ = open_statistics(demo_corpus)
+    rows = demo_corpus.split("train").contexts[:3]
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (3, 1)).astype(np.int32)
+    known = Ragged.from_rows([papers[0, [3, 7]], [], papers[0, [0]]])
+    queries = Queries.from_contexts(demo_corpus, rows, known)
+    found = Candidates(statistics, parts, queries, papers).columns(["draft"])["known"]
+    assert np.flatnonzero(found[0]).tolist() == [3, 7] and np.flatnonzero(found[2]).tolist() == [0]
+    assert np.isnan(found[1]).all()

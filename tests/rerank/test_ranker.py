@@ -206,9 +206,13 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
-        ('{"format": "ranker-1", "models": {}}', "a ranker of another version; train it again"),
-        (WHOLE % '"weights": {"a": 1}', "missing or inconsistent"),
-        (WHOLE % '"weights": {"a": "b"}, "deviations": {}, "confidence": {}', "missing or inconsistent"),
+        ('{"format": "ranker-2", "models": {}}', "a ranker of another version; train it again"),
+        (WHOLE % '"weights": {"a": 1}, "confidence": {}', "missing or inconsistent"),
+        (
+            WHOLE % '"weights": {"a": "b"}, "deviations": {"a": 1}, "confidence": {}',
+            "missing or inconsistent",
+        ),
+        (WHOLE % '"weights": {"a": 1}, "deviations": {"a": 1}', "missing or inconsistent"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -397,3 +401,24 @@ def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Cor
     assert (z[np.arange(len(rows)), candidates - 1] < 0.03 * z[:, 0]).all()
     below = np.diff(many.scores, axis=1)[:, -50:]
     assert (below < 0).all() and (below > -0.01).all()
+
+
+def test_known_citations_keep_the_order_in_both_groups(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus)
+    assert made.model is not None
+    rows = contexts(demo_corpus)[:6]
+    plain = made.search(rows, 15).papers
+    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "few cited elsewhere": 0.1}
+    made.model = replace(made.model, confidence=Confidence(parameters))
+    known = Ragged.from_rows([row[[2, 9, 11]] for row in plain])
+    found = made.search(Queries.from_contexts(demo_corpus, rows, known), 15)
+    assert (np.exp(found.scores).sum(axis=1) < 1).all()
+    moved = 0
+    for q in range(6):
+        before, after = plain[q].tolist(), found.papers[q].tolist()
+        cited = set(known[q].tolist())
+        assert [paper for paper in after if paper in cited] == before[2:3] + before[9:10] + before[11:12]
+        others = [paper for paper in before if paper not in cited]
+        assert [paper for paper in after if paper not in cited] == others
+        moved += before != after
+    assert moved

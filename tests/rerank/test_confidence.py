@@ -1,0 +1,92 @@
+"""Confidence: probabilities of lists, their order, their calibration on made lists, and the sample for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from citerec.datasets.columns import offsets_of
+from citerec.rerank.confidence import (
+    BEST,
+    CITED,
+    FEW,
+    MISSING,
+    NONE,
+    SCALE,
+    Confidence,
+    calibration_sample,
+    fit_confidence,
+)
+from citerec.rerank.linear import TrainingLists
+
+PARAMETERS = {SCALE: 0.7, CITED: 1.0, FEW: 0.3, NONE: 1.0, "size": 0.4} | dict.fromkeys(BEST, -0.5)
+
+
+def made(
+    lengths: list[int], cited: np.ndarray | None = None, known: np.ndarray | None = None
+) -> TrainingLists:
+    """Lists of these lengths, with the column `known` only."""
+    n, queries = sum(lengths), len(lengths)
+    values = np.zeros((n, 1), np.float16) if known is None else known[:, None].astype(np.float16)
+    cited = np.zeros(n, np.bool_) if cited is None else cited
+    papers, offsets = np.arange(n, dtype=np.int32), offsets_of(np.array(lengths, np.int64))
+    of_queries = np.arange(queries, dtype=np.int32), np.ones(queries, np.int64), np.full(queries, "corpus")
+    return TrainingLists(["known"], values, np.zeros(n, np.bool_), offsets, papers, cited, *of_queries)
+
+
+@given(st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=8), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_probabilities_of_a_list_sum_to_at_most_one_in_the_order_of_scores(lists: list[list[float]]) -> None:
+    scores = np.array([score for one in lists for score in one], np.float32)
+    of = made([len(one) for one in lists])
+    found = np.exp(Confidence(PARAMETERS).log_probabilities(of, scores).astype(np.float64))
+    for start, end in zip(of.offsets[:-1], of.offsets[1:], strict=True):
+        assert 0 <= found[start:end].sum() <= 1 + 1e-5
+        order = np.argsort(scores[start:end], kind="stable")
+        assert (np.diff(found[start:end][order]) >= -1e-7).all()
+
+
+def test_without_parameters_scores_stay() -> None:
+    scores = np.array([1, -2, 3], np.float32)
+    assert Confidence().log_probabilities(made([3]), scores) is scores
+
+
+def test_papers_cited_elsewhere_are_more_probable_the_fewer_they_are() -> None:
+    known = np.array([1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
+    found = Confidence(PARAMETERS).log_probabilities(made([6, 6], known=known), np.zeros(12, np.float32))
+    few, many = found[0] - found[1], found[6] - found[10]
+    assert few > many > 0
+    assert np.ptp(found[1:6]) == np.ptp(found[6:10]) == 0
+
+
+def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:
+    rng, size, count = np.random.default_rng(0), 12, 4000
+    scores = rng.normal(0, 2, (count, size))
+    weights = np.exp(np.concatenate([0.6 * scores, np.full((count, 1), 2.0)], axis=1))
+    chosen = (rng.random((count, 1)) > np.cumsum(weights / weights.sum(1, keepdims=True), axis=1)).sum(1)
+    cited = chosen[:, None] == np.arange(size)
+    lists = made([size] * count, cited.ravel())
+    model = fit_confidence(lists, scores.ravel().astype(np.float32))
+    assert model.parameters[SCALE] == pytest.approx(0.6, abs=0.05)
+    found = np.exp(model.log_probabilities(lists, scores.ravel().astype(np.float32))).reshape(count, size)
+    best = found.argmax(1)
+    sure, right = found[np.arange(count), best], cited[np.arange(count), best]
+    for low, high in ((0, 0.3), (0.3, 0.5), (0.5, 1)):
+        of = (sure >= low) & (sure < high)
+        assert sure[of].mean() == pytest.approx(right[of].mean(), abs=0.05)
+
+
+def test_the_sample_has_lists_of_many_sizes_and_without_the_cited_papers() -> None:
+    lengths = [1] * 50 + [200] * 400
+    cited = np.zeros(sum(lengths), np.bool_)
+    lists = made(lengths, cited)
+    lists.cited[lists.offsets[:-1]] = True
+    kept = lists.keep(calibration_sample(lists, 0))
+    assert len(kept) == 450 and kept.lengths.min() == 1
+    has = np.logical_or.reduceat(kept.cited, kept.offsets[:-1])
+    assert has[:50].all(), "a list of one candidate keeps it"
+    assert 1 - has[50:].mean() == pytest.approx(MISSING, abs=0.05)
+    sizes = kept.lengths[50:]
+    assert sizes.max() > 150 and 0.2 < (sizes < 45).mean() < 0.8
