@@ -209,7 +209,8 @@ def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[
         if command == "draft":
             query = Query(place.context, draft.title, draft.abstract, draft.year, tuple(elsewhere))
             filters = Filters(exclude=beside)
-        found = [one.id for one in recommender.recommend_batch([Request(query, filters)], 100)[0]]
+        papers = recommender.rank([Request(query, filters)], 100)[0].papers[0]
+        found = [corpus.paper_ids[row] for row in papers[papers >= 0].tolist()]
         cited = {key: ids[key] for key in place.replaced if key in ids}
         for key, paper in cited.items():
             ranking = [one for one in found if one == paper or one not in cited.values()]
