@@ -6,12 +6,11 @@ also with dense models that were not trained on them. `make builtin` trains all 
 
 from __future__ import annotations
 
-import logging
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from citerec.datasets.arguments import read_arguments
+from citerec.datasets.arguments import run_command
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.settings import Settings
@@ -46,11 +45,8 @@ class BuiltInSettings(Settings):
     """output folder"""
 
 
-@one_line_errors
-def main() -> None:
-    """Combine the models, save the result and print its size."""
-    settings = read_arguments(BuiltInSettings, sys.argv[1:])
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+def make(settings: BuiltInSettings) -> None:
+    """Fit the ranker, save both models and print their size."""
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
@@ -81,6 +77,11 @@ def main() -> None:
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
+
+
+@one_line_errors
+def main() -> None:
+    run_command("library.builtin", BuiltInSettings, make, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.errors import InputError
 from citerec.rerank.corpus_statistics import NEARNESS, CorpusStatistics, keep_fields
 from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
-from citerec.rerank.surnames import REACH, capitalised_words, years_near
+from citerec.rerank.surnames import capitalised_words, years_near
 from citerec.rerank.texts import (
     CitingTexts,
     TermRows,
@@ -257,11 +257,10 @@ class Candidates:
     def year_scores(self) -> Floats:
         """3 / (3 + d) for candidates whose year is d words from the mark, else 0."""
         scores = np.zeros(self.papers.shape, np.float32)
-        years = years_near(self.queries.texts("context"))
-        for query in np.flatnonzero(years.lengths):
-            for year, distance in zip(*np.divmod(years[int(query)], REACH + 1), strict=True):
+        for query, years in enumerate(years_near(self.queries.texts("context"))):
+            for year, distance in years.items():
                 same = (self.corpus.years[self.papers[query]] == year) & (self.papers[query] >= 0)
-                scores[query, same] = np.maximum(scores[query, same], 3 / (3 + distance))
+                scores[query, same] = 3 / (3 + distance)
         return scores
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +87,8 @@ def named_papers(
     for context in contexts:
         words = [(word, distance) for word, distance in _words_near(context) if distance <= NAMED]
         dates = {int(word[:4]) for word, _ in words if _YEAR.fullmatch(word)}
-        names = {word_hash(word): distance for word, distance in reversed(words) if word[0].isupper()}
-        short = {word: distance for word, distance in reversed(words) if sum(map(str.isupper, word)) > 1}
+        names = {word_hash(word): distance for word, distance in words if word[0].isupper()}
+        short = {word: distance for word, distance in words if sum(map(str.isupper, word)) > 1}
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
         scores = dict[int, float]()
@@ -102,27 +103,20 @@ def named_papers(
     return Ragged.from_rows(found)
 
 
-def years_near(contexts: Sequence[str]) -> Ragged:
-    """Years near the mark [Q]: each as year * (REACH + 1) + distance from the mark."""
-    return Ragged.from_rows(
-        [
-            [
-                int(word[:4]) * (REACH + 1) + distance
-                for word, distance in _words_near(context)
-                if _YEAR.fullmatch(word)
-            ]
-            for context in contexts
-        ]
-    )
+def years_near(contexts: Sequence[str]) -> list[dict[int, int]]:
+    """Years near the mark of each context [Q], and the distance of the nearest mention."""
+    return [
+        {int(word[:4]): distance for word, distance in _words_near(context) if _YEAR.fullmatch(word)}
+        for context in contexts
+    ]
 
 
-def _words_near(context: str) -> list[tuple[str, int]]:
-    """Words of a context within REACH of the mark, and their distance; none without a mark."""
+@lru_cache(256)
+def _words_near(context: str) -> Sequence[tuple[str, int]]:
+    """Words of a context within REACH of the mark, and their distance, nearest last; none without a mark."""
     before, mark, after = context.partition(TARGET_MARKER)
     if not mark:
         return []
-    left = _WORD.findall(before)[-REACH:]
-    right = _WORD.findall(after)[:REACH]
-    return [(word, len(left) - i) for i, word in enumerate(left)] + [
-        (word, i + 1) for i, word in enumerate(right)
-    ]
+    sides = _WORD.findall(before)[: -REACH - 1 : -1], _WORD.findall(after)[:REACH]
+    words = [(word, distance) for side in sides for distance, word in enumerate(side, 1)]
+    return sorted(words, key=lambda pair: -pair[1])
