@@ -25,9 +25,9 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
     "search": (settings.SearchSettings, "citerec.library.commands:search"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),
-    "draft": (settings.DraftSettings, "citerec.library.draft:draft"),
-    "serve": (settings.ServeSettings, "citerec.library.server:serve"),
-    "mcp": (settings.McpSettings, "citerec.library.mcp:run_stdio"),
+    "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
+    "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
+    "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
 }
 """Settings class and function of each command."""
 SAID = "citerec.datasets.files"

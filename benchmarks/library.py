@@ -44,7 +44,7 @@ from citerec.library.commands import add, build, remove
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, mark_context
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
-from citerec.library.sources import read_source
+from citerec.library.sources.readers import read_source
 
 ADDED = 100
 """Number of new papers to add."""

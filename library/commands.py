@@ -20,7 +20,7 @@ from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors, existing
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from citerec.library.draft_contexts import draft_context_finder, draft_files, draft_parts
+from citerec.library.drafts.contexts import draft_context_finder, draft_files, draft_parts
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import note_on
 from citerec.library.filters import Filters
@@ -49,7 +49,7 @@ from citerec.library.settings import (
     UpdateSettings,
     VerifySettings,
 )
-from citerec.library.sources import find_sources, read_source
+from citerec.library.sources.readers import find_sources, read_source
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)

@@ -47,8 +47,8 @@ from citerec.evaluation.report import (
 from citerec.evaluation.settings import DRAFT, DraftsSettings
 from citerec.evaluation.significance import DRAWS, intervals, paired_difference
 from citerec.library.commands import build
-from citerec.library.draft import known_papers, place_request
-from citerec.library.draft_reader import Draft
+from citerec.library.drafts.reader import Draft
+from citerec.library.drafts.suggest import known_papers, place_request
 from citerec.library.library import Library
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper

@@ -19,9 +19,9 @@ from citerec.datasets.fulltext.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP
 from citerec.datasets.fulltext.markdown import GROUP, KEY, group_keys
 from citerec.datasets.fulltext.readers import find_files
 from citerec.datasets.progress import count_progress
-from citerec.library.draft_markdown import MARKDOWN, SUFFIXES, fill_markdown
-from citerec.library.draft_placeholders import Syntax
-from citerec.library.draft_reader import LATEX_SUFFIXES, Draft, Place, read_draft, syntax_for
+from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, fill_markdown
+from citerec.library.drafts.placeholders import Syntax
+from citerec.library.drafts.reader import LATEX_SUFFIXES, Draft, Place, read_draft, syntax_for
 
 _PARAMETER = re.compile(r"#\d")
 

@@ -23,7 +23,7 @@ from citerec.evaluation.benchmarks.masked_drafts import find_drafts, questions, 
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands import build
-from citerec.library.draft_reader import read_draft
+from citerec.library.drafts.reader import read_draft
 from citerec.library.filters import Filters
 from citerec.library.recommender import Recommender, Request
 from citerec.library.settings import BuildSettings

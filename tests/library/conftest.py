@@ -14,7 +14,7 @@ from citerec.library.explanation import Recommendation
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender, Request, indexer
-from citerec.library.server import listen, make_uvicorn
+from citerec.library.serving.server import listen, make_uvicorn
 from citerec.library.settings import ServeSettings
 
 PAPERS = [

@@ -14,7 +14,7 @@ from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender, indexer
-from citerec.library.sources import read_source
+from citerec.library.sources.readers import read_source
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
@@ -46,7 +46,7 @@ HEAVY = {
 def test_it_needs_no_heavy_imports(example: Path) -> None:
     arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""
-import sys, citerec.library.server
+import sys, citerec.library.serving.server
 from citerec import recommend
 sys.argv[1:] = {[*arguments, "format=cite"]}
 recommend.main()

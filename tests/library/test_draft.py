@@ -23,9 +23,9 @@ from rich.console import Console
 from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.latex import read_latex
-from citerec.library.draft import draft, report, suggest
-from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
-from citerec.library.draft_reader import WINDOW, Draft, read_draft
+from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
+from citerec.library.drafts.reader import WINDOW, Draft, read_draft
+from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import CITED, Recommender, indexer

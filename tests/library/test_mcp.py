@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from starlette.exceptions import HTTPException
 
-from citerec.library.mcp import make_server
+from citerec.library.serving.mcp import make_server
 from citerec.tests.library.conftest import RecommenderSpy, serving
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.datasets.errors import InputError
-from citerec.library.server import host_names, listen
+from citerec.library.serving.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 

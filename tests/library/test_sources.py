@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources import find_sources, read_source
+from citerec.library.sources.readers import find_sources, read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}

@@ -18,7 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.datasets.errors import InputError
 from citerec.library import limits
-from citerec.library.messages import Answer, Found, Name, Question, Search, answer_question, find_papers
+from citerec.library.serving.messages import (
+    Answer,
+    Found,
+    Name,
+    Question,
+    Search,
+    answer_question,
+    find_papers,
+)
 from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Readers for files of papers, one paper at a time.
 
-    .bib                    BibTeX and BibLaTeX (library.bibliographies)
-    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (library.exports)
+    .bib                    BibTeX and BibLaTeX (bibtex)
+    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
     .json                   CSL JSON, a list; Better BibTeX's JSON; papers.json, an object of papers by id
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own: {"id" or "paper_id", "title", "abstract", "year",
@@ -34,9 +34,9 @@ from citerec.datasets.json_lines import Object, OnBadRecord, parse_object, read_
 from citerec.datasets.progress import OnBytes, read_progress
 from citerec.datasets.records import json_type, parse_year, quoted
 from citerec.datasets.source_files import stream_json
-from citerec.library.bibliographies import read_bibtex
-from citerec.library.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
+from citerec.library.sources.bibtex import read_bibtex
+from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 
 FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl"
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")

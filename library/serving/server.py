@@ -37,8 +37,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.datasets.errors import InputError, StorageError
 from citerec.library import limits
-from citerec.library.mcp import McpOverHttp, make_server
-from citerec.library.messages import (
+from citerec.library.serving.mcp import McpOverHttp, make_server
+from citerec.library.serving.messages import (
     About,
     Answer,
     Answers,

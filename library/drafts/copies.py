@@ -16,9 +16,9 @@ from citerec.datasets.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
 from citerec.datasets.fulltext.latex_source import decode_latex
-from citerec.library.draft_markdown import MARKDOWN
-from citerec.library.draft_placeholders import read_text
-from citerec.library.draft_reader import MARK_KEY, Draft, Place, syntax_for
+from citerec.library.drafts.markdown import MARKDOWN
+from citerec.library.drafts.placeholders import read_text
+from citerec.library.drafts.reader import MARK_KEY, Draft, Place, syntax_for
 from citerec.library.explanation import Recommendation
 from citerec.library.formats import bibtex, terminal_text
 from citerec.library.library import Library

@@ -15,7 +15,7 @@ from citerec.datasets.fulltext.latex import (
     read_sections,
 )
 from citerec.datasets.fulltext.latex_source import Inputs, read_source, remove_blocks, running_text
-from citerec.library.draft_placeholders import MISSING, PLACEHOLDER, Contents, PlaceholderReader, Syntax
+from citerec.library.drafts.placeholders import MISSING, PLACEHOLDER, Contents, PlaceholderReader, Syntax
 
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment|tikzpicture|pgfpicture"
 _BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))

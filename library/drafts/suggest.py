@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.library.draft_copies import Suggestions, plan_copies, write_copies
-from citerec.library.draft_reader import MARK_KEY, Draft, Place, read_draft
+from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
+from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.explanation import MARK, note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import Labelled, count_noun, table, terminal_text

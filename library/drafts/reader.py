@@ -17,9 +17,9 @@ from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.latex import bib_files, read_bibliography
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.library.draft_latex import LATEX, read_latex
-from citerec.library.draft_markdown import MARKDOWN, SUFFIXES, read_markdown
-from citerec.library.draft_placeholders import PLACEHOLDER, PlaceholderReader, Syntax
+from citerec.library.drafts.latex import LATEX, read_latex
+from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, read_markdown
+from citerec.library.drafts.placeholders import PLACEHOLDER, PlaceholderReader, Syntax
 from citerec.library.explanation import MARK
 
 LATEX_SUFFIXES = (".tex", ".ltx", ".latex", ".rnw")

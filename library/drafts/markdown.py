@@ -8,7 +8,7 @@ from pathlib import Path
 
 from citerec.datasets.fulltext import markdown
 from citerec.datasets.fulltext.markdown import GROUP, KEY, parse_document
-from citerec.library.draft_placeholders import MISSING, Contents, PlaceholderReader, Syntax
+from citerec.library.drafts.placeholders import MISSING, Contents, PlaceholderReader, Syntax
 
 SUFFIXES = (*markdown.SUFFIXES, ".txt")
 

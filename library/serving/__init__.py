@@ -1,0 +1,5 @@
+"""Serving a library.
+
+server  HTTP API and web page         mcp  tools for writing assistants
+messages  requests and responses of both
+"""
