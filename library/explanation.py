@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
@@ -25,6 +24,7 @@ from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.names import initials, title_names
 from citerec.rerank.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.queries import Queries
+from citerec.retrieval.terms import FUNCTION_WORDS
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -184,7 +184,7 @@ class Explainer:
         return 1 - float(np.log(count) / np.log(self._tokens)) if count else 0.0
 
 
-_IGNORED = frozenset([*STOPWORDS_EN, TARGET_MARKER.lower(), OTHER_MARKER.lower()])
+_IGNORED = frozenset([*FUNCTION_WORDS, TARGET_MARKER.lower(), OTHER_MARKER.lower()])
 _WORD = re.compile(r"[^\W_]+")
 _STEMMER = Stemmer.Stemmer("english")
 

@@ -24,9 +24,9 @@ from citerec.retrieval.base import few_changed, small_change
 from citerec.retrieval.bm25 import citing_contexts
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
-from citerec.retrieval.terms import BEGINNINGS, PAPERS_PER_BATCH, Terms
+from citerec.retrieval.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
 
-TERM_OPTIONS, BEGINNING_OPTIONS = ("english", "en_plus"), (BEGINNINGS, "en_plus")
+TERM_OPTIONS, BEGINNING_OPTIONS = ("english", EUROPEAN), (BEGINNINGS, EUROPEAN)
 """Stemmer and stop words of terms, and of the beginnings of words, which words of other languages share."""
 BESIDE = 1.5
 """As `rerank.texts.NEAR`, for words just before the mark."""

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import Stemmer
+from bm25s import stopwords as lists
 from bm25s.tokenization import Tokenizer
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
@@ -27,6 +28,16 @@ PAPERS_PER_BATCH = 1 << 16
 
 BEGINNINGS, LETTERS = "beginnings", 5
 """The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+
+
+EUROPEAN = "european"
+"""The stop words of English, French, German, Spanish and Portuguese together."""
+FUNCTION_WORDS = frozenset(
+    word
+    for language in ("EN_PLUS", "FRENCH", "GERMAN", "SPANISH", "PORTUGUESE")
+    for word in getattr(lists, f"STOPWORDS_{language}")
+) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
+"""Those of EUROPEAN: without the ones that mean something else in English titles."""
 
 
 def _beginning(word: str) -> str:
@@ -50,16 +61,17 @@ def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) 
 def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
     """bm25s's tokeniser: runs of at least two letters or digits, without stop words, stemmed.
 
-    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: a language of bm25s; None for neither.
-    Raises InputError for unknown languages.
+    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: a language of bm25s, or EUROPEAN; None for
+    neither. Raises InputError for unknown languages.
     """
+    ignored = sorted(FUNCTION_WORDS) if stopwords == EUROPEAN else stopwords
     if stemmer == BEGINNINGS:
-        return Tokenizer(stopwords=stopwords, stemmer=_beginning)
+        return Tokenizer(stopwords=ignored, stemmer=_beginning)
     if stemmer is not None and stemmer not in Stemmer.algorithms():
         known = ", ".join(Stemmer.algorithms())
         raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")
     try:
-        return Tokenizer(stopwords=stopwords, stemmer=None if stemmer is None else Stemmer.Stemmer(stemmer))
+        return Tokenizer(stopwords=ignored, stemmer=None if stemmer is None else Stemmer.Stemmer(stemmer))
     except ValueError as error:
         raise InputError(f"retriever.stopwords: {error}") from None
 
