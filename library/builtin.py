@@ -15,7 +15,7 @@ from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.settings import Settings
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.library.models import BUILT_IN
+from citerec.library.models import BUILT_IN, encoder_parts
 from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.rerank.ranker_training import fit_calibrated, read_variants
@@ -25,8 +25,8 @@ from citerec.retrieval.base import folder_bytes
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""
 SPLITS = ("train", "val", "val_named")
-QUERIES = 200
-"""Queries of each variant of a data set."""
+QUERIES, SMALL_QUERIES = 200, 1000
+"""Queries of each variant of a data set, and of its small libraries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class BuiltInSettings(Settings):
     """folders as in data=custom; contexts that keep names are read from SPLIT_named, if present"""
     others: tuple[str, ...]
     """static model trained without each data set, or none (e.g. [outputs/a,none,outputs/b])"""
+    encoder: str = ""
+    """make the ranker of builtin+ENCODER; empty: the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -50,13 +52,15 @@ def make(settings: BuiltInSettings) -> None:
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
-    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES)
+    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
     parts, corpora = [], {}
     for path, other in zip(settings.data, settings.others, strict=True):
         named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
         options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
         corpus = open_corpus(dir=path, splits=named, **options)
-        ranker = Ranker.over(static_retriever(settings.static))
+        vectors = Path(settings.cache_dir) / "vectors" / corpus.fingerprint
+        encoders = encoder_parts(settings.encoder, vectors)
+        ranker = Ranker.over(static_retriever(settings.static), **encoders)
         parts.append(
             read_variants(
                 ranker, corpus, replace(given, out_of_domain_checkpoint=None if other == "none" else other), 0
@@ -65,14 +69,15 @@ def make(settings: BuiltInSettings) -> None:
         corpora[corpus.name] = corpus.fingerprint
     lists = TrainingLists.concat(parts)
     model, confidence, _ = fit_calibrated(given, lists, 0)
-    static.save(folder / static.folder)
     about = {
         "data": corpora,
         "lists": len(lists),
-        "queries": QUERIES,
+        "queries": [QUERIES, SMALL_QUERIES],
         "hash": model_hash(model, confidence.parameters),
     }
-    RankingModel(model, confidence, about).save(folder / RankingModel.folder)
+    if not settings.encoder:
+        static.save(folder / static.folder)
+    RankingModel(model, confidence, about).save(folder / settings.encoder / RankingModel.folder)
     size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:

@@ -3,7 +3,7 @@
 model/   model.json   format, kind and origin
          static/      a static model (hatten.static), or
          hatten/      a HAtten model (hatten.model); earlier versions: hatten.ckpt
-         ranker/      a learned ranker (rerank.ranker) over that model and BM25
+         ranker/      a learned ranker (rerank.ranker) over that model and BM25, perhaps an encoder too
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ from citerec.rerank.ranker import MODEL as RANKING
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.hub import DENSE as IN_RANKER
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parent / "builtin"
-"""Folder of the built-in model."""
+"""Folder of the built-in model, named by `model` "" or `builtin`."""
+ENCODERS = {
+    "minilm": ArticleConfig(
+        "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", max_tokens=128, query=("context", "title")
+    )
+}
+"""Encoders that `model` adds to it, as in builtin+minilm. BUILT_IN has a ranker for each."""
 HATTEN, CHECKPOINT = "hatten.json", "hatten.ckpt"
 """Settings file of HAtten (hatten.model), which needs torch, and the single file of earlier versions."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
@@ -39,22 +45,33 @@ INDEX = IndexConfig(device="cpu")
 def install_model(model: str, ranker: str, folder: Path) -> None:
     """Copy a model to a new folder.
 
-    model: "" for the built-in model, `bm25`, a file, a folder or a hub id. ranker: folder or hub id of a
-    ranker over it, if the model does not include one. Raises InputError if there is no such model.
+    model: "" for the built-in model, builtin+ENCODER, `bm25`, a file, a folder or a hub id. ranker: folder or
+    hub id of a ranker over it, if the model does not include one. Raises InputError if there is no such model.
     """
     files, kind = model_files(model, ranker)
     folder.mkdir()
     for name, source in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         link_or_copy(source, folder / name)
-    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model})
+    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model, "encoder": encoder_of(model)})
+
+
+def encoder_of(model: str) -> str:
+    """Return the encoder that a model adds to the built-in one, or "". Raises InputError for another one."""
+    name, plus, encoder = model.partition("+")
+    if name != BUILT_IN.name or not plus:
+        return ""
+    if encoder not in ENCODERS:
+        raise InputError(f"model={model}: the built-in model has rankers for {', '.join(ENCODERS)} only")
+    return encoder
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN and not ranker:
         return {}, PLAIN
-    path = Path(model).expanduser() if model else BUILT_IN
+    encoder = encoder_of(model)
+    path = BUILT_IN if encoder or model in ("", BUILT_IN.name) else Path(model).expanduser()
     if not path.exists() and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)
@@ -65,7 +82,7 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
             hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
             hint += "hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
-    ranked = path / RankingModel.folder
+    ranked = path / encoder / RankingModel.folder
     if ranker:
         place = find_saved(Path(ranker).expanduser(), RankingModel.folder)
         ranked = find_model(place, RANKING, RankingModel.title)
@@ -105,4 +122,16 @@ def open_model(folder: Path) -> Retriever:
         )
     if kind == DENSE:
         return dense
-    return Ranker.over(dense, RankingModel.open(folder / RankingModel.folder))
+    ranker = RankingModel.open(folder / RankingModel.folder)
+    return Ranker.over(dense, ranker, **encoder_parts(about.get("encoder", "")))
+
+
+def encoder_parts(name: str, embeddings_dir: Path | None = None) -> dict[str, Retriever]:
+    """Return the retriever of an encoder, by name; none for "". embeddings_dir: to reuse paper vectors."""
+    if not name:
+        return {}
+    try:
+        from citerec.retrieval.article import ArticleRetriever  # needs torch
+    except ImportError as error:
+        raise InputError(f"model={BUILT_IN.name}+{name}: needs pip install 'citerec[train]'") from error
+    return {name: ArticleRetriever(ENCODERS[name], index=INDEX, embeddings_dir=embeddings_dir)}

@@ -22,8 +22,6 @@ from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.1
 """Share of the training lists that lose their cited papers."""
-LEAST = 0.05
-"""Least share of the other candidates that stay in a training list: personal libraries are small."""
 SCALE, NONE, CITED, FEW = "scale", "none", "cited elsewhere", "few cited elsewhere"
 """Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the ratio
 of other candidates to them. Further ones are weights of list inputs in the outside option."""
@@ -75,16 +73,11 @@ class Confidence:
         return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)
 
 
-def calibration_sample(lists: TrainingLists, seed: int) -> Mask:
-    """Choose candidates [n] for lists as of many libraries, at least one of each: without the cited papers in
-    MISSING of them, with a share of the others between LEAST and all of them."""
-    rng, starts = np.random.default_rng(seed), lists.offsets[:-1]
-    share = np.exp(rng.uniform(np.log(LEAST), 0, len(lists)))
-    missing = rng.random(len(lists)) < MISSING
-    known, _ = _cited_elsewhere(lists)
-    others = known | (rng.random(len(lists.papers)) < share[lists.query])
-    kept = np.where(lists.cited, ~missing[lists.query], others)
-    kept[starts[~np.logical_or.reduceat(kept, starts)]] = True
+def without_cited(lists: TrainingLists, seed: int) -> Mask:
+    """Choose all candidates [n] but the cited papers of MISSING of the lists."""
+    missing = np.random.default_rng(seed).random(len(lists)) < MISSING
+    kept = ~(lists.cited & missing[lists.query])
+    kept[lists.offsets[:-1][~np.logical_or.reduceat(kept, lists.offsets[:-1])]] = True
     return kept
 
 

@@ -101,7 +101,8 @@ class Candidates:
 
     def _retriever_columns(self) -> dict[str, NDArray[np.floating]]:
         """Compute PART.score and PART.rank, log(1 + rank), ranks from 0. For the dense retriever, also the
-        scores of the context alone, and of the citing paper's title and abstract alone."""
+        scores of the context alone, and of the citing paper's title and abstract alone; for further dense
+        ones, those of the sentence alone."""
         found: dict[str, NDArray[np.floating]] = {}
         for name, part in self.parts.items():
             scores = part.score(self.queries, self.papers)
@@ -111,6 +112,9 @@ class Candidates:
                 for column, vectors in self.field_vectors.items():
                     cosines = (self.paper_vectors @ vectors[:, :, None])[:, :, 0]
                     found[f"{name}.{column}"] = fill_missing_scores(cosines, self.papers)
+            elif isinstance(part, DenseRetriever):
+                scores = part.score(self.queries.sentences(), self.papers)
+                found[f"{name}.sentence"] = fill_missing_scores(scores, self.papers)
         return found
 
     # Terms of queries.

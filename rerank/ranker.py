@@ -165,10 +165,13 @@ class Ranker(Retriever):
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
 
     @classmethod
-    def over(cls, dense: Retriever, ranker: RankingModel | None = None) -> Ranker:
-        """A ranker over a dense retriever, BM25 and BM25 with contexts, as in conf/retriever/ranker.yaml."""
+    def over(cls, dense: Retriever, ranker: RankingModel | None = None, **more: Retriever) -> Ranker:
+        """A ranker over a dense retriever, BM25 and BM25 with contexts, as in conf/retriever/ranker.yaml.
+
+        more: further retrievers by name.
+        """
         parts = {"dense": dense, "bm25": BM25(), "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5)}
-        return cls(ranker, parts)
+        return cls(ranker, {**parts, **more})
 
     def with_dense(self, dense: Retriever) -> Self:
         """The same ranker, not yet indexed, with another dense retriever."""

@@ -7,11 +7,10 @@ and without training contexts, abstracts and a dense model of their field.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -26,7 +25,7 @@ from citerec.datasets.files import write_text
 from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TARGET_MARKER, TRAIN
 from citerec.hatten.trained import trained_retriever
-from citerec.rerank.confidence import Confidence, calibration_sample, fit_confidence
+from citerec.rerank.confidence import Confidence, fit_confidence, without_cited
 from citerec.rerank.corpus_statistics import keep_fields
 from citerec.rerank.features import is_listed
 from citerec.rerank.linear import (
@@ -40,6 +39,7 @@ from citerec.rerank.linear import (
     model_hash,
 )
 from citerec.rerank.settings import RankerSettings
+from citerec.rerank.variants import small_libraries, with_contexts, without_abstracts
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.article import ArticleRetriever, SentenceRetriever
 from citerec.retrieval.base import Ranking, Retriever
@@ -122,10 +122,13 @@ def train_model(
 def fit_calibrated(
     settings: RankerSettings, lists: TrainingLists, seed: int
 ) -> tuple[LinearModel, Confidence, dict[str, dict[str, float]]]:
-    """Fit a model, its confidence to cross-fitted scores, and measure these; see `measure_variants`."""
+    """Fit a model, and its confidence to cross-fitted scores of small libraries, which are measured; see
+    `measure_variants`."""
     scores = cross_fit(settings, lists, seed)
-    kept = calibration_sample(lists, seed)
-    confidence = fit_confidence(lists.keep(kept), scores[kept])
+    small = np.char.endswith(lists.variant, SMALL)
+    libraries, of_libraries = lists.take(small), scores[small[lists.query]]
+    kept = without_cited(libraries, seed)
+    confidence = fit_confidence(libraries.keep(kept), of_libraries[kept])
     return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
 
 
@@ -133,6 +136,8 @@ def _format_measures(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {value:.4f}" for measure, value in figures.items())
 
 
+SMALL = "small"
+"""Variant of small libraries."""
 FEW = (50, 500, 5000)
 """Training contexts of the variants with few of them."""
 
@@ -143,93 +148,77 @@ def read_variants(
     settings: RankerSettings,
     seed: int,
     index_dir: str | Path | None = None,
-    contexts: bool = True,
 ) -> TrainingLists:
     """Read the lists of all variants of a corpus that a not yet indexed ranker builds.
 
-    `corpus`: as it is; `contexts-N`: with N training contexts; `papers`: without; `half`, `titles`: of those,
-    with half of the abstracts, or none; `names`: with contexts that keep the names of authors, if the corpus
-    has a split SPLIT_named; `other-...`: with the dense model of other corpora.
-    contexts: False leaves out `corpus` and contexts-N, for a ranker whose dense model is of other corpora.
+    `corpus`: as it is; `contexts-N`: with N training contexts; those of `_without_contexts`; and these again
+    as `other-...`, with the dense model of other corpora, which count twice.
     """
     new, parts = copy.deepcopy(ranker), []
-    train = corpus.splits.get(TRAIN) if contexts else None
+    train = corpus.splits.get(TRAIN)
     rng = np.random.default_rng(seed)
     if train is not None and len(train):
         ranker.open(corpus, index_dir)
         parts.append(_read_variant(ranker, corpus, "corpus", settings, seed, settings.queries))
-    fewer = (
-        {}
-        if train is None
-        else {few: train.take(np.sort(rng.permutation(len(train))[:few])) for few in FEW if few < len(train)}
-    )
-    papers = _with_contexts(corpus, None)
-    for name, variant in (
-        ("papers", papers),
-        ("half", _without_abstracts(papers, rng.random(len(papers.paper_ids)) < 0.5)),
-        ("titles", _without_abstracts(papers, np.ones(len(papers.paper_ids), np.bool_))),
-    ):
-        one = copy.deepcopy(new)
-        if variant is not papers:
-            for part in one.all_parts.values():
-                if isinstance(part, ArticleRetriever | SentenceRetriever):
-                    part.embeddings_dir = None  # holds the vectors of whole texts
-        one.index(variant)
-        parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
-        if name != "papers":
-            continue
-        if f"{settings.split}_named" in corpus.splits:
-            named = replace(settings, split=f"{settings.split}_named")
-            parts.append(_read_variant(one, corpus, "names", named, seed, settings.variant_queries))
-        for few, sample in fewer.items():
-            other = copy.copy(one)
-            other.shared = one
-            other.index(_with_contexts(corpus, sample))
-            found = _read_variant(other, corpus, f"contexts-{few}", settings, seed, settings.variant_queries)
-            parts.append(found)
+        bare = _index(new, with_contexts(corpus, None), corpus)
+        for few in (few for few in FEW if few < len(train)):
+            one = copy.copy(bare)
+            one.shared = bare
+            one.index(with_contexts(corpus, train.take(np.sort(rng.permutation(len(train))[:few]))))
+            name = f"contexts-{few}"
+            parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
+    parts += _without_contexts(new, corpus, settings, seed)
     if settings.out_of_domain_checkpoint is not None:
         other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
-        without = replace(settings, out_of_domain_checkpoint=None)
-        found = read_variants(other, corpus, without, seed, contexts=False)
+        found = TrainingLists.concat(_without_contexts(other, corpus, settings, seed))
         found = replace(found, variant=np.char.add("other-", found.variant))
         parts += [found, found]
     return TrainingLists.concat(parts)
 
 
-def _with_contexts(corpus: Corpus, train: Split | None) -> Corpus:
-    """Return the corpus with other training contexts, or none."""
-    made = copy.copy(corpus)
-    made.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
-    made.splits |= {} if train is None else {TRAIN: train}
-    made.seen = np.zeros_like(corpus.seen)
-    if train is not None:
-        made.seen[train.positives.values] = True
-    return made
+def _without_contexts(
+    ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
+) -> list[TrainingLists]:
+    """Read the lists of the variants without training contexts.
+
+    `papers`: all papers; `half`, `titles`: with half of the abstracts, or none; `names`: with contexts that
+    keep the names of authors, if the corpus has a split SPLIT_named; `small`: small libraries.
+    """
+    named, parts = f"{settings.split}_named", []
+    papers = with_contexts(corpus, None)
+    half = np.random.default_rng(seed).random(len(papers.paper_ids)) < 0.5
+    for name, variant in (
+        ("papers", papers),
+        ("half", without_abstracts(papers, half)),
+        ("titles", without_abstracts(papers, np.ones_like(half))),
+    ):
+        one = _index(ranker, variant, corpus)
+        parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
+        if name == "papers" and named in corpus.splits:
+            of_names = replace(settings, split=named)
+            parts.append(_read_variant(one, corpus, "names", of_names, seed, settings.variant_queries))
+    splits = [split for split in (settings.split, named) if split in corpus.splits]
+    for split in splits:
+        sample = training_split(corpus, split, settings.small_queries // len(splits), seed)
+        for library, contexts in small_libraries(corpus, sample, seed):
+            one = _index(ranker, library, corpus)
+            known = cited_elsewhere(library, library.split(split), contexts.contexts)
+            lists = read_lists(one, contexts, known, "names" if split == named else SMALL)
+            citing, variant = corpus.citing[contexts.contexts], np.full(len(lists), SMALL)
+            parts.append(replace(lists, citing=citing, variant=variant))
+    return parts
 
 
-class _Blanked(Sequence[str]):
-    """Texts, some of them empty."""
-
-    def __init__(self, texts: Sequence[str], empty: Mask) -> None:
-        self._texts, self._empty = texts, empty
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, row: Any) -> Any:
-        return "" if self._empty[row] else self._texts[row]
-
-
-def _without_abstracts(corpus: Corpus, which: Mask) -> Corpus:
-    """Return the corpus without the abstracts of some papers [P]; those without a title keep them."""
-    which = which & (corpus.title_tokens.lengths > 0)
-    made, tokens = copy.copy(corpus), corpus.abstract_tokens
-    # Vectors of papers are cached by it (retrieval.embeddings).
-    made.fingerprint = f"{corpus.fingerprint}-{hashlib.blake2b(which.tobytes(), digest_size=8).hexdigest()}"
-    made.abstracts = _Blanked(corpus.abstracts, which)
-    lengths = np.where(which, 0, tokens.lengths)
-    made.abstract_tokens = Ragged(tokens.values[~np.repeat(which, tokens.lengths)], offsets_of(lengths))
-    return made
+def _index(ranker: Ranker, variant: Corpus, corpus: Corpus) -> Ranker:
+    """Index a variant of the corpus with a copy of a ranker that is not yet indexed."""
+    one = copy.deepcopy(ranker)
+    for part in one.all_parts.values():
+        if (
+            isinstance(part, ArticleRetriever | SentenceRetriever)
+            and variant.fingerprint != corpus.fingerprint
+        ):
+            part.embeddings_dir = part.embeddings_dir and Path(part.embeddings_dir) / variant.fingerprint
+    return one.index(variant)
 
 
 def _read_variant(

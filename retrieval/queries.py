@@ -6,6 +6,7 @@ retrievers treat both alike.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.records import MARKER_WORDS, TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.settings import QUERY_FIELDS
 
@@ -130,6 +131,11 @@ class Queries:
         positives = None if self.positives is None else self.positives.take(rows)
         return Queries(self.corpus, fields, *columns, self.new_words, positives)
 
+    def sentences(self) -> Queries:
+        """Return queries of the sentences around the marks alone."""
+        found = [marked_sentence(text) for text in self.texts("context")]
+        return Queries.from_list(self.corpus, [Query(text) for text in found])
+
     def words(self, name: str) -> Ragged:
         """Word ids of a field [Q]."""
         field = self.fields[name]
@@ -151,6 +157,23 @@ class Queries:
             self.corpus.context_ids[row] if row >= 0 else repr(text[:40])
             for row, text in zip(self.contexts.tolist(), self.texts("context"), strict=True)
         ]
+
+
+def marked_sentence(context: str) -> str:
+    """Return the sentence that cites at TARGET_MARKER; a mark after the full stop belongs before it.
+
+    >>> marked_sentence("Trees are parsed. Graphs are not. TARGETCIT We ask why.")
+    'Graphs are not. TARGETCIT '
+    """
+    from citerec.datasets.tokenize import sentence_starts  # imports numba, which takes a second
+
+    bounds = [0, *sentence_starts(context), len(context)]
+    mark = max(context.find(TARGET_MARKER), 0)
+    number = bisect_right(bounds, mark, hi=len(bounds) - 1) - 1
+    start, end = bounds[number : number + 2]
+    if number and not context[start:mark].strip():
+        start, end = bounds[number - 1], mark + len(TARGET_MARKER) + 1
+    return context[start:end]
 
 
 def _paper_field(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
