@@ -60,7 +60,7 @@ def make(settings: BuiltInSettings) -> None:
         corpus = open_corpus(dir=path, splits=named, **options)
         vectors = Path(settings.cache_dir) / "vectors" / corpus.fingerprint
         encoders = encoder_parts(settings.encoder, vectors)
-        ranker = Ranker.over(static_retriever(settings.static), **encoders)
+        ranker = Ranker.over(static_retriever(settings.static), more=encoders)
         parts.append(
             read_variants(
                 ranker, corpus, replace(given, out_of_domain_checkpoint=None if other == "none" else other), 0

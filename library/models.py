@@ -45,8 +45,8 @@ INDEX = IndexConfig(device="cpu")
 def install_model(model: str, ranker: str, folder: Path) -> None:
     """Copy a model to a new folder.
 
-    model: "" for the built-in model, builtin+ENCODER, `bm25`, a file, a folder or a hub id. ranker: folder or
-    hub id of a ranker over it, if the model does not include one. Raises InputError if there is no such model.
+    model: "" for the built-in model, builtin+ENCODER, `bm25`, a file, a folder or a hub id. ranker: folder
+    or hub id of a ranker over it, if it does not include one. Raises InputError if there is no such model.
     """
     files, kind = model_files(model, ranker)
     folder.mkdir()
@@ -123,7 +123,7 @@ def open_model(folder: Path) -> Retriever:
     if kind == DENSE:
         return dense
     ranker = RankingModel.open(folder / RankingModel.folder)
-    return Ranker.over(dense, ranker, **encoder_parts(about.get("encoder", "")))
+    return Ranker.over(dense, ranker, encoder_parts(about.get("encoder", "")))
 
 
 def encoder_parts(name: str, embeddings_dir: Path | None = None) -> dict[str, Retriever]:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -165,7 +166,12 @@ class Ranker(Retriever):
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
 
     @classmethod
-    def over(cls, dense: Retriever, ranker: RankingModel | None = None, **more: Retriever) -> Ranker:
+    def over(
+        cls,
+        dense: Retriever,
+        ranker: RankingModel | None = None,
+        more: Mapping[str, Retriever] = MappingProxyType({}),
+    ) -> Ranker:
         """A ranker over a dense retriever, BM25 and BM25 with contexts, as in conf/retriever/ranker.yaml.
 
         more: further retrievers by name.

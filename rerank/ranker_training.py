@@ -202,10 +202,10 @@ def _without_contexts(
         sample = training_split(corpus, split, settings.small_queries // len(splits), seed)
         for library, contexts in small_libraries(corpus, sample, seed):
             one = _index(ranker, library, corpus)
-            known = cited_elsewhere(library, library.split(split), contexts.contexts)
+            known = cited_elsewhere(library, contexts, contexts.contexts)
             lists = read_lists(one, contexts, known, "names" if split == named else SMALL)
-            citing, variant = corpus.citing[contexts.contexts], np.full(len(lists), SMALL)
-            parts.append(replace(lists, citing=citing, variant=variant))
+            citing, names = corpus.citing[contexts.contexts], np.full(len(lists), SMALL)
+            parts.append(replace(lists, citing=citing, variant=names))
     return parts
 
 

@@ -58,7 +58,6 @@ from citerec.retrieval.queries import Query
 
 log = logging.getLogger(__name__)
 
-BUILT_IN = "builtin"
 PARTS = "drafts"
 """Folder of the results per draft; a run that was interrupted goes on with the others."""
 MODEL, BASELINE = "model", "baseline"
@@ -168,7 +167,7 @@ class Drafts(Benchmark):
     ) -> Metrics:
         given = self.settings
         models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
-        files = {model: model_files(_build_option(model))[0] for model in models.values()}
+        files = {model: model_files(model)[0] for model in models.values()}
         drafts, left_out = find_drafts(Path(given.drafts or "").expanduser())
         for line in left_out:
             log.warning("%s", line)
@@ -241,7 +240,7 @@ class _Run:
         found = {}
         with _quiet(logging.ERROR):
             for who, model in self.models.items():
-                index = indexer(_build_option(model))
+                index = indexer(model)
                 found[who] = Recommender(Library.create(folder / f"{name}-{who}", papers, indexer=index))
         return found
 
@@ -356,11 +355,6 @@ def _quiet(level: int) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def _build_option(model: str) -> str:
-    """Return the option of `citerec build`."""
-    return "" if model == BUILT_IN else model
 
 
 def _identity(

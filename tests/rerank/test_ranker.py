@@ -306,7 +306,7 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
         cross_fit(RankerSettings(), lists, 0)
 
 
-VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50")
+VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50", "small")
 
 
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
@@ -352,16 +352,17 @@ def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPat
     read = dict[str, Corpus]()
 
     def spy(ranker: Ranker, split: Split, known: Any = None, variant: str = "corpus") -> TrainingLists:
-        read[variant] = ranker.corpus
+        if len(ranker.corpus.paper_ids) == len(corpus.paper_ids):
+            read[variant] = ranker.corpus
         return read_lists(ranker, split, known, variant)
 
     monkeypatch.setattr("citerec.rerank.ranker_training.read_lists", spy)
     monkeypatch.setattr("citerec.rerank.ranker_training.FEW", (20, 50, 10**6))
-    settings = RankerSettings(queries=14, variant_queries=12)
+    settings = RankerSettings(queries=14, variant_queries=12, small_queries=10)
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
     lists = read_variants(Ranker(None, parts, 15), corpus, settings, 0)
     wanted = {"corpus": 14, "papers": 12, "names": 7, "contexts-20": 12, "contexts-50": 12}
-    assert Counter(lists.variant.tolist()) == Counter(wanted | {"half": 12, "titles": 12})
+    assert Counter(lists.variant.tolist()) == Counter(wanted | {"half": 12, "titles": 12, "small": 10})
     assert lists.cited.sum() > 30
     train = {name: len(of.splits.get("train", ())) for name, of in read.items()}
     contexts_of = {"corpus": len(corpus.split("train")), "contexts-20": 20, "contexts-50": 50}
@@ -383,10 +384,11 @@ def test_a_dense_model_of_other_corpora_adds_variants_twice(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("citerec.rerank.ranker_training.trained_retriever", lambda path: average())
-    settings = RankerSettings(queries=14, variant_queries=12, out_of_domain_checkpoint="other")
+    plain = RankerSettings(queries=14, variant_queries=12, small_queries=10)
+    settings = replace(plain, out_of_domain_checkpoint="other")
     lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
-    others = {"other-papers": 24, "other-half": 24, "other-titles": 24}
-    counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12} | others
+    counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
+    counts |= {"other-papers": 24, "other-half": 24, "other-titles": 24, "other-small": 20}
     assert Counter(lists.variant.tolist()) == Counter(counts)
 
 
