@@ -59,15 +59,17 @@ CROPS ?= ../shared/data/crops-lcr
 ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
 CLOZE := $(BUILTIN)/cloze
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
+RANKER := $(BIN)/python -m citerec.library.builtin 'data=[$(NEURIPS),$(ACL),$(CROPS)]' \
+	'others=[$(BUILTIN)/without-neurips,none,$(BUILTIN)/without-crops]'
+builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
 	rm -rf $(CLOZE) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/all
 	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
-	$(BIN)/python -m citerec.library.builtin static=$(BUILTIN)/small 'data=[$(NEURIPS),$(ACL),$(CROPS)]' \
-		'others=[$(BUILTIN)/without-neurips,none,$(BUILTIN)/without-crops]'
+	$(RANKER) static=$(BUILTIN)/small
+	$(RANKER) static=$(BUILTIN)/small encoder=minilm
 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)
