@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from citerec.datasets.errors import InputError
 from citerec.library.builtin import LARGEST
 from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.library import Library
-from citerec.library.models import BUILT_IN
+from citerec.library.models import BUILT_IN, model_files
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.sources.readers import read_source
+from citerec.retrieval.encoder import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
@@ -67,3 +69,26 @@ def test_it_says_how_sure_it_is(example: Path, question: str, sure: bool) -> Non
     found = Recommender.open(example).recommend(question)
     assert found[0].probability is not None
     assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)
+
+
+@pytest.mark.skipif(find_spec(PACKAGES["minilm"]) is None, reason="MiniLM is not installed: make minilm")
+def test_an_encoder_joins_the_built_in_model(tmp_path: Path) -> None:
+    papers = list(read_source(EXAMPLES, lambda error: None))
+    whole, grown = tmp_path / "whole", tmp_path / "grown"
+    Library.create(whole, papers, indexer=indexer("builtin+minilm"))
+    Library.create(grown, papers[:-5], indexer=indexer("builtin+minilm"))
+    Recommender.open(grown).add(papers[-5:])
+    question = "Words that never occur together may still mean the same [CITE]."
+    answers = [
+        [(paper.id, paper.probability) for paper in Recommender.open(library).recommend(question, k=20)]
+        for library in (whole, grown)
+    ]
+    assert [paper for paper, _ in answers[0]] == [paper for paper, _ in answers[1]]
+    assert [p for _, p in answers[0]] == pytest.approx([p for _, p in answers[1]], abs=1e-4)
+    found = Recommender.open(whole).recommend(question, k=1, explain=True)[0]
+    assert {"minilm.score", "minilm.rank", "minilm.sentence"} < set(found.features)
+
+
+def test_an_unknown_encoder_is_refused() -> None:
+    with pytest.raises(InputError, match=r"model=builtin\+bert: .* minilm only"):
+        model_files("builtin+bert")
