@@ -276,7 +276,7 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
                 "doi:10.1000/zotero", "lee2015", "A study", "Text.", ("Ann Lee", "The Group"), 2015, "Nature",
                 "10.1000/zotero", url="https://x.org", tags=("alpha",),
             ),
-        ], [", items, record 2, field 'title': must be a string, not a boolean"]),
+        ], [", item 2, field 'title': must be a string, not a boolean"]),
         ("a.json", CSL, [
             LibraryPaper(
                 "doi:10.1000/csl", "smith2020", "Deep nets & trees", "We do.", ("Jo Smith", "The Group"),
@@ -361,10 +361,10 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "works" / "x").mkdir(parents=True)
     write(tmp_path / "works" / "x" / "part.jsonl", "{}")
     found = find_sources([str(tmp_path / name) for name in ("data", "b.bib", "works", "b.bib")])
-    assert [path.name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
+    assert [Path(path).name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
     (tmp_path / "d.bib").touch()
     found = find_sources([str(tmp_path / "*.bib"), str(tmp_path / "**/*.jsonl")])
-    assert [path.name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
+    assert [Path(path).name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
     for name in ("nowhere", "works/x/y", "*.ris"):
         with pytest.raises(InputError, match=re.escape(f"source={tmp_path / name}: no such file")):
             find_sources([str(tmp_path / name)])
