@@ -7,7 +7,7 @@ chrome/content/zotero/xpcom/server/server_localAPI.js.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import Any
 from urllib.parse import quote
 
@@ -88,6 +88,8 @@ class ZoteroApi:
             connection.request("GET", f"/api/{quote(path, '/?&=')}", headers={"Zotero-API-Version": "3"})
             answer = connection.getresponse()
             content = answer.read(MAX_ANSWER)
+            if answer.length:  # of what has not been read
+                raise IncompleteRead(content, answer.length)
         except ConnectionRefusedError:
             raise NotAvailable("Zotero does not run; start it") from None
         except (OSError, HTTPException) as error:

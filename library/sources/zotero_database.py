@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +22,6 @@ from citerec.library.sources.zotero_api import PORT
 from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
 
 FILE, KEYS_FILE = "zotero.sqlite", "better-bibtex.sqlite"
-MAGIC = b"SQLite format 3\0"
 JOURNALS = ("-wal", "-journal")
 """Suffixes of the files that hold what is not in the database yet, or not for certain."""
 _TRIES, _PAUSE = 5, 0.2
@@ -64,16 +63,14 @@ def find_database() -> tuple[Path | None, int]:
     """Return the user's zotero.sqlite, if there is one, and the port of the API: of the newest profile."""
     profiles = [path for pattern in _PROFILES for path in Path.home().glob(pattern)]
     folders, port = [Path.home() / name for name in _DIRECTORIES], PORT
-    for profile in sorted(profiles, key=lambda path: path.stat().st_mtime):
-        for name, value in _PREFERENCE.findall(profile.read_text("utf-8", "replace")):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                continue
-            if name == "dataDir" and isinstance(value, str) and value:
-                folders.insert(0, Path(value))
-            elif name != "dataDir" and isinstance(value, int):
-                port = value
+    newest = max(profiles, key=lambda path: path.stat().st_mtime, default=None)
+    for name, value in _PREFERENCE.findall(newest.read_text("utf-8", "replace")) if newest else ():
+        with suppress(ValueError):
+            found = json.loads(value)
+            if name == "dataDir" and isinstance(found, str) and found:
+                folders.insert(0, Path(found))
+            elif name != "dataDir" and isinstance(found, int):
+                port = found
     files = (folder / FILE for folder in folders)
     return next((file for file in files if file.is_file()), None), port
 
