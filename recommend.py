@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "build": (settings.BuildSettings, "citerec.library.commands:build"),
     "add": (settings.AddSettings, "citerec.library.commands:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
-    "update": (settings.UpdateSettings, "citerec.library.commands:update"),
+    "update": (settings.UpdateSettings, "citerec.library.watch:update"),
     "ask": (settings.AskSettings, "citerec.library.questions:ask"),
     "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
     "search": (settings.SearchSettings, "citerec.library.questions:search"),
@@ -30,8 +30,8 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
 }
 """Settings class and function of each command."""
-SAID = "citerec.datasets.files"
-"""The logger of what a user waits for; of all others, only warnings are shown."""
+SAID = ("citerec.datasets.files", "citerec.library.watch")
+"""The loggers of what a user waits for; of all others, only warnings are shown."""
 
 
 def __getattr__(name: str) -> Any:
@@ -62,7 +62,8 @@ def run(arguments: Sequence[str]) -> None:
     module, _, function = target.partition(":")
 
     def call(given: settings.LibrarySettings) -> None:
-        logging.getLogger(SAID).setLevel(logging.INFO)
+        for logger in SAID:
+            logging.getLogger(logger).setLevel(logging.INFO)
         getattr(import_module(module), function)(given)
 
     run_command(name, kind, call, options, logging.WARNING)

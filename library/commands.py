@@ -41,7 +41,6 @@ from citerec.library.settings import (
     BuildSettings,
     InfoSettings,
     RemoveSettings,
-    UpdateSettings,
     VerifySettings,
 )
 from citerec.library.sources.readers import absolute_names, find_sources, read_source
@@ -192,11 +191,6 @@ class Change(NamedTuple):
         happened = counts if self.written else "nothing has changed"
         print(f"{self.library.path}: {happened}; {count_noun(len(self.library))}")
         return self.library
-
-
-def update(settings: UpdateSettings) -> Library:
-    """Reread the sources of a library."""
-    return refresh(settings.library, settings.wait, settings.force).tell()
 
 
 def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:

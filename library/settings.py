@@ -92,6 +92,8 @@ class UpdateSettings(ChangeSettings):
 
     force: bool = False
     """even if more than a fifth of the papers is removed"""
+    watch: bool = False
+    """go on, and reread whatever changes: files, folders, Zotero"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +178,8 @@ class ServeSettings(RankingSettings):
     """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
     token: str = ""
     """token required to change the library; empty: generated and printed"""
+    watch: bool = False
+    """reread the library's sources whenever they change: files, folders, Zotero"""
     mcp: bool = True
     """serve MCP tools for writing assistants at /mcp"""
     threads: int = setting(limits.THREADS, least=1)

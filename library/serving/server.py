@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -359,7 +359,9 @@ def serve(settings: ServeSettings) -> None:
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
     print(f"token for changes: {settings.token}", flush=True)
-    with suppress(KeyboardInterrupt):
+    from citerec.library.watch import watching
+
+    with suppress(KeyboardInterrupt), watching(settings.library) if settings.watch else nullcontext():
         make_uvicorn(recommender, settings).run(sockets=[listening])
 
 

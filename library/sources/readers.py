@@ -35,6 +35,7 @@ from citerec.datasets.json_lines import OnBadRecord, read_objects
 from citerec.datasets.progress import OnBytes, read_progress
 from citerec.datasets.records import json_type, quoted
 from citerec.datasets.source_files import stream_json
+from citerec.library.library import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
@@ -70,18 +71,24 @@ def find_sources(names: Sequence[str]) -> list[str]:
             continue
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
-            inside = (file for file in sorted(path.rglob("*")) if file.is_file())
+            inside = _outside_libraries(sorted(path.rglob("*")))
             files = own[:1] or [f for f in inside if f.name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)]
             if not files:
                 raise InputError(f"source={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
             files = [path]
         elif _GLOB.search(name) and (matches := sorted(glob(str(path), recursive=True))):
-            files = [file for file in map(Path, matches) if file.is_file()]
+            files = _outside_libraries([*map(Path, matches)])
         else:
             raise InputError(f"source={name}: no such file")
         found.update(dict.fromkeys(str(file.resolve()) for file in files))
     return list(found)
+
+
+def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that are not parts of a library, which may be in a folder of sources."""
+    libraries = {path.parent for path in paths if path.name == MANIFEST}
+    return [path for path in paths if path.is_file() and libraries.isdisjoint(path.parents)]
 
 
 def absolute_names(names: Sequence[str]) -> list[str]:

@@ -87,14 +87,17 @@ def read_database(path: Path, group: str = "") -> ZoteroLibrary:
         id: {"key": key, "itemType": kind, "creators": [], "tags": [], "collections": []}
         for id, key, kind in rows
     }
-    for id, field, value in values:
-        items[id][field] = value if isinstance(value, int) else str(value)
-    for id, kind, first, last in creators:
-        items[id]["creators"].append({"creatorType": kind, "firstName": first, "lastName": last})
-    for id, tag in tags:
-        items[id]["tags"].append({"tag": tag})
-    for id, key in members:
-        items[id]["collections"].append(key)
+    try:
+        for id, field, value in values:
+            items[id][field] = value if isinstance(value, int) else str(value)
+        for id, kind, first, last in creators:
+            items[id]["creators"].append({"creatorType": kind, "firstName": first, "lastName": last})
+        for id, tag in tags:
+            items[id]["tags"].append({"tag": tag})
+        for id, key in members:
+            items[id]["collections"].append(key)
+    except KeyError as error:
+        raise InputError(f"{path}: damaged: its tables differ about item {error}") from None
     return ZoteroLibrary([*items.values()], {key: Collection(name, parent) for key, name, parent in names})
 
 
@@ -121,7 +124,7 @@ def _select(path: Path, statements: Sequence[str], group: str = "") -> list[list
             with TemporaryDirectory() as folder, closing(_connect(path, Path(folder))) as database:
                 database.text_factory = lambda text: text.decode("utf-8", "replace")
                 rows = [database.execute(text, {"group": group}).fetchall() for text in statements]
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: in a message
             problem = error_text(error)
         if _stamps(path) == before:
             if problem:

@@ -214,6 +214,7 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
     (folder / "a.bib").write_text(entry("one", "Parsing trees") + entry("two", "Speech"))
     (tmp_path / "x1.bib").write_text(entry("three", "Graphs"))
     assert run("build", "source=[refs,x*.bib]", "model=bm25")[0] == 0
+    shutil.copytree("mine", folder / "library")
     (folder / "b.bib").write_text(entry("four", "Poems"))
     (tmp_path / "x2.bib").write_text(entry("five", "Songs"))
     assert run("update")[1] == "mine: 2 added, 0 removed, 0 replaced; 5 papers\n"
