@@ -58,7 +58,21 @@ SHOWN = 10
 
 def build(settings: BuildSettings) -> Library:
     """Build a library."""
-    path, started = Path(settings.library).expanduser(), time.perf_counter()
+    started = time.perf_counter()
+    library, duplicates = create(settings)
+    path, duration = library.path, time.perf_counter() - started
+    print(f"{path}: {count_noun(len(library))}, {duplicates:,} duplicates merged, in {duration:.1f} s")
+    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
+        print(
+            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
+            f"abstracts to the source files, then run citerec update library={path}"
+        )
+    return library
+
+
+def create(settings: BuildSettings) -> tuple[Library, int]:
+    """Build a library. Prints nothing. Returns it, and how many duplicates were merged."""
+    path = Path(settings.library).expanduser()
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
     if settings.source:
@@ -96,16 +110,7 @@ def build(settings: BuildSettings) -> Library:
             named=named,
             contexts=[_describe_contexts(file) for file in cited],
         )
-    duration = time.perf_counter() - started
-    print(
-        f"{path}: {count_noun(len(library))}, {records.duplicates:,} duplicates merged, in {duration:.1f} s"
-    )
-    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
-        print(
-            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
-            f"abstracts to the source files, then run citerec update library={path}"
-        )
-    return library
+    return library, records.duplicates
 
 
 def absolute(model: str) -> str:

@@ -285,8 +285,11 @@ def read_manifest(path: Path) -> Manifest:
                 content["named"] = [source["path"] for source in content.get("sources", ())]
             return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
-        what = "no such folder" if not path.exists() else "is not a library (it has no library.json)"
         command = f"citerec build library={path}"
+        if path.is_file():
+            what, command = "is a file, not a library", f"citerec build library=my-library source={path}"
+        else:
+            what = "is not a library (it has no library.json)" if path.exists() else "no such folder"
         raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

@@ -7,23 +7,24 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from citerec.datasets.progress import spinner
 from citerec.library.explanation import note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import as_json, bibtex, citation, paper_list, table
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
 from citerec.library.settings import AskSettings, SearchSettings
+from citerec.library.temporary import open_recommender
 
 
 def ask(settings: AskSettings) -> None:
     """Print papers to cite. Nothing else goes to stdout."""
-    recommender = Recommender.open(settings.library, settings.reranker)
+    recommender = open_recommender(settings.library, settings.reranker)
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    found = recommender.recommend(
-        text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
-    )
+    paper = settings.title, settings.abstract
+    with spinner("asking (the first time may take a minute)"):
+        found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
     library = recommender.library
     note = note_on(found)
     if settings.format == "table":
@@ -42,7 +43,7 @@ def ask(settings: AskSettings) -> None:
 
 def search(settings: SearchSettings) -> None:
     """Print papers with these words. Nothing else goes to stdout."""
-    recommender = Recommender.open(settings.library)
+    recommender = open_recommender(settings.library)
     papers = recommender.search(" ".join(settings.words), settings.k)
     if settings.format == "json":
         print(as_json(papers))

@@ -16,8 +16,11 @@ FORMATS = ("table", "json", "bibtex", "cite", "markdown")
 class LibrarySettings(Settings):
     """Shared by all commands."""
 
+    asks: ClassVar[bool] = False
+    """whether the library may also be a source, which then gets a temporary library"""
+
     library: str
-    """folder of the library (e.g. my-library)"""
+    """folder of the library (e.g. my-library); `library=` may be omitted in the first place"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +103,11 @@ class UpdateSettings(ChangeSettings):
 class RankingSettings(LibrarySettings):
     """Shared by the commands that recommend papers."""
 
+    asks: ClassVar[bool] = True
+
+    library: str
+    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
+    first place"""
     reranker: str | None = None
     """folder of a cross-encoder that reranks the top papers"""
 
@@ -138,8 +146,12 @@ class AskSettings(RankingSettings):
 class SearchSettings(LibrarySettings):
     """Find papers of a library by title, authors, year or key."""
 
+    asks: ClassVar[bool] = True
     positional: ClassVar[str] = "words"
 
+    library: str
+    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
+    first place"""
     words: tuple[str, ...]
     """words of the title, authors, year, venue or key, or their beginnings (e.g. kingma 2015 adam)"""
     k: int = setting(10, least=1)

@@ -152,6 +152,6 @@ class McpOverHttp:
 
 def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
-    from citerec.library.recommender import Recommender
+    from citerec.library.temporary import open_recommender
 
-    make_server(Recommender.open(settings.library, settings.reranker), asyncio.to_thread).run("stdio")
+    make_server(open_recommender(settings.library, settings.reranker), asyncio.to_thread).run("stdio")

@@ -350,18 +350,18 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.recommender import Recommender
+    from citerec.library.temporary import is_temporary, open_recommender
+    from citerec.library.watch import watching
 
-    recommender = Recommender.open(settings.library, settings.reranker)
+    recommender = open_recommender(settings.library, settings.reranker)
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
-    print(f"token for changes: {settings.token}", flush=True)
-    from citerec.library.watch import watching
-
-    with suppress(KeyboardInterrupt), watching(settings.library) if settings.watch else nullcontext():
+    if not is_temporary(settings.library):  # what is added to that would be lost
+        print(f"token for changes: {settings.token}", flush=True)
+    with suppress(KeyboardInterrupt), watching(recommender.library.path) if settings.watch else nullcontext():
         make_uvicorn(recommender, settings).run(sockets=[listening])
 
 

@@ -110,7 +110,12 @@ def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(module, "TICK", 50)
     looks: list[object] = []
     state = module._state
-    monkeypatch.setattr(module, "_state", lambda named: looks.append(named) or state(named))
+
+    def look(named: list[str]) -> list[object]:
+        looks.append(named)
+        return state(named)
+
+    monkeypatch.setattr(module, "_state", look)
     write("a.bib", "One")
     make("a.bib")
     with watching("mine"):
