@@ -176,13 +176,12 @@ def _entry(paper: LibraryPaper) -> str:
     key = paper.key or paper.id
     if raw := paper.bibtex.strip():
         return _ENTRY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
-    journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
-    kind = "misc" if not paper.venue else "article" if journal else "inproceedings"
+    kind = entry_type(paper)
     fields = {
         "title": _title(paper.title),
         "author": " and ".join(map(_author, paper.authors)),
         "year": str(paper.year) if paper.year else "",
-        ("journal" if journal else "booktitle"): escape_latex(paper.venue),
+        ("booktitle" if kind == "inproceedings" else "journal"): escape_latex(paper.venue),
         "doi": escape_latex(paper.doi),
         "eprint": escape_latex(paper.arxiv),
         "archiveprefix": "arXiv" if paper.arxiv else "",
@@ -190,6 +189,16 @@ def _entry(paper: LibraryPaper) -> str:
     }
     lines = [f"  {name} = {{{terminal_text(value)}}}," for name, value in fields.items() if value]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def entry_type(paper: LibraryPaper) -> str:
+    """Return the type of a paper's entry, in lower case: that of its source, else by its venue."""
+    if source := _ENTRY.match(paper.bibtex):
+        return source[1].strip(" \t\r\n@{(").lower()
+    if not paper.venue:
+        return "misc"
+    is_journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
+    return "article" if is_journal else "inproceedings"
 
 
 def escape_latex(text: str) -> str:

@@ -10,8 +10,9 @@ from rich.console import Console
 from citerec.datasets.progress import spinner
 from citerec.library.explanation import note_on
 from citerec.library.filters import Filters
-from citerec.library.formats import as_json, bibtex, citation, paper_list, table
+from citerec.library.formats import as_json, citation, paper_list, table
 from citerec.library.papers import LibraryPaper
+from citerec.library.references import ENTRIES
 from citerec.library.settings import AskSettings, SearchSettings
 from citerec.library.temporary import open_recommender
 
@@ -56,7 +57,7 @@ def search(settings: SearchSettings) -> None:
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
-    if format == "bibtex":
-        print(bibtex(papers), end="")
+    if write := ENTRIES.get(format):
+        print(write(papers), end="")
     else:
         print(citation([paper.key or paper.id for paper in papers], format))

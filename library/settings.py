@@ -9,7 +9,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
 from citerec.library import limits
 
-FORMATS = ("table", "json", "bibtex", "cite", "markdown")
+FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ import uvicorn
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -43,6 +43,7 @@ from citerec.library.serving.messages import (
     Answer,
     Answers,
     Changed,
+    EntryFormat,
     Found,
     Health,
     Name,
@@ -54,6 +55,7 @@ from citerec.library.serving.messages import (
     answer_question,
     find_papers,
     parse_new_papers,
+    write_entries,
 )
 from citerec.library.settings import ServeSettings
 
@@ -299,6 +301,16 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     async def add(new: NewPapers) -> Changed:
         """Add papers to the library."""
         return await run_change(lambda: recommender.add(parse_new_papers(new)))
+
+    @app.get("/papers", responses=PROBLEMS | {200: {"content": {"text/plain": {}}}})
+    async def entries(
+        id: Annotated[list[Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
+        request: Request,
+        format: EntryFormat = "bibtex",
+    ) -> Response:
+        """Return the entries of papers, by id or key."""
+        text = await reads.run(lambda: write_entries(recommender, id, format), request.is_disconnected)
+        return PlainTextResponse(text)
 
     @app.delete("/papers/{id:path}", **changes)
     async def remove(id: Name) -> Changed:
