@@ -44,7 +44,7 @@ from citerec.library.settings import (
     VerifySettings,
 )
 from citerec.library.sources.readers import absolute_names, find_sources, read_source
-from citerec.library.sources.zotero import is_zotero
+from citerec.library.sources.zotero_places import is_zotero
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What a user has who names no library: libraries and .bib files here, and Zotero. Needs no numba."""
+"""What a user has who names no library: libraries and .bib files here, and Zotero. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.library.sources.zotero import is_place
-from citerec.library.sources.zotero_database import find_database
+from citerec.library.sources.zotero_places import find_database, is_place
 
 MANIFEST = "library.json"
 SHOWN = 5

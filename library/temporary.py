@@ -24,7 +24,7 @@ from citerec.library.library import LOCK, MANIFEST
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names
-from citerec.library.sources.zotero import is_place
+from citerec.library.sources.zotero_places import is_place
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,8 @@ from citerec.library.formats import count_noun
 from citerec.library.library import read_manifest
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
-from citerec.library.sources.zotero import is_place
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
-from citerec.library.sources.zotero_database import KEYS_FILE, files_of, find_database
+from citerec.library.sources.zotero_places import KEYS_FILE, files_of, find_database, is_place
 
 log = logging.getLogger(__name__)
 

@@ -40,8 +40,9 @@ from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_na
 from citerec.library.sources.bibtex import read_bibtex
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.sources.fields import Fields
-from citerec.library.sources.zotero import check_place, is_place, is_zotero, read_zotero
+from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_items import read_better_bibtex
+from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
 FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl, zotero.sqlite"
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")

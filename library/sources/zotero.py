@@ -6,35 +6,15 @@ A running program is asked (zotero_api); if it does not run or refuses, its data
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.json_lines import OnBadRecord
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
-from citerec.library.sources.zotero_database import FILE, citation_keys, find_database, read_database
-
-ZOTERO = "zotero"
-_PLACE = re.compile(
-    r"zotero(?:://(?:group/(?P<group>.+?))?(?:(?(group)/)collection/(?P<collection>.+?))?/?)?"
-)
-
-
-def is_place(name: str) -> bool:
-    """True for the name of a source that is no file: all of Zotero, a collection or a group."""
-    return name == ZOTERO or name.startswith(f"{ZOTERO}://")
-
-
-def is_zotero(name: str) -> bool:
-    """True for a source in Zotero. Its papers may change although its file, if it is one, does not.
-
-    >>> [is_zotero(name) for name in ("zotero", "zotero://group/Lab", "old/zotero.sqlite", "zotero.bib")]
-    [True, True, True, False]
-    """
-    return is_place(name) or name.endswith(".sqlite")
+from citerec.library.sources.zotero_database import citation_keys, read_database
+from citerec.library.sources.zotero_places import FILE, check_place, find_database
 
 
 def read_zotero(name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -59,14 +39,3 @@ def read_zotero(name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         library = read_database(database, group)
     keys = citation_keys(database) if database else {}
     yield from library.papers(name, on_bad, collection, keys)
-
-
-def check_place(name: str) -> tuple[str, str]:
-    """Return the group and the collection that a source names. Raises InputError for another form."""
-    place = _PLACE.fullmatch(name)
-    if place is None or name == f"{ZOTERO}://":
-        raise InputError(
-            f"source={name}: write zotero, zotero://collection/NAME, zotero://group/NAME or "
-            "zotero://group/NAME/collection/NAME"
-        )
-    return unquote(place["group"] or ""), unquote(place["collection"] or "")

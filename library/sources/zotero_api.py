@@ -18,7 +18,7 @@ from citerec.datasets.json_lines import Object
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.zotero_items import Collection, ZoteroLibrary, unknown_group
 
-HOST, PORT = "127.0.0.1", 23119
+HOST = "127.0.0.1"
 TIMEOUT = 30.0
 """Seconds that Zotero may be silent."""
 PAGE = 1000
@@ -35,7 +35,7 @@ class NotAvailable(Exception):
 class ZoteroApi:
     """A client that only reads, and only from this machine: no proxy, no redirection."""
 
-    def __init__(self, port: int = PORT) -> None:
+    def __init__(self, port: int) -> None:
         self.port = port
         self._name = f"http://{HOST}:{port}/api"
 

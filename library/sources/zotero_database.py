@@ -1,42 +1,25 @@
-"""Zotero's database, zotero.sqlite: where it is, and its items. It is only read, and never locked.
+"""The items of Zotero's database, zotero.sqlite, which is only read, and never locked.
 
 Tables: zotero/zotero, resource/schema/userdata.sql. Those read here are the same since Zotero 5.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.json_lines import Object
-from citerec.library.sources.zotero_api import PORT
 from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.library.sources.zotero_places import KEYS_FILE, files_of
 
-FILE, KEYS_FILE = "zotero.sqlite", "better-bibtex.sqlite"
-JOURNALS = ("-wal", "-journal")
-"""Suffixes of the files that hold what is not in the database yet, or not for certain."""
 _TRIES, _PAUSE = 5, 0.2
-_PROFILES = (
-    ".zotero/zotero/*/prefs.js",
-    "Library/Application Support/Zotero/Profiles/*/prefs.js",
-    ".var/app/org.zotero.Zotero/.zotero/zotero/*/prefs.js",
-    "snap/zotero-snap/common/.zotero/zotero/*/prefs.js",
-)
-_DIRECTORIES = ("Zotero", "snap/zotero-snap/common/Zotero")
-"""Profiles and the usual data directories, in the user's folder."""
-_PREFERENCE = re.compile(
-    r'^user_pref\("extensions\.zotero\.(dataDir|httpServer\.port)", (.+)\);\s*$', re.MULTILINE
-)
-
 _LIBRARY = "(SELECT libraryID FROM groups WHERE name = :group UNION SELECT libraryID FROM libraries \
 WHERE type = 'user' AND :group = '')"
 _ITEMS = f"""SELECT itemID, key, typeName FROM items JOIN itemTypes USING (itemTypeID)
@@ -57,22 +40,6 @@ _TABLES = (
     f"""SELECT itemID, key FROM collectionItems JOIN collections USING (collectionID)
     WHERE {_CHOSEN} ORDER BY itemID, collectionName""",
 )
-
-
-def find_database() -> tuple[Path | None, int]:
-    """Return the user's zotero.sqlite, if there is one, and the port of the API: of the newest profile."""
-    profiles = [path for pattern in _PROFILES for path in Path.home().glob(pattern)]
-    folders, port = [Path.home() / name for name in _DIRECTORIES], PORT
-    newest = max(profiles, key=lambda path: path.stat().st_mtime, default=None)
-    for name, value in _PREFERENCE.findall(newest.read_text("utf-8", "replace")) if newest else ():
-        with suppress(ValueError):
-            found = json.loads(value)
-            if name == "dataDir" and isinstance(found, str) and found:
-                folders.insert(0, Path(found))
-            elif name != "dataDir" and isinstance(found, int):
-                port = found
-    files = (folder / FILE for folder in folders)
-    return next((file for file in files if file.is_file()), None), port
 
 
 def read_database(path: Path, group: str = "") -> ZoteroLibrary:
@@ -109,11 +76,6 @@ def citation_keys(path: Path) -> dict[str, str]:
     except InputError:  # there is none, or of another version; keys are only good to have
         return {}
     return dict(keys)
-
-
-def files_of(path: Path) -> list[Path]:
-    """Return the files of a database, of which only the first must exist."""
-    return [path, *(path.with_name(path.name + suffix) for suffix in JOURNALS)]
 
 
 def _select(path: Path, statements: Sequence[str], group: str = "") -> list[list[Any]]:

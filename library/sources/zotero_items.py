@@ -16,6 +16,7 @@ from citerec.datasets.files import BYTE_ORDER_MARK, read_limited
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
 from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES
 from citerec.datasets.json_lines import Object, OnBadRecord, parse_object
+from citerec.library.formats import escape_latex, latex_authors, latex_title, latex_url, write_entry
 from citerec.library.papers import LibraryPaper, make_paper, usable_paper
 from citerec.library.sources.fields import Fields
 
@@ -26,6 +27,20 @@ _VENUES = (
     *("publicationTitle", "proceedingsTitle", "bookTitle", "encyclopediaTitle", "dictionaryTitle"),
     *("conferenceName", "blogTitle", "websiteTitle", "university", "institution", "repository", "publisher"),
 )
+_TYPES = {
+    "journalArticle": ("article", "journal"),
+    "magazineArticle": ("article", "journal"),
+    "newspaperArticle": ("article", "journal"),
+    "conferencePaper": ("inproceedings", "booktitle"),
+    "bookSection": ("incollection", "booktitle"),
+    "encyclopediaArticle": ("incollection", "booktitle"),
+    "dictionaryEntry": ("incollection", "booktitle"),
+    "book": ("book", "publisher"),
+    "thesis": ("phdthesis", "school"),
+    "report": ("techreport", "institution"),
+    "manuscript": ("unpublished", "note"),
+}
+"""BibTeX's type of an item, and its field for the venue; others are `misc`."""
 _DATES = ("date", "issueDate", "dateDecided", "dateEnacted")
 _NAME = ("firstName", "lastName", "name")
 _MULTIPART = re.compile(r"(\d{4})-\d\d-\d\d (.*)", re.DOTALL)
@@ -92,7 +107,7 @@ def _parse(fields: Fields, collections: Iterable[str], key: str = "") -> Library
         date = parts[1] if int(parts[1]) else parts[2]
     extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
-    return make_paper(
+    paper = make_paper(
         key=fields.text("citationKey", "citekey") or extra.get("citation key", "") or key,
         title=fields.text(*_TITLES),
         abstract=fields.text("abstractNote"),
@@ -105,6 +120,29 @@ def _parse(fields: Fields, collections: Iterable[str], key: str = "") -> Library
         collections=collections,
         tags=[tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags"),
     )
+    return paper._replace(bibtex=_entry(fields, paper))
+
+
+def _entry(fields: Fields, paper: LibraryPaper) -> str:
+    """Return a BibTeX entry, with the fields that a LibraryPaper lacks."""
+    kind, venue = _TYPES.get(fields.text("itemType"), ("misc", "howpublished"))
+    has_author = any(one.text("creatorType") in ("author", "") for one in fields.children("creators"))
+    values = {
+        "title": latex_title(paper.title),
+        "author" if has_author else "editor": latex_authors(paper.authors),
+        "year": str(paper.year or ""),
+        "publisher": escape_latex(fields.text("publisher")),
+        venue: escape_latex(paper.venue),
+        "volume": escape_latex(fields.text("volume")),
+        "number": escape_latex(fields.text("issue", "reportNumber")),
+        "pages": escape_latex(fields.text("pages")).replace("-", "--").replace("----", "--"),
+        "edition": escape_latex(fields.text("edition")),
+        "doi": escape_latex(paper.doi),
+        "eprint": escape_latex(paper.arxiv),
+        "archiveprefix": "arXiv" if paper.arxiv else "",
+        "url": latex_url(paper.url),
+    }
+    return write_entry(kind, paper.key or paper.id, values)
 
 
 def read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:

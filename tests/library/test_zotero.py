@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.sources import zotero_api
 from citerec.library.sources.readers import find_sources, read_source
 from citerec.tests.library.zotero import Item, Zotero, creator, write_preferences
@@ -25,7 +25,7 @@ ITEMS: list[Item] = [
         "key": "AAAA1111", "itemType": "journalArticle", "title": "A <i>study</i> of things",
         "creators": [creator("Ann B. Lee"), creator("Consortium"), creator("Ed Itor", "editor")],
         "date": "2003-00-00 Spring 2003", "publicationTitle": "Nature", "DOI": "10.1000/A",
-        "abstractNote": "We study.", "url": "https://x.org", "volume": 7,
+        "abstractNote": "We study.", "url": "https://x.org", "volume": 7, "pages": "1-20",
         "tags": [{"tag": "alpha"}, {"tag": "to read"}], "collections": ["METHODS1", "OTHERS11"],
         "extra": "tex.note: x\nCitation Key: lee2003\nPMID: 1",
     },
@@ -64,7 +64,7 @@ PAPERS = [
         "arxiv:2101.00001", "zot8", "A preprint", "", (), 2021, "arXiv", arxiv="2101.00001",
         collections=("Thesis",),
     ),
-    LibraryPaper("title:ed25d1d4ff7d2e9a", title="One v. Other"),
+    make_paper(title="One v. Other"),
 ]  # fmt: skip
 
 
@@ -101,10 +101,17 @@ def user(request: pytest.FixtureRequest, home: Path) -> Iterator[Path]:
 
 def test_both_ways_give_the_same_papers(user: Path) -> None:
     papers, bad = read("zotero")
-    papers[3] = papers[3]._replace(id=PAPERS[3].id)
-    assert [paper._replace(collections=tuple(sorted(paper.collections))) for paper in papers] == [
-        paper._replace(collections=tuple(sorted(paper.collections))) for paper in PAPERS
-    ]
+    plain = [paper._replace(bibtex="", collections=tuple(sorted(paper.collections))) for paper in papers]
+    assert plain == [paper._replace(collections=tuple(sorted(paper.collections))) for paper in PAPERS]
+    assert papers[0].bibtex.splitlines() == [
+        "@article{lee2003,", "  title = {A study of things},", "  author = {Ann B. Lee and Consortium},",
+        "  year = {2003},", "  journal = {Nature},", "  volume = {7},", "  pages = {1--20},",
+        "  doi = {10.1000/a},", "  url = {https://x.org},", "}",
+    ]  # fmt: skip
+    book = (
+        "@book{doi:10.1000/book,\n  title = {A book},\n  editor = {Ed Itor},\n  year = {1999},\n  publisher"
+    )
+    assert papers[1].bibtex.startswith(book) and papers[2].bibtex.startswith("@misc{zot8,")
     assert bad == ["zotero, item HHHH8888: has neither title nor abstract"]
 
 
@@ -272,12 +279,12 @@ def test_strange_texts(database: Path) -> None:
     assert len(papers[0].abstract) == 5 * 250_000 - 1 and len(bad) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_databases_give_papers_or_one_line(data: st.DataObject) -> None:
+def test_damaged_databases_give_papers_or_one_line(database: Path, data: st.DataObject) -> None:
+    content = database.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        path = ZOTERO.write(Path(folder) / "zotero.sqlite")
-        content = path.read_bytes()
+        path = Path(folder) / "zotero.sqlite"
         start, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 40))
         path.write_bytes(content[:start] + data.draw(st.binary(max_size=40)) + content[start + length :])
         if data.draw(st.booleans()):
