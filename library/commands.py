@@ -314,7 +314,7 @@ def info(settings: InfoSettings) -> None:
         "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
         "contexts": f"{len(corpus.context_ids):,}" if len(corpus.context_ids) else "",
         "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
-        "sources": ", ".join(source.path for source in about.sources),
+        "sources": ", ".join(about.named),
         "removed": f"{len(about.removed):,} manually" if about.removed else "",
         "model": about.ranking_model,
         "size": f"{folder_bytes(library.folder) / 1e6:,.1f} MB",

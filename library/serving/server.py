@@ -37,6 +37,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.datasets.errors import InputError, StorageError
 from citerec.library import limits
+from citerec.library.formats import count_noun
 from citerec.library.serving.mcp import McpOverHttp, make_server
 from citerec.library.serving.messages import (
     About,
@@ -368,7 +369,7 @@ def serve(settings: ServeSettings) -> None:
     recommender = open_recommender(settings.library, settings.reranker)
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
-    print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
+    print(f"{url}/  {count_noun(len(recommender.library))} of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
     if not is_temporary(settings.library):  # what is added to that would be lost

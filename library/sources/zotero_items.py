@@ -70,12 +70,9 @@ class ZoteroLibrary(NamedTuple):
         paths = {key: self._paths(key) for key in self.collections}
         wanted = self._find(collection, paths, name) if collection else None
         for number, item in enumerate(self.items):
-            where = f"{name}, item {item.get('key') or number}"
-            member = Fields(item, where)
-            found = list(dict.fromkeys(p for key in member.texts("collections") for p in paths.get(key, ())))
-            if wanted is None or wanted in found:
-                key = (keys or {}).get(str(item.get("key")), "")
-                yield from usable_paper(partial(_parse, member, found, key), where, on_bad)
+            fields = Fields(item, f"{name}, item {item.get('key') or number}")
+            key = (keys or {}).get(str(item.get("key")), "")
+            yield from usable_paper(partial(_parse, fields, paths, wanted, key), fields.where, on_bad)
 
     def _paths(self, key: str) -> list[str]:
         """Return the path of a collection, and before it those of the ones that it is in."""
@@ -96,9 +93,17 @@ class ZoteroLibrary(NamedTuple):
         return same[0]
 
 
-def _parse(fields: Fields, collections: Iterable[str], key: str = "") -> LibraryPaper | None:
-    """Return the paper of an item; None for attachments and notes."""
-    if fields.text("itemType") in NO_PAPERS:
+def _parse(
+    fields: Fields, paths: Mapping[str, list[str]], wanted: str | None, key: str
+) -> LibraryPaper | None:
+    """Return the paper of an item; None for attachments and notes, and outside the wanted collection.
+
+    paths: of collections, by key. key: the citation key, if the item has none itself.
+    """
+    collections = list(
+        dict.fromkeys(path for one in fields.texts("collections") for path in paths.get(one, ()))
+    )
+    if fields.text("itemType") in NO_PAPERS or (wanted is not None and wanted not in collections):
         return None
     creators = fields.children("creators")
     authors = [one for one in creators if one.text("creatorType") in ("author", "")] or creators
@@ -150,17 +155,18 @@ def read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper
     content = Fields(
         parse_object(read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK), str(path)), str(path)
     )
-    collections, members = {}, dict[object, list[str]]()
+    collections, members = {}, dict[str, list[str]]()
     for key in content.child("collections").record:
         about = content.child("collections").child(key)
         collections[key] = Collection(about.text("name"), about.text("parent"))
-        for item in about.record.get("items") or ():
-            members.setdefault(item, []).append(key)
-    items = [
-        {**item.record, "collections": members.get(item.record.get("itemID"), [])}
+        items = about.record.get("items")
+        for item in items if isinstance(items, list) else ():
+            members.setdefault(str(item), []).append(key)
+    found = [
+        {**item.record, "collections": members.get(str(item.record.get("itemID")), [])}
         for item in content.children("items")
     ]
-    yield from ZoteroLibrary(items, collections).papers(str(path), on_bad)
+    yield from ZoteroLibrary(found, collections).papers(str(path), on_bad)
 
 
 def unknown_group(name: str, groups: Iterable[str]) -> InputError:

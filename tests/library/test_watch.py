@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import requests
 
 from citerec.library import watch as module
 from citerec.library.commands import build
@@ -175,3 +176,20 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert (process.stdout.read(), process.stderr.read(), process.wait(30)) == ("", "", 0)
     assert titles() == ["One", "Two"]
+
+
+def test_a_server_of_a_file_follows_it(folder: Path) -> None:
+    """It has a temporary library, to which nothing can be added."""
+    write("a.bib", "One")
+    command = [sys.executable, "-m", "citerec", "serve", "a.bib", "port=0", "watch=true"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        url, papers = process.stdout.readline().split("  ")
+        assert papers == "1 paper of a.bib\n"
+        write("a.bib", "One", "Two")
+        search = f"{url}search?query=two"
+        wait_for(lambda: len(requests.get(search, timeout=30).json()["papers"]) == 1)
+        process.send_signal(signal.SIGINT)
+        assert "token" not in process.stdout.read() and process.wait(30) == 0
+        assert "1 paper added, " in process.stderr.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -353,12 +354,21 @@ def test_answers_that_are_not_zoteros(home: Path, answer: Any, line: str) -> Non
     assert re.match(r"http://127\.0\.0\.1:\d+/api/users/0/items/top: ", message) and line in message
 
 
+def test_a_zotero_that_is_silent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zotero_api, "TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        write_preferences(home, {"httpServer.port": server.getsockname()[1]})
+        assert "Zotero does not answer (timed out); try again or close it" in fails("zotero")
+
+
 def test_items_of_another_shape_are_left_out(home: Path) -> None:
     items = [*ITEMS[:1], {"key": "X", "itemType": "book", "title": ["a"]}, {"title": "no key"}, {"key": 3}]
+    items.append({"key": "Y", "itemType": "book", "title": "b", "collections": [{}]})
     with Zotero(items, COLLECTIONS).running(home):
         papers, bad = read("zotero")
     assert [paper.title for paper in papers] == ["A study of things"]
     assert bad == [
         "zotero, item X, field 'title': must be a string, not a list",
         "zotero, item 3: has neither title nor abstract",
+        "zotero, item Y, field 'collections': must be a list of strings, not of an object",
     ]
