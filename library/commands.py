@@ -234,7 +234,8 @@ def _remaining(library: Library, names: Sequence[str]) -> list[str]:
     A folder or pattern of which some files remain is replaced by these.
     """
     left, known = library.manifest.named, [source.path for source in library.manifest.sources]
-    for name, path in zip(names, absolute_names(names), strict=True):
+    for name in dict.fromkeys(names):
+        [path] = absolute_names([name])
         gone = {other for other in (*left, *known) if other == path or Path(path) in Path(other).parents}
         if not gone:
             raise InputError(
@@ -242,7 +243,7 @@ def _remaining(library: Library, names: Sequence[str]) -> list[str]:
             )
         parts: list[str] = []
         for other in left:
-            files = [other] if other in known or other in gone else find_sources([other])
+            files = [other] if other in known or other in gone else _find_again([other])
             parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
         left = parts
     return left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import socket
 import sqlite3
@@ -16,9 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
+from citerec.library.commands import add, build, refresh, remove
+from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, make_paper
+from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api
 from citerec.library.sources.readers import find_sources, read_source
+from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.zotero import Item, Zotero, creator, write_preferences
 
 ITEMS: list[Item] = [
@@ -371,4 +376,33 @@ def test_items_of_another_shape_are_left_out(home: Path) -> None:
         "zotero, item X, field 'title': must be a string, not a list",
         "zotero, item 3: has neither title nor abstract",
         "zotero, item Y, field 'collections': must be a list of strings, not of an object",
+    ]
+
+
+# A library.
+
+
+def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Papers that are trashed, changed or deleted are so after an update, whether Zotero runs or not."""
+    monkeypatch.chdir(home)
+    Path("a.bib").write_text("@misc{own, title = {Of the file}}")
+    build(BuildSettings(library="mine", source=("a.bib",), model="bm25"))
+    zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
+    with zotero.running(home):
+        library = add(AddSettings(library="mine", source=("zotero",)))
+        assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
+        assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
+        assert found.title == "A study of things" and not refresh("mine").written
+        zotero.trashed.add("BBBB2222")
+        assert refresh("mine")[1:] == (0, 1, 0, True)
+    zotero.items[0]["title"] = "Another title"
+    zotero.items[2]["collections"] = []
+    zotero.trashed.clear()
+    zotero.write(home / "Zotero" / "zotero.sqlite")
+    assert refresh("mine")[1:] == (1, 0, 2, True)
+    library = Library.open("mine")
+    assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
+    left = remove(RemoveSettings(library="mine", source=("zotero",)))
+    assert [paper.key for paper in papers_of(left)] == ["own"] and left.manifest.named == [
+        str(home / "a.bib")
     ]
