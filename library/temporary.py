@@ -58,7 +58,8 @@ def library_folder(place: str) -> Path:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make(source, folder)
     os.utime(folder / LOCK)
-    _evict(folder)
+    with suppress(OSError):  # others may remove the same ones
+        _evict(folder)
     return folder
 
 

@@ -82,20 +82,31 @@ def watch_sources(path: str | Path, stop: Event) -> None:
                 continue
             if (now := _state(named)) != state or problem:
                 state, problem = now, _update(path, problem)
-            if changes and (read_manifest(path).named != named or _folders(named) != folders):
+            if read_manifest(path).named != named or _folders(named) != folders:
                 break
 
 
 def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
-    """Yield True at first and after changes in these folders, and False every TICK without one."""
+    """Yield True at first and after changes in these folders, and False every TICK without one.
+
+    Ends if one of them goes. Raises InputError if the system cannot report changes.
+    """
     yield True
     if not folders:
         stop.wait(TICK / 1000)
         return
     options = {"stop_event": stop, "rust_timeout": TICK, "yield_on_timeout": True, "step": STEP}
     found = watch(*folders, recursive=False, watch_filter=None, **options)  # type: ignore[arg-type]
-    for number, changes in enumerate(found):
-        yield bool(changes) or number == 0  # the first comes after what happened since the first look
+    try:
+        for number, changes in enumerate(found):
+            yield bool(changes) or number == 0  # the first comes after what happened since the first look
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(
+            f"the system does not report changes ({error_text(error)}); raise fs.inotify.max_user_watches "
+            "or run citerec update now and then"
+        ) from None
 
 
 def _update(path: Path, before: str) -> str:

@@ -44,6 +44,8 @@ _TYPES = {
 _DATES = ("date", "issueDate", "dateDecided", "dateEnacted")
 _NAME = ("firstName", "lastName", "name")
 _MULTIPART = re.compile(r"(\d{4})-\d\d-\d\d (.*)", re.DOTALL)
+_KEY = re.compile(r"[^\s{}()\\,\"#%~=]+")
+"""What can be a key in BibTeX and LaTeX."""
 _EXTRA = re.compile(r"^\s*(citation key|doi|arxiv)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -112,8 +114,9 @@ def _parse(
         date = parts[1] if int(parts[1]) else parts[2]
     extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
+    keys = fields.text("citationKey", "citekey"), extra.get("citation key", ""), key
     paper = make_paper(
-        key=fields.text("citationKey", "citekey") or extra.get("citation key", "") or key,
+        key=next(filter(_KEY.fullmatch, keys), ""),
         title=fields.text(*_TITLES),
         abstract=fields.text("abstractNote"),
         authors=[" ".join(filter(None, map(one.text, _NAME))) for one in authors],

@@ -83,6 +83,11 @@ def test_files_folders_and_patterns(
         wait_for(lambda: "Eight" in titles())
         Path("x2.bib").unlink()
         wait_for(lambda: "Eight" not in titles())
+        Path("refs").rename("away")
+        wait_for(lambda: "refs: no such file" in caplog.text)
+        Path("away").rename("refs")
+        write("refs/deep/d.bib", "Nine")
+        wait_for(lambda: "Nine" in titles())
     generation = Library.open("mine").manifest.generation
     write("a.bib", "One", "Nobody watches")
     assert Library.open("mine").manifest.generation == generation

@@ -230,6 +230,9 @@ def test_half_a_transaction_is_taken_back(database: Path, tmp_path: Path) -> Non
 
 def test_citation_keys_of_better_bibtex(database: Path) -> None:
     assert [paper.key for paper in read("zotero")[0]] == ["lee2003", "", "zot8", ""]
+    spoil(database, "UPDATE itemDataValues SET value = 'a}\\input{b' WHERE value = 'zot8'")
+    assert read("zotero")[0][2].key == "other", "what is no key is left out"
+    spoil(database, "UPDATE itemDataValues SET value = 'zot8' WHERE value LIKE '%input%'")
     with closing(sqlite3.connect(database.with_name("better-bibtex.sqlite"))) as keys:
         keys.execute("CREATE TABLE citationkey (itemID INTEGER PRIMARY KEY, itemKey, libraryID, citationKey)")
         rows = [(1, "AAAA1111", "unpinned"), (2, "BBBB2222", "itorBook"), (3, "CCCC3333", "unpinned")]
