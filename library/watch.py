@@ -22,7 +22,7 @@ from citerec.library.library import read_manifest
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
-from citerec.library.sources.zotero_places import KEYS_FILE, files_of, find_database, is_place
+from citerec.library.sources.zotero_places import KEYS_FILE, check_place, files_of, find_database, is_place
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _state(named: list[str]) -> list[object]:
         files: list[Path] = []
         if _is_polled(name):
             with suppress(InputError, NotAvailable):
-                state.append(ZoteroApi(find_database()[1]).state())
+                state.append(ZoteroApi(find_database()[1]).state(check_place(name)[0]))
         elif is_place(name):
             files = _database()
         else:

@@ -44,7 +44,7 @@ class ZoteroApi:
 
         Raises NotAvailable, and InputError for an unknown group or an answer that is not the API's.
         """
-        place = f"groups/{self._group(group)}" if group else USER
+        place = self._place(group)
         collections = {}
         for about in self._pages(f"{place}/collections", ""):
             parent = about.record.get("parentCollection") or ""  # false at the top
@@ -52,25 +52,30 @@ class ZoteroApi:
         items = [item.record for item in self._pages(f"{place}/items/top", "&sort=dateAdded&direction=asc")]
         return ZoteroLibrary(items, collections)
 
-    def state(self) -> object:
-        """Return what is different after any change of the user's library; only the newest item is read.
+    def state(self, group: str = "") -> object:
+        """Return what is different after a change of a library: its version, its size and its newest item.
 
         Before Zotero 10, versions change by synchronisation alone, so that `since` and
         If-Modified-Since-Version do not show what the user does.
         """
-        return self._get(f"{USER}/items/top?format=json&limit=1&sort=dateModified&direction=desc")
+        return self._get(
+            f"{self._place(group)}/items/top?format=json&limit=1&sort=dateModified&direction=desc"
+        )
 
-    def _group(self, name: str) -> int:
-        groups = {about.text("name"): int(about.text("id")) for about in self._pages(f"{USER}/groups", "")}
-        if name not in groups:
-            raise unknown_group(name, groups)
-        return groups[name]
+    def _place(self, group: str) -> str:
+        """Return the path of a group's library, or of the user's."""
+        if not group:
+            return USER
+        groups = {about.text("name"): about.text("id") for about in self._pages(f"{USER}/groups", "")}
+        if group not in groups:
+            raise unknown_group(group, groups)
+        return f"groups/{groups[group]}"
 
     def _pages(self, path: str, more: str) -> Iterator[Fields]:
         """Yield the `data` of all objects, each once. What the user does meanwhile may be missing."""
         start, seen = 0, set[str]()
         while True:
-            page, total = self._get(f"{path}?format=json&limit={PAGE}&start={start}{more}")
+            page, total, _ = self._get(f"{path}?format=json&limit={PAGE}&start={start}{more}")
             for record in page:
                 data = Fields(record, f"{self._name}/{path}").child("data")
                 if (key := data.text("key", "id")) and key not in seen:
@@ -80,8 +85,8 @@ class ZoteroApi:
             if not page or start >= total:
                 return
 
-    def _get(self, path: str) -> tuple[list[Object], int]:
-        """Return a list of objects, and how many there are in all."""
+    def _get(self, path: str) -> tuple[list[Object], int, str]:
+        """Return a list of objects, how many there are in all, and the version of the library."""
         where = f"{self._name}/{path.partition('?')[0]}"
         connection = HTTPConnection(HOST, self.port, timeout=TIMEOUT)
         try:
@@ -108,7 +113,8 @@ class ZoteroApi:
             found: Any = orjson.loads(content)
             if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
                 raise ValueError("not a list of objects")
-            return found, int(answer.headers.get("Total-Results", len(found)))
+            total = int(answer.headers.get("Total-Results", len(found)))
+            return found, total, answer.headers.get("Last-Modified-Version", "")
         except ValueError as error:
             raise InputError(
                 f"{where}: is not an answer of Zotero's ({error_text(error)}); another program may use this "

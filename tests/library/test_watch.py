@@ -151,8 +151,8 @@ def test_zotero_by_its_answers_if_its_database_is_elsewhere(
 ) -> None:
     monkeypatch.setattr(module, "TICK", 50)
     zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
-    with zotero.running(folder):
-        make("zotero")
+    with Zotero([], groups={"Our lab": zotero}).running(folder):
+        make("zotero://group/Our lab")
         with watching("mine"):
             zotero.trashed.add("KEY1")
             wait_for(lambda: len(titles()) == 8)
