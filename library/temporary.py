@@ -21,6 +21,7 @@ from citerec.datasets.progress import spinner
 from citerec.library.commands import create, refresh
 from citerec.library.formats import count_noun
 from citerec.library.library import LOCK, MANIFEST
+from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names
@@ -52,7 +53,10 @@ def library_folder(place: str) -> Path:
     if not is_temporary(place):
         return Path(place)
     [source] = absolute_names([place])
-    digest = hashlib.blake2b(f"{version('citerec')} {source}".encode(), digest_size=8).hexdigest()
+    model = max(
+        file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
+    )  # a library keeps that of its building
+    digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
     folder = cache() / f"{Path(source).stem}-{digest}"
     with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
