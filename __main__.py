@@ -57,6 +57,14 @@ def main() -> None:
 
 def _help_or_fail(words: list[str]) -> None:
     """Print the list of commands; InputError for an unknown command."""
+    if not words:
+        from citerec.library.nearby import Nearby
+
+        found = Nearby.look()
+        if command := found.command():
+            print(f"Found {found.describe()}. Go on with:\n\n    {command}\n")
+            print("citerec --help lists all commands.")
+            return
     if not words or words[0] in (*HELP, "help"):
         print(_help())
         return

@@ -6,6 +6,7 @@ In Python: `from citerec import Recommender`.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,18 +21,20 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "build": (settings.BuildSettings, "citerec.library.commands:build"),
     "add": (settings.AddSettings, "citerec.library.commands:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
-    "update": (settings.UpdateSettings, "citerec.library.commands:update"),
-    "ask": (settings.AskSettings, "citerec.library.commands:ask"),
+    "update": (settings.UpdateSettings, "citerec.library.watch:update"),
+    "ask": (settings.AskSettings, "citerec.library.questions:ask"),
     "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
-    "search": (settings.SearchSettings, "citerec.library.commands:search"),
+    "search": (settings.SearchSettings, "citerec.library.questions:search"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
     "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
 }
 """Settings class and function of each command."""
-SAID = "citerec.datasets.files"
-"""The logger of what a user waits for; of all others, only warnings are shown."""
+SAID = ("citerec.datasets.files", "citerec.library.temporary", "citerec.library.watch")
+"""The loggers of what a user waits for; of all others, only warnings are shown."""
+
+_LIBRARY = re.compile("(--)?library=")
 
 
 def __getattr__(name: str) -> Any:
@@ -59,13 +62,33 @@ def run(arguments: Sequence[str]) -> None:
         choice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise InputError(f"{problem}; {choice}")
     kind, target = COMMANDS[name]
+    options = with_library(name, options)
     module, _, function = target.partition(":")
 
     def call(given: settings.LibrarySettings) -> None:
-        logging.getLogger(SAID).setLevel(logging.INFO)
+        for logger in SAID:
+            logging.getLogger(logger).setLevel(logging.INFO)
         getattr(import_module(module), function)(given)
 
     run_command(name, kind, call, options, logging.WARNING)
+
+
+def with_library(name: str, options: Sequence[str]) -> list[str]:
+    """Return the options with `library=` in front, which may be omitted if the first one names a library, a
+    file of papers or Zotero. Raises InputError, with what there is nearby, if no option names one.
+    """
+    if name == "build" or any(option in HELP or _LIBRARY.match(option) for option in options):
+        return list(options)
+    from citerec.library.nearby import Nearby, is_there
+
+    if options and is_there(options[0]):
+        return [f"library={options[0]}", *options[1:]]
+    asks = COMMANDS[name][0].asks
+    found = Nearby.look(asks)
+    if command := found.command(name, "..."):
+        raise InputError(f"library is required; found {found.describe()}; go on with: {command}")
+    example = "papers.bib: a file of papers, zotero or a" if asks else "my-library: a"
+    raise InputError(f"library is required, as in citerec {name} {example} folder from citerec build")
 
 
 def command_help() -> str:

@@ -8,6 +8,7 @@ if that is a list.
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import re
 import sys
@@ -49,8 +50,18 @@ def run_command(
         print("\n".join([*lines, "", more] if more else lines))
         return
     settings = read_arguments(kind, arguments)
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=level, format="%(message)s", stream=_Stderr())
     call(settings)
+
+
+class _Stderr(io.TextIOBase):
+    """What sys.stderr is at the time: a bar on the terminal replaces it, and prints above itself."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from threading import Timer
 
 from rich.console import Console
 from rich.progress import (
@@ -13,14 +15,18 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    SpinnerColumn,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 
 OnBytes = Callable[[int], None]
 """Called with the number of bytes read so far."""
+PATIENCE = 2.0
+"""Seconds of work without a sign."""
 
 
 @contextmanager
@@ -53,8 +59,33 @@ def count_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """Show what takes longer than PATIENCE, and for how long; bars inside appear below."""
+    shown = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    progress = Progress(*shown, console=_console(), transient=True)
+    if not progress.console.is_terminal:
+        yield
+        return
+    progress.add_task(what, total=None)
+    timer = Timer(PATIENCE, progress.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()
+
+
+@cache
+def _console() -> Console:
+    """Return the one console of all bars, which then do not overwrite each other."""
+    return Console(stderr=True)
+
+
+@contextmanager
 def _bar(what: str, *columns: ProgressColumn) -> Iterator[Callable[[int, int | None], None]]:
-    console = Console(stderr=True)
+    console = _console()
     shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
     with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)

@@ -6,7 +6,9 @@ recommender  recommendations for a passage               duplicates      merging
 models       the ranking model of a library              builtin         making the built-in model
 explanation  why a paper is recommended                  filters         which papers may be recommended
 search       papers by words of title, author, year      formats         tables, JSON, BibTeX, citations
-commands     build, add, remove, update, ask, info       settings        options of the commands
+commands     build, add, remove, info                    questions       ask, search
+watch        update, once or at every change             temporary       libraries of files that are asked
+nearby       what there is to ask                        references      papers as RIS and CSL JSON
+limits       sizes, counts and times of the server       settings        options of the commands
 drafts/      missing citations in LaTeX and Markdown     serving/        HTTP API, web page, MCP
-limits       sizes, counts and times of the server
 """

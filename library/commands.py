@@ -1,19 +1,18 @@
-"""The commands that build, change, describe and query libraries."""
+"""The commands that build, change and describe libraries."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import CHECKSUMS, digest_file, disk_errors, existing_file
@@ -22,9 +21,7 @@ from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
 from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
 from citerec.library.drafts.contexts import draft_context_finder, draft_files, draft_parts
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import note_on
-from citerec.library.filters import Filters
-from citerec.library.formats import as_json, bibtex, citation, count_noun, paper_list, table
+from citerec.library.formats import count_noun
 from citerec.library.identities import Identities
 from citerec.library.library import (
     GENERATIONS,
@@ -38,18 +35,16 @@ from citerec.library.library import (
 )
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, add_papers, indexer, remove_papers
+from citerec.library.recommender import add_papers, indexer, remove_papers
 from citerec.library.settings import (
     AddSettings,
-    AskSettings,
     BuildSettings,
     InfoSettings,
     RemoveSettings,
-    SearchSettings,
-    UpdateSettings,
     VerifySettings,
 )
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.readers import absolute_names, find_sources, read_source
+from citerec.library.sources.zotero_places import is_zotero
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
@@ -63,25 +58,37 @@ SHOWN = 10
 
 def build(settings: BuildSettings) -> Library:
     """Build a library."""
-    path, started = Path(settings.library).expanduser(), time.perf_counter()
+    started = time.perf_counter()
+    library, duplicates = create(settings)
+    path, duration = library.path, time.perf_counter() - started
+    print(f"{path}: {count_noun(len(library))}, {duplicates:,} duplicates merged, in {duration:.1f} s")
+    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
+        print(
+            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
+            f"abstracts to the source files, then run citerec update library={path}"
+        )
+    return library
+
+
+def create(settings: BuildSettings) -> tuple[Library, int]:
+    """Build a library. Prints nothing. Returns it, and how many duplicates were merged."""
+    path = Path(settings.library).expanduser()
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
     if settings.source:
-        files = find_sources(settings.source)
+        files, named = find_sources(settings.source), absolute_names(settings.source)
         cited = context_files(settings.contexts) if settings.contexts else []
     else:
         old = read_manifest(path)
-        files, cited = ([Path(file.path) for file in known] for known in (old.sources, old.contexts))
+        cited = [Path(file.path) for file in old.contexts]
         model, ranker = model or old.model, ranker or old.ranker
-        if not files:
+        if not old.named:
             raise InputError(f"{path}: was not built from files; give source=...")
-        if lost := [str(file) for file in (*files, *cited) if not file.exists()]:
-            raise InputError(
-                f"{path}: was built from {lost[0]}, which is missing; put it back, or name the files "
-                "to build from, as in source=papers.bib"
-            )
+        files, named = _find_again(old.named), old.named
+        for file in cited:
+            _describe_file(file)  # to report a missing one before the papers are read
     generations = path.resolve() / GENERATIONS
-    if inside := [file for file in files if file.resolve().is_relative_to(generations)]:
+    if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
     model_files(model, ranker)  # to report errors before the papers are read
     with disk_errors(path, "the library", "library"), Deduplicator(path.absolute().parent) as records:
@@ -100,18 +107,10 @@ def build(settings: BuildSettings) -> Library:
             model=model,
             ranker=ranker,
             sources=sources,
+            named=named,
             contexts=[_describe_contexts(file) for file in cited],
         )
-    duration = time.perf_counter() - started
-    print(
-        f"{path}: {count_noun(len(library))}, {records.duplicates:,} duplicates merged, in {duration:.1f} s"
-    )
-    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
-        print(
-            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
-            f"abstracts to the source files, then run citerec update library={path}"
-        )
-    return library
+    return library, records.duplicates
 
 
 def absolute(model: str) -> str:
@@ -153,14 +152,16 @@ def add(settings: AddSettings) -> Library:
         Deduplicator(library.path, library) as records,
     ):
         sources = _read_sources(files, records, library.manifest.sources)
+        named = list(dict.fromkeys([*library.manifest.named, *absolute_names(settings.source)]))
         records.finish()
         if not records.count:
-            library.update_manifest(sources=sources)
+            library.update_manifest(sources=sources, named=named)
             print(f"{library.path}: nothing new; {count_noun(len(library))}")
             return library
         # Without hashes, the next update reads the contexts again: they may cite the new papers.
         unread = [replace(file, hash="") for file in library.manifest.contexts]
-        changed = add_papers(library, records, _with_progress(records), sources=sources, contexts=unread)
+        papers = _with_progress(records)
+        changed = add_papers(library, records, papers, sources=sources, named=named, contexts=unread)
     completed = len(records.replaced)
     counts = f"{records.count - completed:,} added, {completed:,} completed"
     print(f"{library.path}: {counts}; {count_noun(len(changed))}")
@@ -173,45 +174,88 @@ def remove(settings: RemoveSettings) -> Library:
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     with Library.edit(settings.library, settings.wait) as library:
         if settings.source:
-            return _reread(library, _remaining_sources(library, settings.source), settings.force)
+            return _reread(library, _remaining(library, settings.source), settings.force).tell()
         changed = remove_papers(library, settings.id)
     print(f"{library.path}: {len(library) - len(changed):,} removed; {count_noun(len(changed))}")
     return changed
 
 
-def update(settings: UpdateSettings) -> Library:
-    """Reread the sources of a library."""
-    with Library.edit(settings.library, settings.wait) as library:
-        sources = library.manifest.sources
-        if not sources:
+class Change(NamedTuple):
+    """The library after an update, and what it did; all zero if only contexts have changed, or nothing."""
+
+    library: Library
+    added: int = 0
+    removed: int = 0
+    replaced: int = 0
+    written: bool = False
+    """Whether there is a new generation."""
+
+    def tell(self) -> Library:
+        """Print it. Returns the library."""
+        counts = f"{self.added:,} added, {self.removed:,} removed, {self.replaced:,} replaced"
+        happened = counts if self.written else "nothing has changed"
+        print(f"{self.library.path}: {happened}; {count_noun(len(self.library))}")
+        return self.library
+
+
+def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
+    """Reread the sources of a library that have changed, and folders and patterns for new files.
+
+    wait, force: as for the command `update`. Prints nothing. Raises InputError if it cannot.
+    """
+    with Library.edit(path, wait) as library:
+        about = library.manifest
+        if not about.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
-        read = [_describe_file(Path(source.path)) for source in sources]
-        if (read, _describe_all_contexts(library)) == (sources, library.manifest.contexts):
-            print(f"{library.path}: source files are unchanged; {count_noun(len(library))}")
-            return library
-        return _reread(library, sources, settings.force)
+        files = _find_again(about.named)
+        read = [_describe_source(file) for file in files], _describe_all_contexts(library)
+        if read == (about.sources, about.contexts) and not any(map(is_zotero, files)):
+            return Change(library)
+        return _reread(library, about.named, force)
 
 
-def _remaining_sources(library: Library, names: Sequence[str]) -> list[ReadFile]:
-    """Return the sources without the named files and folders. Raises InputError for an unknown source."""
-    left = library.manifest.sources
-    for name in names:
-        path = Path(name).expanduser().resolve()
-        others = [source for source in left if path not in (Path(source.path), *Path(source.path).parents)]
-        if len(others) == len(left):
-            known = ", ".join(source.path for source in left) or "none"
-            raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
-        left = others
+def _find_again(named: Sequence[str]) -> list[str]:
+    """Return the files that a library's sources are now. Raises InputError for a source that is missing."""
+    files: dict[str, None] = {}
+    for name in named:
+        try:
+            files.update(dict.fromkeys(find_sources([name])))
+        except InputError as error:
+            raise InputError(
+                f"{error}, but the library was built from it; restore it, or remove its papers with citerec "
+                f"remove source={name}"
+            ) from None
+    return list(files)
+
+
+def _remaining(library: Library, names: Sequence[str]) -> list[str]:
+    """Return the sources without the named files and folders. Raises InputError for an unknown source.
+
+    A folder or pattern of which some files remain is replaced by these.
+    """
+    left, known = library.manifest.named, [source.path for source in library.manifest.sources]
+    for name in dict.fromkeys(names):
+        [path] = absolute_names([name])
+        gone = {other for other in (*left, *known) if other == path or Path(path) in Path(other).parents}
+        if not gone:
+            raise InputError(
+                f"source={name}: is not a source of {library.path}; choose from {', '.join(left) or 'none'}"
+            )
+        parts: list[str] = []
+        for other in left:
+            files = [other] if other in known or other in gone else _find_again([other])
+            parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
+        left = parts
     return left
 
 
-def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
+def _reread(library: Library, named: list[str], force: bool) -> Change:
     """Write a generation with the current papers of these sources and those added without a source.
 
     force: without `_refuse_loss`.
     """
     with Deduplicator(library.path) as records:
-        sources = _read_sources([Path(source.path) for source in known], records)
+        sources = _read_sources(_find_again(named), records)
         for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
             records.add(library.paper(row))
         records.finish()
@@ -223,15 +267,13 @@ def _reread(library: Library, known: list[ReadFile], force: bool) -> Library:
         cited = _describe_all_contexts(library)
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
-            library.update_manifest(sources=sources)
-            print(f"{library.path}: no paper has changed; {count_noun(len(library))}")
-            return library
+            library.update_manifest(sources=sources, named=named)
+            return Change(library)
         papers = compress(records.papers(), new)
         finder = context_finder([Path(source.path) for source in cited]) if cited else None
-        changed = library.write_generation(kept, papers, indexer(), finder, sources=sources, contexts=cited)
-    counts = f"{new.sum() - replaced:,} added, {removed:,} removed, {replaced:,} replaced"
-    print(f"{library.path}: {counts}; {count_noun(len(changed))}")
-    return changed
+        fields = {"sources": sources, "named": named, "contexts": cited}
+        changed = library.write_generation(kept, papers, indexer(), finder, **fields)
+    return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
 
 
 def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
@@ -273,7 +315,7 @@ def info(settings: InfoSettings) -> None:
         "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
         "contexts": f"{len(corpus.context_ids):,}" if len(corpus.context_ids) else "",
         "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
-        "sources": ", ".join(source.path for source in about.sources),
+        "sources": ", ".join(about.named),
         "removed": f"{len(about.removed):,} manually" if about.removed else "",
         "model": about.ranking_model,
         "size": f"{folder_bytes(library.folder) / 1e6:,.1f} MB",
@@ -283,53 +325,7 @@ def info(settings: InfoSettings) -> None:
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 
-def ask(settings: AskSettings) -> None:
-    """Print papers to cite. Nothing else goes to stdout."""
-    recommender = Recommender.open(settings.library, settings.reranker)
-    recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
-    text = sys.stdin.read() if settings.text == "-" else settings.text
-    filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    found = recommender.recommend(
-        text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
-    )
-    library = recommender.library
-    note = note_on(found)
-    if settings.format == "table":
-        if note:
-            print(note)
-        Console().print(table(found, settings.explain))
-    elif settings.format == "json":
-        print(as_json(found))
-    else:
-        _print_papers([library.paper(library.corpus.paper_row(paper.id)) for paper in found], settings.format)
-    if not found:
-        print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
-    elif note and settings.format != "table":
-        print(f"{settings.library}: {note}", file=sys.stderr)
-
-
-def search(settings: SearchSettings) -> None:
-    """Print papers with these words. Nothing else goes to stdout."""
-    recommender = Recommender.open(settings.library)
-    papers = recommender.search(" ".join(settings.words), settings.k)
-    if settings.format == "json":
-        print(as_json(papers))
-    elif settings.format == "table":
-        Console().print(paper_list(papers))
-    else:
-        _print_papers(papers, settings.format)
-    if not papers:
-        print(f"{settings.library}: no paper has these words", file=sys.stderr)
-
-
-def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
-    if format == "bibtex":
-        print(bibtex(papers), end="")
-    else:
-        print(citation([paper.key or paper.id for paper in papers], format))
-
-
-def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
+def _read_sources(files: list[str], records: Deduplicator, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
     """Add the papers in files to `records`; return the known sources together with these files.
 
     Raises InputError for a file without a usable paper.
@@ -337,7 +333,7 @@ def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[Read
     sources = {source.path: source for source in known}
     for file in files:
         bad: list[InputError] = []
-        sources[str(file)], before = _describe_file(file), len(records)
+        sources[file], before = _describe_source(file), len(records)
         for paper in read_source(file, bad.append):
             records.add(paper._replace(source=0))
         if len(records) == before:
@@ -351,12 +347,14 @@ def _read_sources(files: list[Path], records: Deduplicator, known: Iterable[Read
     return list(sources.values())
 
 
+def _describe_source(source: str) -> ReadFile:
+    """Describe a source. Zotero's have no hash: it would take as long as to read the papers."""
+    return ReadFile(source, 0, "") if is_zotero(source) else _describe_file(Path(source))
+
+
 def _describe_file(file: Path) -> ReadFile:
     if not file.exists():
-        raise InputError(
-            f"{file}: no such file, but the library was built from it; restore it, or remove its papers with "
-            f"citerec remove source={file}"
-        )
+        raise InputError(f"{file}: no such file, but the library was built from it; restore it")
     return ReadFile(str(file), file.stat().st_size, digest_file(file))
 
 

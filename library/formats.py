@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bibtexparser.middlewares.names import parse_single_name_into_parts
@@ -176,20 +176,34 @@ def _entry(paper: LibraryPaper) -> str:
     key = paper.key or paper.id
     if raw := paper.bibtex.strip():
         return _ENTRY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
-    journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
-    kind = "misc" if not paper.venue else "article" if journal else "inproceedings"
+    kind = entry_type(paper)
     fields = {
-        "title": _title(paper.title),
-        "author": " and ".join(map(_author, paper.authors)),
+        "title": latex_title(paper.title),
+        "author": latex_authors(paper.authors),
         "year": str(paper.year) if paper.year else "",
-        ("journal" if journal else "booktitle"): escape_latex(paper.venue),
+        ("booktitle" if kind == "inproceedings" else "journal"): escape_latex(paper.venue),
         "doi": escape_latex(paper.doi),
         "eprint": escape_latex(paper.arxiv),
         "archiveprefix": "arXiv" if paper.arxiv else "",
-        "url": paper.url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"}),
+        "url": latex_url(paper.url),
     }
+    return write_entry(kind, key, fields)
+
+
+def write_entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
+    """Return an entry of the fields that are not empty, whose values are LaTeX."""
     lines = [f"  {name} = {{{terminal_text(value)}}}," for name, value in fields.items() if value]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def entry_type(paper: LibraryPaper) -> str:
+    """Return the type of a paper's entry, in lower case: that of its source, else by its venue."""
+    if source := _ENTRY.match(paper.bibtex):
+        return source[1].strip(" \t\r\n@{(").lower()
+    if not paper.venue:
+        return "misc"
+    is_journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
+    return "article" if is_journal else "inproceedings"
 
 
 def escape_latex(text: str) -> str:
@@ -214,7 +228,7 @@ def _is_balanced(text: str) -> bool:
     return depth == 0 and not text.endswith("\\$")
 
 
-def _title(title: str) -> str:
+def latex_title(title: str) -> str:
     """Put words with inner capitals in braces, since bibliography styles convert titles to lower case."""
     pieces = []
     for index, piece in enumerate(re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)):  # words at even indices
@@ -224,6 +238,13 @@ def _title(title: str) -> str:
     return "".join(pieces)
 
 
-def _author(name: str) -> str:
+def latex_authors(names: Iterable[str]) -> str:
     """Put a name that contains "and", such as a company's, in braces, so that it stays one author."""
-    return f"{{{escape_latex(name)}}}" if re.search(r"(?i)\band\b", name) else escape_latex(name)
+    escaped = [(name, escape_latex(name)) for name in names]
+    return " and ".join(
+        f"{{{latex}}}" if re.search(r"(?i)\band\b", name) else latex for name, latex in escaped
+    )
+
+
+def latex_url(url: str) -> str:
+    return url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"})

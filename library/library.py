@@ -105,7 +105,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`model` of its building, absolute if it is a path"""
     ranker: str = ""
     """likewise"""
+    named: list[str] = []
+    """Sources by the names that the user gave, absolute: files, folders, patterns, places in Zotero."""
     sources: list[ReadFile] = []
+    """What these were when they were read."""
     contexts: list[ReadFile] = []
     """Files that citing contexts were read from."""
     removed: list[str] = []
@@ -278,10 +281,15 @@ def read_manifest(path: Path) -> Manifest:
             if "ranker" not in content:  # a former library, with both in one text
                 model, _, content["ranker"] = str(content.get("model", "")).partition(RANKED_BY)
                 content["model"] = "" if model == BUILT_IN else model
+            if "named" not in content:  # likewise
+                content["named"] = [source["path"] for source in content.get("sources", ())]
             return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
-        what = "no such folder" if not path.exists() else "is not a library (it has no library.json)"
         command = f"citerec build library={path}"
+        if path.is_file():
+            what, command = "is a file, not a library", f"citerec build library=my-library source={path}"
+        else:
+            what = "is not a library (it has no library.json)" if path.exists() else "no such folder"
         raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

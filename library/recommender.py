@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import link_or_copy
+from citerec.datasets.progress import spinner
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
@@ -430,11 +431,12 @@ def indexer(model: str = "", ranker: str = "") -> Indexer:
             link_or_copy(old.folder / MODEL, folder / MODEL)
         try:
             retriever = open_model(folder / MODEL)
-            if old is None:
-                retriever.index(new)
-                retriever.save(folder / RANKING)
-            else:
-                _change_index(retriever, old, new, kept, folder)
+            with spinner("indexing (the first time may take a minute)"):
+                if old is None:
+                    retriever.index(new)
+                    retriever.save(folder / RANKING)
+                else:
+                    _change_index(retriever, old, new, kept, folder)
         except OtherIndex:
             if old is None:
                 raise

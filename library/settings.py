@@ -9,15 +9,18 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
 from citerec.library import limits
 
-FORMATS = ("table", "json", "bibtex", "cite", "markdown")
+FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySettings(Settings):
     """Shared by all commands."""
 
+    asks: ClassVar[bool] = False
+    """whether the library may also be a source, which then gets a temporary library"""
+
     library: str
-    """folder of the library (e.g. my-library)"""
+    """folder of the library (e.g. my-library); `library=` may be omitted in the first place"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +95,19 @@ class UpdateSettings(ChangeSettings):
 
     force: bool = False
     """even if more than a fifth of the papers is removed"""
+    watch: bool = False
+    """go on, and reread whatever changes: files, folders, Zotero"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingSettings(LibrarySettings):
     """Shared by the commands that recommend papers."""
 
+    asks: ClassVar[bool] = True
+
+    library: str
+    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
+    first place"""
     reranker: str | None = None
     """folder of a cross-encoder that reranks the top papers"""
 
@@ -136,8 +146,12 @@ class AskSettings(RankingSettings):
 class SearchSettings(LibrarySettings):
     """Find papers of a library by title, authors, year or key."""
 
+    asks: ClassVar[bool] = True
     positional: ClassVar[str] = "words"
 
+    library: str
+    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
+    first place"""
     words: tuple[str, ...]
     """words of the title, authors, year, venue or key, or their beginnings (e.g. kingma 2015 adam)"""
     k: int = setting(10, least=1)
@@ -176,6 +190,8 @@ class ServeSettings(RankingSettings):
     """host names of the server, or *.DOMAIN; requests for other names are refused (e.g. [papers.lab])"""
     token: str = ""
     """token required to change the library; empty: generated and printed"""
+    watch: bool = False
+    """reread the library's sources whenever they change: files, folders, Zotero"""
     mcp: bool = True
     """serve MCP tools for writing assistants at /mcp"""
     threads: int = setting(limits.THREADS, least=1)

@@ -131,6 +131,9 @@ def check_command(words: list[str]) -> None:
     name, arguments = " ".join(words[:size]), [word for word in words[size:] if word not in HELP]
     if name in SETTINGS:
         kind: Any = SETTINGS[name]
+        named = not hasattr(kind, "asks") or any(word.startswith("library=") for word in arguments)
+        if not named and "=" not in arguments[0]:
+            arguments[0] = f"library={arguments[0]}"
         if len(words) == size + len(arguments):
             read_arguments(kind, arguments)
         return

@@ -6,14 +6,23 @@ import errno
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from citerec.datasets.errors import error_line
 from citerec.recommend import COMMANDS as LIBRARY
 
+pytestmark = pytest.mark.usefixtures("nothing_nearby")
 _PROGRAM = runpy.run_module("citerec.__main__")  # not an import: other tests run it as a program
 COMMANDS, main = _PROGRAM["COMMANDS"], _PROGRAM["main"]
+
+
+@pytest.fixture
+def nothing_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither .bib files nor Zotero."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.mark.parametrize(

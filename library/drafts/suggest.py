@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from citerec.datasets.fulltext.catalogue import normalise_title
+from citerec.datasets.progress import spinner
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.explanation import MARK, note_on
@@ -21,6 +22,7 @@ from citerec.library.formats import Labelled, count_noun, table, terminal_text
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, Request
 from citerec.library.settings import DraftSettings
+from citerec.library.temporary import open_recommender
 from citerec.retrieval.queries import Query
 
 _INDENT = Text(" ")
@@ -31,8 +33,9 @@ def draft(settings: DraftSettings) -> None:
     root = Path(settings.root).expanduser() if settings.root else None
     parsed = read_draft(Path(settings.tex).expanduser(), root)
     copies = plan_copies(parsed, Path(settings.fill).expanduser(), root) if settings.fill else None
-    recommender = Recommender.open(settings.library, settings.reranker)
-    suggestions = suggest(parsed, recommender, settings.k)
+    recommender = open_recommender(settings.library, settings.reranker)
+    with spinner("looking for papers (the first time may take a minute)"):
+        suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
         for line in write_copies(suggestions, recommender.library, copies, settings.sure):
             print(line, file=sys.stderr)

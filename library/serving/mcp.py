@@ -20,12 +20,14 @@ from citerec.datasets.errors import InputError
 from citerec.library import limits
 from citerec.library.serving.messages import (
     Answer,
+    EntryFormat,
     Found,
     Name,
     Question,
     Search,
     answer_question,
     find_papers,
+    write_entries,
 )
 from citerec.library.settings import McpSettings
 
@@ -103,6 +105,17 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
         """Find papers of the user's library by title, authors, year, key or words of the abstract."""
         return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
 
+    @server.tool(annotations=reads)
+    async def entries(
+        keys: Annotated[
+            Sequence[Name],
+            Field(min_length=1, max_length=limits.MAX_EXCLUDED, description="keys or ids of the papers"),
+        ],
+        format: EntryFormat = "bibtex",
+    ) -> str:
+        """Return the entries of papers of the user's library, for a bibliography."""
+        return await call(lambda: write_entries(recommender, list(keys), format))
+
     return server
 
 
@@ -152,6 +165,6 @@ class McpOverHttp:
 
 def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
-    from citerec.library.recommender import Recommender
+    from citerec.library.temporary import open_recommender
 
-    make_server(Recommender.open(settings.library, settings.reranker), asyncio.to_thread).run("stdio")
+    make_server(open_recommender(settings.library, settings.reranker), asyncio.to_thread).run("stdio")

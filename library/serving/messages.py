@@ -14,6 +14,7 @@ from citerec.library.explanation import MARK, Recommendation, note_on
 from citerec.library.filters import Filters
 from citerec.library.formats import bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
+from citerec.library.references import ENTRIES
 from citerec.library.sources.bibtex import parse_bibtex
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME)]
 """An id, key, author, collection or venue."""
+EntryFormat = Annotated[Literal["bibtex", "ris", "csl"], Field(description="csl: CSL JSON")]
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
 
@@ -275,3 +277,11 @@ def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:
     if not papers:
         raise InputError("give papers or bibtex")
     return papers
+
+
+def write_entries(recommender: Recommender, names: list[str], format: str) -> str:
+    """Return entries for papers, by id or key. Raises InputError for an unknown one."""
+    library = recommender.library
+    for name in names:
+        library.rows([name])  # raises
+    return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])

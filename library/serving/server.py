@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ import uvicorn
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -37,12 +37,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.datasets.errors import InputError, StorageError
 from citerec.library import limits
+from citerec.library.formats import count_noun
 from citerec.library.serving.mcp import McpOverHttp, make_server
 from citerec.library.serving.messages import (
     About,
     Answer,
     Answers,
     Changed,
+    EntryFormat,
     Found,
     Health,
     Name,
@@ -54,6 +56,7 @@ from citerec.library.serving.messages import (
     answer_question,
     find_papers,
     parse_new_papers,
+    write_entries,
 )
 from citerec.library.settings import ServeSettings
 
@@ -300,6 +303,16 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         """Add papers to the library."""
         return await run_change(lambda: recommender.add(parse_new_papers(new)))
 
+    @app.get("/papers", responses=PROBLEMS | {200: {"content": {"text/plain": {}}}})
+    async def entries(
+        id: Annotated[list[Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
+        request: Request,
+        format: EntryFormat = "bibtex",
+    ) -> Response:
+        """Return the entries of papers, by id or key."""
+        text = await reads.run(lambda: write_entries(recommender, id, format), request.is_disconnected)
+        return PlainTextResponse(text)
+
     @app.delete("/papers/{id:path}", **changes)
     async def remove(id: Name) -> Changed:
         """Remove a paper, by id or key. `update` does not add it again."""
@@ -350,16 +363,18 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.recommender import Recommender
+    from citerec.library.temporary import is_temporary, open_recommender
+    from citerec.library.watch import watching
 
-    recommender = Recommender.open(settings.library, settings.reranker)
+    recommender = open_recommender(settings.library, settings.reranker)
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
-    print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
+    print(f"{url}/  {count_noun(len(recommender.library))} of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
-    print(f"token for changes: {settings.token}", flush=True)
-    with suppress(KeyboardInterrupt):
+    if not is_temporary(settings.library):  # what is added to that would be lost
+        print(f"token for changes: {settings.token}", flush=True)
+    with suppress(KeyboardInterrupt), watching(recommender.library.path) if settings.watch else nullcontext():
         make_uvicorn(recommender, settings).run(sockets=[listening])
 
 

@@ -121,6 +121,16 @@ def _parse_block(
     return _ParsedEntry(entry.key, fields, raw.strip())
 
 
+def entry_fields(bibtex: str) -> dict[str, str]:
+    """Return the fields of an entry as plain text, by lower-case name; none if it cannot be read."""
+    blocks = parse_string(bibtex, parse_stack=[]).blocks if bibtex else []
+    parsed = [
+        _parse_block(block, "", {}) for block in blocks if isinstance(block, Entry | ParsingFailedBlock)
+    ]
+    fields = parsed[0].fields if parsed and parsed[0] else {}
+    return {name: latex_to_text(value) for name, value in fields.items()}
+
+
 def _plain_value(written: str, strings: dict[str, str]) -> str | None:
     """Return a value without delimiters; parts joined by # are joined. None if it is malformed.
 

@@ -93,7 +93,7 @@ def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a PubMed file, in order. Raises InputError for a file without records."""
     for fields, where in _read_tagged(path, "nbib", "PMID- ..."):
         identifiers = [text for name in ("LID", "AID") for text in fields.get(name, ())]
-        pmid = "".join(fields["PMID"])
+        pmid = _first(fields, "PMID")
         paper = partial(
             make_paper,
             title=_first(fields, "TI", "BTI").removesuffix("."),

@@ -1,8 +1,9 @@
-"""Readers for files of papers, one paper at a time.
+"""Readers for sources of papers, one paper at a time: files, and Zotero (zotero).
 
     .bib                    BibTeX and BibLaTeX (bibtex)
     .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
-    .json                   CSL JSON, a list; Better BibTeX's JSON; papers.json, an object of papers by id
+    .json                   CSL JSON, a list; Better BibTeX's JSON (zotero_items); papers.json, an object of
+                            papers by id
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own: {"id" or "paper_id", "title", "abstract", "year",
                             "authors", "venue", "doi", "arxiv", "url", "key", "collections", "tags"}
@@ -26,19 +27,24 @@ from typing import Any
 
 from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import BYTE_ORDER_MARK, open_bytes, read_limited, strip_byte_order_mark
+from citerec.datasets.files import open_bytes, strip_byte_order_mark
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, plain_text
-from citerec.datasets.json_lines import Object, OnBadRecord, parse_object, read_objects
+from citerec.datasets.fulltext.latex_source import plain_text
+from citerec.datasets.json_lines import OnBadRecord, read_objects
 from citerec.datasets.progress import OnBytes, read_progress
-from citerec.datasets.records import json_type, parse_year, quoted
+from citerec.datasets.records import json_type, quoted
 from citerec.datasets.source_files import stream_json
+from citerec.library.library import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
+from citerec.library.sources.fields import Fields
+from citerec.library.sources.zotero import read_zotero
+from citerec.library.sources.zotero_items import read_better_bibtex
+from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
-FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl"
+FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl, zotero.sqlite"
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
 SNIFF_BYTES = 1 << 16
@@ -50,33 +56,58 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 
 
-def find_sources(names: Sequence[str]) -> list[Path]:
-    """Return the named files, each once. A folder means its papers.json, or else all files of papers in it.
+def find_sources(names: Sequence[str]) -> list[str]:
+    """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
+    files of papers in it.
 
-    Names may be patterns, such as *.bib.
+    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are.
     Raises InputError for a name without files.
     """
-    found: dict[Path, None] = {}
+    found: dict[str, None] = {}
     for name in names:
         path = Path(name).expanduser()
+        if is_place(name):
+            check_place(name)
+            found[name] = None
+            continue
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
-            inside = (file for file in sorted(path.rglob("*")) if file.is_file())
+            inside = _outside_libraries(sorted(path.rglob("*")))
             files = own[:1] or [f for f in inside if f.name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)]
             if not files:
                 raise InputError(f"source={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
             files = [path]
         elif _GLOB.search(name) and (matches := sorted(glob(str(path), recursive=True))):
-            files = [file for file in map(Path, matches) if file.is_file()]
+            files = _outside_libraries([*map(Path, matches)])
         else:
             raise InputError(f"source={name}: no such file")
-        found.update(dict.fromkeys(file.resolve() for file in files))
+        found.update(dict.fromkeys(str(file.resolve()) for file in files))
     return list(found)
 
 
-def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file, in order. Raises InputError for an empty file or an unknown format."""
+def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that are not parts of a library, which may be in a folder of sources."""
+    libraries = {path.parent for path in paths if path.name == MANIFEST}
+    return [path for path in paths if path.is_file() and libraries.isdisjoint(path.parents)]
+
+
+def absolute_names(names: Sequence[str]) -> list[str]:
+    """Return names of sources as they can be found from any folder."""
+
+    def absolute(name: str) -> str:
+        path = Path(name).expanduser()
+        return name if is_place(name) else str(path.resolve() if path.exists() else Path.cwd() / path)
+
+    return list(dict.fromkeys(map(absolute, names)))
+
+
+def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of a source, in order. Raises InputError for an empty file or an unknown format."""
+    if is_zotero(str(source)):
+        yield from read_zotero(str(source), on_bad)
+        return
+    path = Path(source)
     with open_bytes(path) as (file, _):
         start = file.read(SNIFF_BYTES)
     name = path.name.lower().removesuffix(".gz")
@@ -98,87 +129,33 @@ def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
             strip_byte_order_mark(start, path)
             yield from _read_json(path, list, _parse_csl, on_bytes, on_bad)
         elif _BETTER_BIBTEX.match(start):
-            yield from _read_better_bibtex(path, on_bad)
+            yield from read_better_bibtex(path, on_bad)
         elif first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
             yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
         elif first == b"{":
             for where, record in read_objects(path, on_bytes, on_bad):
-                yield from usable_paper(partial(_parse_line, _Fields(record, where)), where, on_bad)
+                yield from usable_paper(partial(_parse_line, Fields(record, where)), where, on_bad)
         else:
             raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
-
-
-class _Fields:
-    """Typed access to the fields of a record. Raises InputError for a field of the wrong type."""
-
-    def __init__(self, record: Object, where: str) -> None:
-        self.record, self.where = record, where
-
-    def text(self, *names: str) -> str:
-        """Return the first non-empty one of these fields; integers become strings."""
-        for name in names:
-            value = self.record.get(name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return str(value)
-            if not isinstance(value, str | None):
-                raise self.error(name, f"must be a string, not {json_type(value)}")
-            if value:
-                return value
-        return ""
-
-    def texts(self, *names: str) -> list[str]:
-        """Return all strings of these fields, each a list of strings or a single string."""
-        found: list[str] = []
-        for name in names:
-            value = self.record.get(name)
-            for part in value if isinstance(value, list) else [] if value is None else [value]:
-                if not isinstance(part, str):
-                    raise self.error(name, f"must be a list of strings, not of {json_type(part)}")
-                found.append(part)
-        return found
-
-    def year(self, name: str = "year") -> int:
-        """Return the year in a field that has a year or a date."""
-        value = self.record.get(name)
-        try:
-            return parse_year(value)
-        except ValueError as error:
-            if isinstance(value, str) and (year := find_year(value)):
-                return year
-            raise self.error(name, str(error)) from None
-
-    def child(self, name: str) -> _Fields:
-        """Return the fields of a nested object; empty if the field is not an object."""
-        value = self.record.get(name)
-        return _Fields(value if isinstance(value, dict) else {}, self.where)
-
-    def children(self, name: str) -> list[_Fields]:
-        """Return the fields of each object in a list; empty if the field is not a list."""
-        value = self.record.get(name)
-        parts = value if isinstance(value, list) else []
-        return [_Fields(part, self.where) for part in parts if isinstance(part, dict)]
-
-    def error(self, name: str, reason: str) -> InputError:
-        return InputError(f"{self.where}, field {name!r}: {reason}")
 
 
 def _read_json(
     path: Path,
     top: type[dict[Any, Any]] | type[list[Any]],
-    parse: Callable[[_Fields, str], LibraryPaper],
+    parse: Callable[[Fields, str], LibraryPaper],
     on_bytes: OnBytes,
     on_bad: OnBadRecord,
 ) -> Iterator[LibraryPaper]:
     """Yield the papers in a JSON list or object; `parse` gets the fields and the key of each."""
     for key, record in stream_json(path, top, on_bytes):
-        fields = _Fields(record, f"{path}, record {quoted(key)}")
+        fields = Fields(record, f"{path}, record {quoted(key)}")
         if not isinstance(record, dict):
             on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
         else:
             yield from usable_paper(partial(parse, fields, key), fields.where, on_bad)
 
 
-def _parse_own(fields: _Fields, id: str) -> LibraryPaper:
+def _parse_own(fields: Fields, id: str) -> LibraryPaper:
     """Parse an entry of papers.json, or one of our own lines."""
     authors = [author.text("name") for author in fields.children("authors")]
     return make_paper(
@@ -196,7 +173,7 @@ _CSL_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
 _CSL_NAME = ("given", "non-dropping-particle", "dropping-particle", "family", "suffix", "literal")
 
 
-def _parse_csl(fields: _Fields, _: str) -> LibraryPaper:
+def _parse_csl(fields: Fields, _: str) -> LibraryPaper:
     """Parse an item of CSL JSON (https://citeproc-js.readthedocs.io/en/latest/csl-json/markup.html)."""
     if not any(name in fields.record for name in _CSL_FIELDS):
         raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")
@@ -223,40 +200,7 @@ def _parse_csl(fields: _Fields, _: str) -> LibraryPaper:
     )
 
 
-def _read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of Better BibTeX's own JSON, an object with Zotero's items."""
-    content = read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK)
-    items = parse_object(content, str(path)).get("items")
-    for number, record in enumerate(items if isinstance(items, list) else []):
-        fields = _Fields(record if isinstance(record, dict) else {}, f"{path}, items, record {number}")
-        yield from usable_paper(partial(_parse_zotero, fields), fields.where, on_bad)
-
-
-_ZOTERO_NAME = ("firstName", "lastName", "name")
-
-
-def _parse_zotero(fields: _Fields) -> LibraryPaper | None:
-    """Parse an item of Zotero (https://api.zotero.org/schema); None for attachments and notes."""
-    if fields.text("itemType") in ("attachment", "note", "annotation"):
-        return None
-    creators = fields.children("creators")
-    authors = [one for one in creators if one.text("creatorType") in ("author", "")] or creators
-    url, archive = fields.text("url"), fields.text("archiveID")
-    return make_paper(
-        key=fields.text("citationKey", "citekey"),
-        title=fields.text("title"),
-        abstract=fields.text("abstractNote"),
-        authors=[" ".join(filter(None, map(one.text, _ZOTERO_NAME))) for one in authors],
-        year=find_year(fields.text("date")),
-        venue=fields.text("publicationTitle", "proceedingsTitle", "bookTitle", "publisher"),
-        doi=fields.text("DOI"),
-        arxiv=find_arxiv_id(archive or url) if "arxiv" in f"{archive} {url}".lower() else "",
-        url=url,
-        tags=[tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags"),
-    )
-
-
-def _parse_line(fields: _Fields) -> LibraryPaper | None:
+def _parse_line(fields: Fields) -> LibraryPaper | None:
     """Parse a JSON line in the format that its keys indicate; None if it is not a paper."""
     if "authors_parsed" in fields.record or "submitter" in fields.record:
         return _parse_arxiv(fields)
@@ -267,7 +211,7 @@ def _parse_line(fields: _Fields) -> LibraryPaper | None:
     return _parse_own(fields, fields.text("id", "paper_id"))
 
 
-def _parse_arxiv(fields: _Fields) -> LibraryPaper:
+def _parse_arxiv(fields: Fields) -> LibraryPaper:
     """Parse a line of arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv)."""
     id = fields.text("id")
     if not find_arxiv_id(id):
@@ -295,7 +239,7 @@ def _remove_latex(text: str) -> str:
     return plain_text(text) if "\\" in text else text
 
 
-def _parse_openalex(fields: _Fields) -> LibraryPaper:
+def _parse_openalex(fields: Fields) -> LibraryPaper:
     """Parse an OpenAlex work (https://docs.openalex.org/api-entities/works/work-object)."""
     doi = clean_doi(fields.text("doi"))
     index = fields.record.get("abstract_inverted_index") or {}
@@ -326,7 +270,7 @@ _S2_FIELDS = (
 )
 
 
-def _parse_s2(fields: _Fields) -> LibraryPaper | None:
+def _parse_s2(fields: Fields) -> LibraryPaper | None:
     """Parse a line of Semantic Scholar, Citeomatic or S2ORC metadata (datasets.citations.graph)."""
     found = read_record(fields.record, fields.where)
     if not isinstance(found, PaperLine | Metadata):

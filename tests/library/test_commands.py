@@ -136,7 +136,7 @@ def test_add(bib: Path, run: Run) -> None:
 def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("remove", "id=[one,doi:10.1000/two]")[1] == "mine: 2 removed; 1 paper\n"
     assert papers() == {"key:three": "Graphs"}
-    assert run("update")[1] == "mine: source files are unchanged; 1 paper\n"
+    assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
     bib.write_text(
         entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems")
     )
@@ -145,7 +145,7 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     bib.write_text(entry("four", "Poems") + "\n")
     assert run("update", "force=true")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
     bib.write_text(entry("four", "Poems"))
-    assert run("update")[1] == "mine: no paper has changed; 1 paper\n"
+    assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
     bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
     assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 2 papers\n"  # despite its removal
     assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
@@ -196,7 +196,7 @@ def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: R
     assert code == 2 and f"remove its papers with citerec remove source={bib}" in err
     assert run("remove", "source=a.bib")[1] == "mine: 0 added, 2 removed, 1 replaced; 2 papers\n"
     assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
-    assert run("update")[1] == "mine: source files are unchanged; 2 papers\n"
+    assert run("update")[1] == "mine: nothing has changed; 2 papers\n"
     for arguments, line in (
         (["source=b.bib"], f"source=b.bib: is not a source of mine; choose from {more}"),
         (["source=more.bib"], "mine: no paper would be left; delete the folder instead"),
@@ -206,6 +206,28 @@ def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: R
         code, _, err = run("remove", *arguments)
         assert code == 2 and line in err
     assert len(papers()) == 2
+
+
+def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "refs"
+    folder.mkdir()
+    (folder / "a.bib").write_text(entry("one", "Parsing trees") + entry("two", "Speech"))
+    (tmp_path / "x1.bib").write_text(entry("three", "Graphs"))
+    assert run("build", "source=[refs,x*.bib]", "model=bm25")[0] == 0
+    shutil.copytree("mine", folder / "library")
+    (folder / "b.bib").write_text(entry("four", "Poems"))
+    (tmp_path / "x2.bib").write_text(entry("five", "Songs"))
+    assert run("update")[1] == "mine: 2 added, 0 removed, 0 replaced; 5 papers\n"
+    (tmp_path / "x1.bib").unlink()
+    assert run("update")[1] == "mine: 0 added, 1 removed, 0 replaced; 4 papers\n"
+    assert (
+        run("remove", "source=[refs/b.bib,refs/b.bib]")[1]
+        == "mine: 0 added, 1 removed, 0 replaced; 3 papers\n"
+    )
+    manifest = Library.open("mine").manifest
+    assert manifest.named == [str(folder / "a.bib"), str(tmp_path / "x*.bib")]
+    assert run("remove", "source=refs")[1] == "mine: 0 added, 2 removed, 0 replaced; 1 paper\n"
+    assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
 
 
 def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
@@ -249,7 +271,7 @@ def test_a_library_is_built_again_from_what_it_knows(
     assert run("build", "overwrite=true")[0] == 0
     assert len(papers()) == 3 and "1 paper added without a file cannot be restored" in caplog.text
     bib.unlink()
-    line = f"mine: was built from {bib}, which is missing; put it back, or name the files to build from"
+    line = f"source={bib}: no such file, but the library was built from it; restore it, or remove its papers"
     assert line in run("build", "overwrite=true")[2]
 
 
@@ -349,7 +371,7 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     assert "drawn as circles in many of the books [TARGETCIT, OTHERCIT]." in " ".join(
         library.corpus.context_texts
     )
-    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "notes.md").write_text(NOTES.replace("; @trees", ""))
     (drafts / "old.tex").write_text(r"\documentclass{a}\def\a{\a\a}\a")
     run("update")
@@ -359,14 +381,14 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     draft = DRAFT.replace(r"\end{document}", r"\input{chapter}\bibliography{refs}\end{document}")
     (drafts / "old.tex").write_text(draft)
     assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
-    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "chapter.tex").write_text("Graphs have nodes, and waves have sound \\cite{nodes}.\n")
     run("update")
     assert sorted(contexts_of(Library.open("mine")).values()) == [["Graphs"], *[["Parsing trees"]] * 2]
     (drafts / "refs.bib").write_text(REFS.replace("Parsing trees", "Another paper"))
     run("update")
     assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
-    assert run("update")[1] == "mine: source files are unchanged; 3 papers\n"
+    assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "chapter.tex").write_text("x")
     for name, reason in (
         ("drafts/notes.md", "no contexts are left; found: 1 full texts, 0 citations; dropped: spans of"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -44,12 +45,16 @@ def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> Non
 def test_the_tools_recommend_and_search(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
     def check(server: Any) -> None:
         asked = {"text": "Adam [CITE] is an optimiser", "k": 2}
-        cited, found = call_tools(server, ("recommend_citation", asked), ("search", {"query": "attention"}))
+        export = {"keys": ["kingma2015adam", "vaswani"], "format": "ris"}
+        cited, found, entries = call_tools(
+            server, ("recommend_citation", asked), ("search", {"query": "attention"}), ("entries", export)
+        )
         first, second = cited.structured_content["recommendations"]
         assert first["key"] == "kingma2015adam" and "Adam is named here" in first["why"]
         assert first["details"]["bibtex"] and second["rank"] == 2
         [paper] = found.structured_content["papers"]
         assert paper["key"] == "vaswani2017attention" and paper["year"] == 2017
+        assert re.findall("^ID  - (.*)", entries.content[0].text, re.M) == ["kingma2015adam", paper["key"]]
 
     connect(recommender, check)
 
@@ -86,7 +91,7 @@ def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
             return list((await client.list_tools()).tools)
 
     tools = {tool.name: tool for tool in asyncio.run(described())}
-    assert set(tools) == {"recommend_citation", "search"}
+    assert set(tools) == {"recommend_citation", "search", "entries"}
     for tool in tools.values():
         assert tool.description and tool.annotations.read_only_hint
         assert all("description" in given for given in tool.input_schema["properties"].values())

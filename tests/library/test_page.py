@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -132,6 +133,10 @@ def test_keyboard_only(open_page: Any) -> None:
         assert copied(page, key) == key
         page.keyboard.press("b")
         assert re.match(rf"@\w+{{{re.escape(key)},", copied(page, "BibTeX"))
+    page.keyboard.press("r")
+    assert f"\nID  - {key}\n" in copied(page, "RIS")
+    page.keyboard.press("j")
+    assert json.loads(copied(page, "CSL"))[0]["id"] == key
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")
     assert page.evaluate(focused) == "text"

@@ -83,6 +83,16 @@ def test_details_are_given_only_on_request(url: str) -> None:
         assert all(0 <= start < stop <= len(evidence["text"]) for start, stop in evidence["spans"])
 
 
+@pytest.mark.parametrize(("format", "start"), [("", "@"), ("&format=ris", "TY  - "), ("&format=csl", "[")])
+def test_entries_in_three_formats(url: str, format: str, start: str) -> None:
+    answer = requests.get(f"{url}/papers?id=doi%3A10.1000%2Fmarkup&id=bare{format}")
+    assert answer.status_code == 200 and answer.text.startswith(start)
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text.index("o'brien2020<b>") < answer.text.index("bare")
+    missing = requests.get(f"{url}/papers?id=bare&id=nobody")
+    assert missing.status_code == 422 and "nobody: no paper of the library has" in missing.json()["detail"]
+
+
 def test_a_batch_gets_the_answers_of_its_questions(url: str, recommender: RecommenderSpy) -> None:
     texts = ["Adam [CITE] is an optimiser", "attention [CITE]", "titles of markup"]
     batch = post(url, "recommend/batch", {"queries": [{"text": text, "k": 2} for text in texts]})
@@ -332,7 +342,7 @@ def schema(url: str) -> Any:
 
 def test_responses_conform_to_the_schema(schema: Any) -> None:
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 8
+    assert len(operations) == 9
     for operation in operations:
 
         @given(case=operation.as_strategy())

@@ -118,11 +118,12 @@ ENDNOTE = """<?xml version="1.0" encoding="UTF-8" ?><xml><records><record>
 </record><record><titles><title/></titles></record></records></xml>"""
 ZOTERO = {
     "config": {"id": "36a3b0b5", "label": "BetterBibTeX JSON"},
-    "collections": {"A": {"name": "Thesis"}},
+    "collections": {"A": {"name": "Thesis"}, "B": {"name": "Methods", "parent": "A", "items": [7]}},
     "items": [
         {"itemType": "attachment", "title": "a.pdf"},
         {
-            "itemType": "journalArticle", "title": "A study", "date": "2015-03-01", "citationKey": "lee2015",
+            "itemType": "journalArticle", "itemID": 7, "title": "A study", "date": "2015-03-01",
+            "citationKey": "lee2015",
             "creators": [
                 {"firstName": "Ann", "lastName": "Lee", "creatorType": "author"},
                 {"name": "The Group", "creatorType": "author"},
@@ -275,8 +276,9 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
             LibraryPaper(
                 "doi:10.1000/zotero", "lee2015", "A study", "Text.", ("Ann Lee", "The Group"), 2015, "Nature",
                 "10.1000/zotero", url="https://x.org", tags=("alpha",),
+                collections=("Thesis", "Thesis/Methods"),
             ),
-        ], [", items, record 2, field 'title': must be a string, not a boolean"]),
+        ], [", item 2, field 'title': must be a string, not a boolean"]),
         ("a.json", CSL, [
             LibraryPaper(
                 "doi:10.1000/csl", "smith2020", "Deep nets & trees", "We do.", ("Jo Smith", "The Group"),
@@ -309,6 +311,9 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
 )  # fmt: skip
 def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad: list[str]) -> None:
     found, reported = read(write(tmp_path / name, content))
+    if name == "zotero.json":
+        assert [paper.bibtex.partition(",")[0] for paper in found] == ["@article{lee2015"]
+        found = [paper._replace(bibtex="") for paper in found]
     assert found == papers and reported == bad
 
 
@@ -361,10 +366,10 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "works" / "x").mkdir(parents=True)
     write(tmp_path / "works" / "x" / "part.jsonl", "{}")
     found = find_sources([str(tmp_path / name) for name in ("data", "b.bib", "works", "b.bib")])
-    assert [path.name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
+    assert [Path(path).name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
     (tmp_path / "d.bib").touch()
     found = find_sources([str(tmp_path / "*.bib"), str(tmp_path / "**/*.jsonl")])
-    assert [path.name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
+    assert [Path(path).name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
     for name in ("nowhere", "works/x/y", "*.ris"):
         with pytest.raises(InputError, match=re.escape(f"source={tmp_path / name}: no such file")):
             find_sources([str(tmp_path / name)])
@@ -373,7 +378,7 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
-    name=st.sampled_from(["a.bib", "a.ris", "a.nbib", "a.enw", "a.xml", "a.json", "a.jsonl", "a"]),
+    name=st.sampled_from(["a.bib", "a.ris", "a.nbib", "a.enw", "a.xml", "a.json", "z.json", "a.jsonl", "a"]),
 )
 def test_damaged_files_give_papers_or_one_line_errors(tmp_path: Path, data: st.DataObject, name: str) -> None:
     whole = {
@@ -383,6 +388,7 @@ def test_damaged_files_give_papers_or_one_line_errors(tmp_path: Path, data: st.D
         "a.enw": ENW,
         "a.xml": ENDNOTE,
         "a.json": json.dumps(CSL),
+        "z.json": json.dumps(ZOTERO),
         "a": json.dumps(OWN),
     }
     text = whole.get(name, "\n".join(map(json.dumps, [*ARXIV, OPENALEX, *S2]))).encode()

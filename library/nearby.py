@@ -1,0 +1,53 @@
+"""What a user has who names no library: libraries and .bib files here, and Zotero. Imports nothing slow."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from citerec.library.sources.zotero_places import find_database, is_place
+
+MANIFEST = "library.json"
+SHOWN = 5
+"""Maximum number of files to name."""
+QUESTION = '"A sentence that lacks a citation [CITE]."'
+
+
+def is_there(name: str) -> bool:
+    """True for an argument that names a file, a folder or a place in Zotero."""
+    return is_place(name) or Path(name).expanduser().exists()
+
+
+class Nearby(NamedTuple):
+    """Libraries and .bib files in a folder and the folders in it, and the user's Zotero."""
+
+    libraries: list[str]
+    files: list[str]
+    zotero: Path | None
+
+    @classmethod
+    def look(cls, sources: bool = True) -> Nearby:
+        """Look in the current folder. sources: also for what is no library."""
+        found = [
+            [str(path) for pattern in patterns for path in sorted(Path().glob(pattern))]
+            for patterns in ((f"*/{MANIFEST}",), ("*.bib", "*/*.bib") if sources else ())
+        ]
+        libraries = [str(Path(name).parent) for name in found[0]]
+        return cls(libraries, found[1], find_database()[0] if sources else None)
+
+    def describe(self) -> str:
+        """Return what there is, as a list."""
+        found = [f"the library {name}" for name in self.libraries] + self.files
+        more = [f"{len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        zotero = [f"Zotero's library in {self.zotero.parent}"] if self.zotero else []
+        *first, last = [*found[:SHOWN], *more, *zotero]
+        return f"{', '.join(first)} and {last}" if first else last
+
+    def command(self, name: str = "ask", rest: str = QUESTION) -> str:
+        """Return the one command to go on with, instead of `citerec NAME REST`; "" if there is nothing."""
+        if not self.libraries and len(self.files) > 1:
+            pattern = "*.bib" if all("/" not in file for file in self.files) else f"[{','.join(self.files)}]"
+            return f"citerec build library=my-library {shlex.quote(f'source={pattern}')}"
+        place = [*self.libraries, *self.files, *(["zotero"] if self.zotero else [])][:1]
+        return f"citerec {name} {shlex.quote(place[0])} {rest}" if place else ""

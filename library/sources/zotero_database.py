@@ -1,0 +1,118 @@
+"""The items of Zotero's database, zotero.sqlite, which is only read, and never locked.
+
+Tables: zotero/zotero, resource/schema/userdata.sql. Those read here are the same since Zotero 5.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.json_lines import Object
+from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.library.sources.zotero_places import KEYS_FILE, files_of
+
+_TRIES, _PAUSE = 5, 0.2
+_LIBRARY = "(SELECT libraryID FROM groups WHERE name = :group UNION SELECT libraryID FROM libraries \
+WHERE type = 'user' AND :group = '')"
+_ITEMS = f"""SELECT itemID, key, typeName FROM items JOIN itemTypes USING (itemTypeID)
+WHERE libraryID IN {_LIBRARY} AND typeName NOT IN {NO_PAPERS}
+AND itemID NOT IN (SELECT itemID FROM deletedItems)"""
+_CHOSEN = f"itemID IN (SELECT itemID FROM ({_ITEMS}))"
+_TABLES = (
+    "SELECT name FROM groups",
+    f"{_ITEMS} ORDER BY itemID",
+    f"""SELECT itemID, fieldName, value FROM itemData JOIN fields USING (fieldID)
+    JOIN itemDataValues USING (valueID) WHERE {_CHOSEN} AND value IS NOT NULL""",
+    f"""SELECT itemID, creatorType, firstName, lastName FROM itemCreators JOIN creators USING (creatorID)
+    JOIN creatorTypes USING (creatorTypeID) WHERE {_CHOSEN} ORDER BY itemID, orderIndex""",
+    f"SELECT itemID, name FROM itemTags JOIN tags USING (tagID) WHERE {_CHOSEN} ORDER BY itemID, name",
+    f"""SELECT collections.key, collections.collectionName, IFNULL(parents.key, '') FROM collections
+    LEFT JOIN collections AS parents ON collections.parentCollectionID = parents.collectionID
+    WHERE collections.libraryID IN {_LIBRARY}""",
+    f"""SELECT itemID, key FROM collectionItems JOIN collections USING (collectionID)
+    WHERE {_CHOSEN} ORDER BY itemID, collectionName""",
+)
+
+
+def read_database(path: Path, group: str = "") -> ZoteroLibrary:
+    """Return the user's library, or a group's, without trashed items.
+
+    Raises InputError for a group that the user is not in, and for a file that is damaged or not Zotero's.
+    """
+    groups, rows, values, creators, tags, names, members = _select(path, _TABLES, group)
+    if group and not any(name == group for (name,) in groups):
+        raise unknown_group(group, [name for (name,) in groups])
+    items: dict[int, Object] = {
+        id: {"key": key, "itemType": kind, "creators": [], "tags": [], "collections": []}
+        for id, key, kind in rows
+    }
+    try:
+        for id, field, value in values:
+            items[id][field] = value if isinstance(value, int) else str(value)
+        for id, kind, first, last in creators:
+            items[id]["creators"].append({"creatorType": kind, "firstName": first, "lastName": last})
+        for id, tag in tags:
+            items[id]["tags"].append({"tag": tag})
+        for id, key in members:
+            items[id]["collections"].append(key)
+    except KeyError as error:
+        raise InputError(f"{path}: damaged: its tables differ about item {error}") from None
+    return ZoteroLibrary([*items.values()], {key: Collection(name, parent) for key, name, parent in names})
+
+
+def citation_keys(path: Path) -> dict[str, str]:
+    """Return Better BibTeX's citation keys by item key, from its database beside zotero.sqlite, if any."""
+    beside = path.with_name(KEYS_FILE)
+    try:
+        [keys] = _select(beside, ["SELECT itemKey, citationKey FROM citationkey"])
+    except InputError:  # there is none, or of another version; keys are only good to have
+        return {}
+    return dict(keys)
+
+
+def _select(path: Path, statements: Sequence[str], group: str = "") -> list[list[Any]]:
+    """Return the rows of each statement, all of one state of a database that a program may be writing to."""
+    for _ in range(_TRIES):
+        before, problem = _stamps(path), ""
+        try:
+            with TemporaryDirectory() as folder, closing(_connect(path, Path(folder))) as database:
+                database.text_factory = lambda text: text.decode("utf-8", "replace")
+                rows = [database.execute(text, {"group": group}).fetchall() for text in statements]
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: in a message
+            problem = error_text(error)
+        if _stamps(path) == before:
+            if problem:
+                raise InputError(f"{path}: cannot be read as the database of Zotero 5 or later: {problem}")
+            return rows
+        time.sleep(_PAUSE)
+    raise InputError(f"{path}: Zotero is writing to it; try again")
+
+
+def _connect(path: Path, folder: Path) -> sqlite3.Connection:
+    """Open a database so that nothing is written beside it, and no lock is needed or taken.
+
+    Then SQLite ignores what is still in a journal; if there is one, a copy in `folder` is read.
+    """
+    if not any(file.exists() and file.stat().st_size for file in files_of(path)[1:]):
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    for file in files_of(path):
+        if file.exists():
+            shutil.copyfile(file, folder / file.name)
+    return sqlite3.connect(folder / path.name)
+
+
+def _stamps(path: Path) -> list[tuple[int, int]]:
+    """Return sizes and times of a database's files. Raises InputError if there is none."""
+    try:
+        stats = [file.stat() for file in files_of(path) if file == path or file.exists()]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
