@@ -18,7 +18,7 @@ from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.models import BUILT_IN, encoder_parts
 from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
-from citerec.rerank.ranker_training import fit_calibrated, read_variants
+from citerec.rerank.ranker_training import fit_calibrated, read_small, read_variants
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 
@@ -40,7 +40,8 @@ class BuiltInSettings(Settings):
     others: tuple[str, ...]
     """static model trained without each data set, or none (e.g. [outputs/a,none,outputs/b])"""
     encoder: str = ""
-    """make the ranker of builtin+ENCODER; empty: the built-in model itself"""
+    """make the ranker of builtin+ENCODER, fitted to small libraries only, as encoding large ones
+    takes long; empty: the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -61,11 +62,8 @@ def make(settings: BuiltInSettings) -> None:
         vectors = Path(settings.cache_dir) / "vectors" / corpus.fingerprint
         encoders = encoder_parts(settings.encoder, vectors)
         ranker = Ranker.over(static_retriever(settings.static), more=encoders)
-        parts.append(
-            read_variants(
-                ranker, corpus, replace(given, out_of_domain_checkpoint=None if other == "none" else other), 0
-            )
-        )
+        domain = replace(given, out_of_domain_checkpoint=None if other == "none" else other)
+        parts.append((read_small if settings.encoder else read_variants)(ranker, corpus, domain, 0))
         corpora[corpus.name] = corpus.fingerprint
     lists = TrainingLists.concat(parts)
     model, confidence, _ = fit_calibrated(given, lists, 0)

@@ -10,7 +10,7 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -167,13 +167,29 @@ def read_variants(
             one.index(with_contexts(corpus, train.take(np.sort(rng.permutation(len(train))[:few]))))
             name = f"contexts-{few}"
             parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
-    parts += _without_contexts(new, corpus, settings, seed)
-    if settings.out_of_domain_checkpoint is not None:
-        other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
-        found = TrainingLists.concat(_without_contexts(other, corpus, settings, seed))
-        found = replace(found, variant=np.char.add("other-", found.variant))
-        parts += [found, found]
+    parts += _with_other_dense(_without_contexts, new, corpus, settings, seed)
     return TrainingLists.concat(parts)
+
+
+def read_small(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
+    """Read the lists of `small` and `other-small` alone."""
+    return TrainingLists.concat(_with_other_dense(_small, ranker, corpus, settings, seed))
+
+
+Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
+
+
+def _with_other_dense(
+    read: Read, ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
+) -> list[TrainingLists]:
+    """Read lists, and twice those with the dense model of other corpora, if there is one."""
+    parts = read(ranker, corpus, settings, seed)
+    if settings.out_of_domain_checkpoint is None:
+        return parts
+    other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
+    found = TrainingLists.concat(read(other, corpus, settings, seed))
+    found = replace(found, variant=np.char.add("other-", found.variant))
+    return [*parts, found, found]
 
 
 def _without_contexts(
@@ -197,15 +213,22 @@ def _without_contexts(
         if name == "papers" and named in corpus.splits:
             of_names = replace(settings, split=named)
             parts.append(_read_variant(one, corpus, "names", of_names, seed, settings.variant_queries))
-    splits = [split for split in (settings.split, named) if split in corpus.splits]
+    return parts + _small(ranker, corpus, settings, seed)
+
+
+def _small(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> list[TrainingLists]:
+    splits, parts = [settings.split], []
+    if f"{settings.split}_named" in corpus.splits:
+        splits.append(f"{settings.split}_named")
     for split in splits:
         sample = training_split(corpus, split, settings.small_queries // len(splits), seed)
         for library, contexts in small_libraries(corpus, sample, seed):
             one = _index(ranker, library, corpus)
             known = cited_elsewhere(library, contexts, contexts.contexts)
-            lists = read_lists(one, contexts, known, "names" if split == named else SMALL)
+            lists = read_lists(one, contexts, known, "names" if split != settings.split else SMALL)
             citing, names = corpus.citing[contexts.contexts], np.full(len(lists), SMALL)
             parts.append(replace(lists, citing=citing, variant=names))
+    log.info(f"ranker: {SMALL}: {sum(map(len, parts)):,} lists over {len(parts)} libraries")
     return parts
 
 
