@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
     "update": (settings.UpdateSettings, "citerec.library.watch:update"),
     "ask": (settings.AskSettings, "citerec.library.questions:ask"),
+    "enrich": (settings.EnrichSettings, "citerec.library.enrichment.enrich:enrich"),
     "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
     "search": (settings.SearchSettings, "citerec.library.questions:search"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),

@@ -83,6 +83,8 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             key, value = positional, argument
         else:
             raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
+        if f"{key}_" in names:  # a word of Python, such as from
+            key += "_"
         if key not in names:
             if new := RENAMED.get(key):
                 raise InputError(f"{key}: is now called {new}")
@@ -133,7 +135,7 @@ def options_help(kind: type[Settings]) -> str:
         value = "..." if default is MISSING else _format_value(default)
         if part.name == getattr(kind, "positional", ""):
             note += f"; `{part.name}=` may be omitted"
-        lines += align_note(f"  {part.name}={value}", note, COLUMN, WIDTH)
+        lines += align_note(f"  {part.name.rstrip('_')}={value}", note, COLUMN, WIDTH)
     return "\n".join(lines)
 
 

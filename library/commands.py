@@ -64,8 +64,8 @@ def build(settings: BuildSettings) -> Library:
     print(f"{path}: {count_noun(len(library))}, {duplicates:,} duplicates merged, in {duration:.1f} s")
     if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
         print(
-            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; add "
-            f"abstracts to the source files, then run citerec update library={path}"
+            f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
+            f"citerec enrich library={path} looks them up"
         )
     return library
 
@@ -122,7 +122,7 @@ def absolute(model: str) -> str:
 def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
     """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
     try:
-        library = Library.open(path)
+        library = records.former = Library.open(path)
     except InputError:
         if lost := old.counts.get("without_source", 0):
             log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
@@ -208,7 +208,7 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
         if not about.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
         files = _find_again(about.named)
-        read = [_describe_source(file) for file in files], _describe_all_contexts(library)
+        read = [_describe_source(file) for file in files], describe_contexts(library)
         if read == (about.sources, about.contexts) and not any(map(is_zotero, files)):
             return Change(library)
         return _reread(library, about.named, force)
@@ -254,7 +254,7 @@ def _reread(library: Library, named: list[str], force: bool) -> Change:
 
     force: without `_refuse_loss`.
     """
-    with Deduplicator(library.path) as records:
+    with Deduplicator(library.path, former=library) as records:
         sources = _read_sources(_find_again(named), records)
         for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
             records.add(library.paper(row))
@@ -264,7 +264,7 @@ def _reread(library: Library, named: list[str], force: bool) -> Change:
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
         if not force:
             _refuse_loss(library.path, library.manifest, removed, sources)
-        cited = _describe_all_contexts(library)
+        cited = describe_contexts(library)
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
             library.update_manifest(sources=sources, named=named)
@@ -365,7 +365,7 @@ def _describe_contexts(file: Path) -> ReadFile:
     return ReadFile(str(file), sum(part.size for part in parts), digest if parts[1:] else parts[0].hash)
 
 
-def _describe_all_contexts(library: Library) -> list[ReadFile]:
+def describe_contexts(library: Library) -> list[ReadFile]:
     return [_describe_contexts(Path(file.path)) for file in library.manifest.contexts]
 
 

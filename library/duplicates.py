@@ -14,9 +14,9 @@ from tempfile import TemporaryFile
 import msgspec
 import numpy as np
 
-from citerec.library.identities import Identities
+from citerec.library.identities import Identities, similar_titles
 from citerec.library.library import Library
-from citerec.library.papers import LibraryPaper, merge_records
+from citerec.library.papers import LibraryPaper, fill_again, merge_records
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
@@ -24,11 +24,12 @@ _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 class Deduplicator:
     """Collects papers from all sources in a temporary file and merges duplicate records.
 
-    folder: for the file. library: the library that the papers are added to, if any. Call `add` for each
-    record, then `finish`.
+    folder: for the file. library: the library that the papers are added to, if any. former: a library that
+    they replace; what was filled in there fills the gaps of the same papers. Call `add` for each record, then
+    `finish`.
     """
 
-    def __init__(self, folder: Path, library: Library | None = None) -> None:
+    def __init__(self, folder: Path, library: Library | None = None, former: Library | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
@@ -37,6 +38,7 @@ class Deduplicator:
             raise
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._existing = library, len(library) if library else 0
+        self.former = former
 
     def __enter__(self) -> Deduplicator:
         return self
@@ -90,11 +92,22 @@ class Deduplicator:
             yield paper
         for row in rows:
             paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
+            paper = self._filled_before(paper)
             id, suffix = paper.id, 2
             while id in seen or taken(id):
                 id, suffix = f"{paper.id}-{suffix}", suffix + 1
             seen.add(id)
             yield paper if id == paper.id else paper._replace(id=id)
+
+    def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
+        """Fill the gaps of a paper with what was filled in the former library."""
+        if self.former is None or not self.former.has_filled:
+            return paper
+        for name in filter(None, (paper.id, paper.key)):
+            if (row := self.former.row(name)) is not None:
+                before = self.former.paper(row)
+                return fill_again(paper, before) if similar_titles(paper.title, before.title) else paper
+        return paper
 
     def _read(self, row: int) -> LibraryPaper:
         start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]

@@ -8,7 +8,9 @@ per record, and only records that share one of them are compared.
 
 from __future__ import annotations
 
+import re
 from array import array
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from citerec.datasets.fulltext.catalogue import (
     LONG_TITLE,
     MAX_YEARS_APART,
+    fold,
     normalise_title,
     surname,
     title_key,
@@ -26,6 +29,7 @@ from citerec.library.papers import LibraryPaper
 
 MAX_SAME_KEY = 100
 """Maximum number of different papers per key, such as a title, to compare a record with."""
+_WORD = re.compile(r"[^\W_]{3,}")
 _GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
 """Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""
 
@@ -69,6 +73,25 @@ def identity(paper: LibraryPaper) -> Identity:
 
 def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+
+
+class KeyIndex:
+    """The places [P] of hashed identifiers, one column of identities."""
+
+    def __init__(self, column: NDArray[np.uint64]) -> None:
+        self._order = np.argsort(column, kind="stable")
+        self._keys = column[self._order]
+
+    def matches(self, keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """Yield (index of a key, place in the column) for keys [N] that are in the column."""
+        starts, ends = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
+        for number in np.flatnonzero((ends > starts) & (keys != 0)).tolist():
+            for place in self._order[starts[number] : ends[number]][:MAX_SAME_KEY].tolist():
+                yield number, place
+
+    def holds(self, text: str) -> bool:
+        """True if the identifier is in the column."""
+        return any(self.matches(np.array([_hash(text)], np.uint64)))
 
 
 class Identities:
@@ -130,3 +153,15 @@ def _find_leader(
             return min(index[key])
     candidates = known[3].get(own.title, ()) if own.title else ()
     return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
+
+
+def similar_titles(one: str, other: str) -> bool:
+    """True if at least half of the words of the shorter title are in the other.
+
+    >>> similar_titles("BERT", "BERT: Pre-training of Transformers"), similar_titles("A trees", "B graphs")
+    (True, False)
+    """
+    words, others = ({*_WORD.findall(fold(title).casefold())} for title in (one, other))
+    shorter = min(len(words), len(others))
+    same_letters = normalise_title(one) == normalise_title(other)
+    return same_letters or (shorter > 0 and len(words & others) * 2 >= shorter)

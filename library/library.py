@@ -80,7 +80,7 @@ BUILT_IN, RANKED_BY = "built-in model", ", ranked by "
 
 Rows = NDArray[np.int64]
 _IN_CORPUS = ("id", "title", "abstract", "year")
-_LISTS = ("authors", "collections", "tags", "aliases")
+_LISTS = ("authors", "collections", "tags", "aliases", "filled")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
 _COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
 _SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
@@ -134,6 +134,10 @@ ContextFinder = Callable[
 """(identities of the papers [P, 7], their ids): contexts that cite them, and the cited papers per context."""
 
 
+class _OtherColumns(Exception):
+    """A library of an earlier version."""
+
+
 class Library:
     """Papers [P], one per row of `corpus`. Use Library.open or Library.create to get one."""
 
@@ -144,6 +148,8 @@ class Library:
         self.identities: NDArray[np.uint64] = load_array(self.folder, IDENTITIES)
         """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
+        if any(batch.schema.names != _SCHEMA.names for batch in self._batches):
+            raise _OtherColumns
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
         """The fields of LibraryPaper that are not in `corpus` [P], memory-mapped."""
@@ -162,6 +168,8 @@ class Library:
             try:
                 check_generation(path, manifest, trust)
                 return cls(path, manifest)
+            except _OtherColumns:
+                raise outdated(path) from None
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
                     raise damaged(path, error) from None
@@ -237,6 +245,11 @@ class Library:
     def collections(self) -> list[str]:
         """Names of all collections, sorted."""
         return sorted(self.metadata["collections"].combine_chunks().flatten().unique().to_pylist())
+
+    @cached_property
+    def has_filled(self) -> bool:
+        """True if `citerec enrich` has filled in anything."""
+        return any(pc.sum(batch["filled"].value_lengths()).as_py() for batch in self._batches)
 
     def paper(self, row: int) -> LibraryPaper:
         """Return the paper of a row. Raises IndexError if the row does not exist."""

@@ -26,7 +26,8 @@ class LibraryPaper(NamedTuple):
     """A paper of a library; empty or 0 if unknown.
 
     id: unique, without white space. key: citation key. bibtex: entry in the source. aliases: ids and keys of
-    other records of the same paper. source: 0 if read from a source file, else -1.
+    other records of the same paper. source: 0 if read from a source file, else -1. filled: FIELD:SOURCE of
+    what `citerec enrich` filled in, which any record of the user's own replaces.
     """
 
     id: str
@@ -44,6 +45,7 @@ class LibraryPaper(NamedTuple):
     bibtex: str = ""
     aliases: tuple[str, ...] = ()
     source: int = -1
+    filled: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that a search shows; year None if unknown."""
@@ -126,10 +128,14 @@ def split_names(value: str) -> list[str]:
 
 
 def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
-    """Merge records of the same paper; earlier records take precedence, and the first gives the id."""
-    lead = papers[0]
+    """Merge records of the same paper; earlier records take precedence, and the first gives the id.
+
+    What was filled in comes last.
+    """
     if len(papers) == 1:
-        return lead
+        return papers[0]
+    before, papers = papers, [without_filled(paper) for paper in papers]
+    lead = papers[0]
     fields = {
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
@@ -141,4 +147,28 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]
     aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, fields["key"]))
-    return lead._replace(**fields, aliases=aliases)
+    merged = lead._replace(**fields, aliases=aliases)
+    for paper in before:
+        merged = fill_again(merged, paper)
+    return merged
+
+
+def without_filled(paper: LibraryPaper) -> LibraryPaper:
+    """Return a paper without what `citerec enrich` filled in."""
+    if not paper.filled:
+        return paper
+    empty = LibraryPaper("")
+    return paper._replace(**{name: getattr(empty, name) for name in _filled_fields(paper)}, filled=())
+
+
+def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
+    """Fill the gaps of a paper with what was filled in a former state of it."""
+    if not former.filled:
+        return paper
+    gaps = [name for name in _filled_fields(former) if not getattr(paper, name)]
+    marks = tuple(mark for mark in former.filled if mark.partition(":")[0] in gaps)
+    return paper._replace(**{name: getattr(former, name) for name in gaps}, filled=(*paper.filled, *marks))
+
+
+def _filled_fields(paper: LibraryPaper) -> list[str]:
+    return [mark.partition(":")[0] for mark in paper.filled]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
 from citerec.library import limits
 
+SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
@@ -97,6 +99,35 @@ class UpdateSettings(ChangeSettings):
     """even if more than a fifth of the papers is removed"""
     watch: bool = False
     """go on, and reread whatever changes: files, folders, Zotero"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnrichSettings(ChangeSettings):
+    """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
+
+    from_: str = ""
+    """instead of services: a file, folder or pattern as for source, or another library; adds no papers
+    (e.g. works.jsonl.gz)"""
+    yes: bool = False
+    """send without asking; without it, a command that cannot ask only says what it would send"""
+    services: tuple[str, ...] = setting(SERVICES, choices=SERVICES)
+    """services to ask, always in this order"""
+    mailto: str = ""
+    """your e-mail address, for OpenAlex and Crossref; empty: $CITEREC_MAILTO"""
+    openalex_key: str = field(default="", repr=False)
+    """key for OpenAlex; empty: $OPENALEX_API_KEY"""
+    semanticscholar_key: str = field(default="", repr=False)
+    """key for Semantic Scholar; empty: $S2_API_KEY"""
+    max_age: int = 180
+    """days after which a service is asked again"""
+    format: str = setting("table", choices=("table", "json"))
+    addresses: tuple[str, ...] = ()
+    """other addresses of services (e.g. [openalex=https://mirror.lab])"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mailto and not re.fullmatch(r"[^\s@]+@[^\s@]+", self.mailto):
+            raise InputError(f"mailto={self.mailto}: is not an e-mail address")
 
 
 @dataclass(frozen=True, kw_only=True)

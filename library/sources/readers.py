@@ -56,11 +56,12 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 
 
-def find_sources(names: Sequence[str]) -> list[str]:
+def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
     files of papers in it.
 
-    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are.
+    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
+    them, for errors.
     Raises InputError for a name without files.
     """
     found: dict[str, None] = {}
@@ -75,13 +76,13 @@ def find_sources(names: Sequence[str]) -> list[str]:
             inside = _outside_libraries(sorted(path.rglob("*")))
             files = own[:1] or [f for f in inside if f.name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)]
             if not files:
-                raise InputError(f"source={name}: has no files of papers ({FORMATS}, also .gz)")
+                raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
             files = [path]
         elif _GLOB.search(name) and (matches := sorted(glob(str(path), recursive=True))):
             files = _outside_libraries([*map(Path, matches)])
         else:
-            raise InputError(f"source={name}: no such file")
+            raise InputError(f"{option}={name}: no such file")
         found.update(dict.fromkeys(str(file.resolve()) for file in files))
     return list(found)
 
@@ -205,7 +206,7 @@ def _parse_line(fields: Fields) -> LibraryPaper | None:
     if "authors_parsed" in fields.record or "submitter" in fields.record:
         return _parse_arxiv(fields)
     if "abstract_inverted_index" in fields.record or "display_name" in fields.record:
-        return _parse_openalex(fields)
+        return parse_openalex(fields)
     if any(name in fields.record for name in _S2_FIELDS):
         return _parse_s2(fields)
     return _parse_own(fields, fields.text("id", "paper_id"))
@@ -239,7 +240,7 @@ def _remove_latex(text: str) -> str:
     return plain_text(text) if "\\" in text else text
 
 
-def _parse_openalex(fields: Fields) -> LibraryPaper:
+def parse_openalex(fields: Fields) -> LibraryPaper:
     """Parse an OpenAlex work (https://docs.openalex.org/api-entities/works/work-object)."""
     doi = clean_doi(fields.text("doi"))
     index = fields.record.get("abstract_inverted_index") or {}

@@ -1,0 +1,93 @@
+"""Works in files on this machine, matched with the papers of a library while they are read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.json_lines import OnBadRecord
+from citerec.library.enrichment.matching import Found, complete
+from citerec.library.enrichment.services import Work
+from citerec.library.identities import Identities, Identity, KeyIndex
+from citerec.library.library import MANIFEST, Library, Rows
+from citerec.library.papers import LibraryPaper
+from citerec.library.sources.readers import find_sources, read_source
+
+CHUNK = 5_000
+"""Works compared at a time."""
+MAX_WORKS = 20
+"""Maximum works kept per paper."""
+_TITLE = Identity._fields.index("title")
+_WORK = msgspec.msgpack.Decoder(Work)
+
+
+def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, LibraryPaper]]:
+    """Yield the papers of files or of another library, each with the file's name. Raises InputError."""
+    path = Path(name).expanduser()
+    if (path / MANIFEST).is_file():
+        if path.resolve() == library.resolve():
+            raise InputError(f"from={name}: is the library itself; name another one, or a file")
+        other = Library.open(path)
+        yield from ((path.name, other.paper(row)) for row in range(len(other)))
+        return
+    for file in find_sources([name], "from"):
+        yield from ((Path(file).name, paper) for paper in read_source(file, on_bad))
+
+
+class DumpFinder:
+    """The works of files that are papers of a library, by its rows, in a temporary file.
+
+    They are the same as for `citerec add` (library.identities). rows: papers that lack something.
+    """
+
+    def __init__(self, library: Library, rows: Rows) -> None:
+        self._library = library
+        self._wanted = np.zeros(len(library), np.uint8)
+        self._wanted[rows] = MAX_WORKS
+        self._columns = [KeyIndex(column) for column in library.identities.T[: _TITLE + 1]]
+        self._database = sqlite3.connect("", isolation_level=None)  # a file that is removed when closed
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute(
+            "CREATE TABLE works (row INTEGER, source TEXT, contradicts INTEGER, work BLOB)"
+        )
+
+    def read(self, works: Iterable[tuple[str, LibraryPaper]]) -> int:
+        """Keep the works that are papers of the library. Return how many works there are."""
+        count, works = 0, iter(works)
+        while chunk := list(islice(works, CHUNK)):
+            count += len(chunk)
+            self._database.executemany("INSERT INTO works VALUES (?, ?, ?, ?)", self._matches(chunk))
+        self._database.execute("CREATE INDEX by_row ON works (row)")
+        return count
+
+    def _matches(self, chunk: list[tuple[str, LibraryPaper]]) -> Iterator[tuple[int, str, bool, bytes]]:
+        identities = Identities()
+        for _, paper in chunk:
+            identities.add(paper)
+        numbers, seen = identities.numbers(), set[tuple[int, int]]()
+        for place, index in enumerate(self._columns):
+            for number, row in index.matches(numbers[:, place]):
+                if not self._wanted[row] or (number, row) in seen:
+                    continue
+                seen.add((number, row))
+                self._wanted[row] -= 1
+                own = Identity(*self._library.identities[row].tolist())
+                contradicts = place == _TITLE and not own.agrees(Identity(*numbers[number].tolist()))
+                source, paper = chunk[number]
+                yield row, source, contradicts, msgspec.msgpack.encode(Work.of(paper))
+
+    def find(self, row: int, paper: LibraryPaper) -> Found:
+        found = Found(paper, asked=True)
+        query = "SELECT source, contradicts, work FROM works WHERE row = ? ORDER BY rowid"
+        for source, contradicts, content in self._database.execute(query, (row,)).fetchall():
+            if contradicts:
+                found = found.contradicted(f"{source}: same title, but another author, year or identifier")
+            elif found.missing:
+                found = complete(found, [_WORK.decode(content)], False, source, self._columns[1].holds)
+        return found

@@ -1,0 +1,320 @@
+"""The services that are asked about papers: what is sent to each, and the shape of its answers.
+
+All take up to BATCH identifiers in a request. Titles go to OpenAlex together, to Semantic Scholar and
+Crossref one by one, and not to arXiv, whose papers the others have.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+import orjson
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year, normalise_title
+from citerec.library.papers import LibraryPaper, clean_doi, clean_text
+from citerec.library.sources.fields import Fields
+from citerec.library.sources.readers import parse_openalex
+
+BATCH = 50
+"""Maximum works in a request."""
+LONGEST = 3_000
+"""Maximum characters of all identifiers or titles in a URL, since some services end it at 4 KB."""
+ARXIV_DOI = "10.48550/arxiv."
+TITLE = "title"
+_BY_IDENTIFIER = re.compile(r"[,|\s]")
+_BREAKS_SEARCH = re.compile(r'["|,\\]')
+_ABSTRACT_HEADING = re.compile(r"<jats:title>\s*(?:abstract|summary)\s*</jats:title>", re.IGNORECASE)
+_FORMULA = re.compile(
+    r"<(?:mml:math|jats:tex-math|jats:inline-graphic)\b.*?(?:</(?:mml:math|jats:tex-math)>|/>)", re.DOTALL
+)
+_BLOCK, _TAG = (
+    re.compile(r"</?jats:(?:p|sec|title|list|list-item)\b[^<>]*>"),
+    re.compile(r"</?[a-z][^<>]*>", re.I),
+)
+_PMID = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/|^pmid:)(\d{1,9})")
+
+
+class Lookup(NamedTuple):
+    """What is asked about: an identifier (doi, arxiv, pmid), or a title with first surname and year."""
+
+    kind: str
+    value: str
+    surname: str = ""
+    year: int = 0
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A work as a service or a file describes it; empty or 0 if unknown."""
+
+    title: str = ""
+    abstract: str = ""
+    authors: tuple[str, ...] = ()
+    year: int = 0
+    venue: str = ""
+    doi: str = ""
+    arxiv: str = ""
+    pmid: str = ""
+
+    @classmethod
+    def of(cls, paper: LibraryPaper, pmid: str = "") -> Work:
+        fields = {name: getattr(paper, name) for name in cls.__struct_fields__ if name != "pmid"}
+        return cls(**fields, pmid=pmid or find_pmid(paper))
+
+    def identifier(self, kind: str) -> str:
+        value: str = getattr(self, kind)
+        return value
+
+
+def find_pmid(paper: LibraryPaper) -> str:
+    """Return the PubMed id in a paper's address or id; "" if there is none."""
+    found = _PMID.search(paper.url) or _PMID.search(paper.id)
+    return found[1] if found else ""
+
+
+class Request(NamedTuple):
+    """An HTTP request. path: below the service's address."""
+
+    path: str
+    parameters: dict[str, str]
+    ids: list[str] | None = None
+    """to post as JSON"""
+
+
+Answers = dict[Lookup, list[Work]]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service. address: of its API. mailto: contact address for it. key: of its user, never shown."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    """Identifiers that it knows works by, best first."""
+    titles: ClassVar[int]
+    """Titles in a request; 0: none."""
+    sends: ClassVar[str] = "titles and years"
+    """What it gets of a paper without identifier."""
+    interval: ClassVar[float]
+    """Seconds between the starts of two requests."""
+    address: str
+    mailto: str = ""
+    key: str = field(default="", repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {}
+
+    def batch_size(self, kind: str) -> int:
+        return self.titles if kind == TITLE else BATCH
+
+    def works(self, records: Iterable[Any]) -> list[Work]:
+        """Return the works of records, without those of another shape."""
+        found = []
+        for record in records:
+            with suppress(InputError):
+                found.append(self.work(Fields(record if isinstance(record, dict) else {}, self.label)))
+        return found
+
+    def work(self, fields: Fields) -> Work:
+        """Return the work of a record. Raises InputError for fields of another type."""
+        raise NotImplementedError
+
+    def accepts(self, lookup: Lookup) -> bool:
+        """True if the service can be asked this."""
+        if lookup.kind == TITLE:
+            return self.titles > 0
+        return lookup.kind in self.kinds and not _BY_IDENTIFIER.search(lookup.value)
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        """Return the request for lookups of one kind, at most `batch_size`."""
+        raise NotImplementedError
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        """Return the works in an answer that fit each lookup. Raises an exception if it has another shape."""
+        raise NotImplementedError
+
+
+def _assign(lookups: Sequence[Lookup], works: Sequence[Work]) -> Answers:
+    """Give each lookup the works with its identifier or title."""
+    found: Answers = {lookup: [] for lookup in lookups}
+    for lookup in lookups:
+        if lookup.kind == TITLE:
+            letters = normalise_title(lookup.value)
+            found[lookup] = [work for work in works if normalise_title(work.title) == letters]
+        else:
+            found[lookup] = [work for work in works if work.identifier(lookup.kind) == lookup.value]
+    return found
+
+
+class OpenAlex(Service):
+    """https://developers.openalex.org: GET /works?filter=doi:A|B gives {"results": [work, ...]}."""
+
+    name, label, kinds, titles, interval = "openalex", "OpenAlex", ("doi", "pmid", "arxiv"), 25, 0.2
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind = lookups[0].kind
+        values = [lookup.value for lookup in lookups]
+        more = ""
+        if kind == TITLE:
+            kind, values = "title.search", [f'"{_BREAKS_SEARCH.sub(" ", value)}"' for value in values]
+            years = [lookup.year for lookup in lookups]
+            more = f",publication_year:{min(years) - 1}-{max(years) + 1}"
+        elif kind == "arxiv":
+            kind, values = "doi", [ARXIV_DOI + value for value in values]
+        select = "id,doi,ids,title,publication_year,authorships,primary_location,abstract_inverted_index"
+        parameters = {"filter": f"{kind}:{'|'.join(values)}{more}", "per-page": "100", "select": select}
+        return Request("/works", parameters | _given(mailto=self.mailto, api_key=self.key))
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        return _assign(lookups, self.works(orjson.loads(content)["results"]))
+
+    def work(self, fields: Fields) -> Work:
+        pmid = fields.child("ids").text("pmid").rstrip("/").rpartition("/")[2]
+        return Work.of(parse_openalex(fields), pmid)
+
+
+class SemanticScholar(Service):
+    """https://api.semanticscholar.org/api-docs/graph: POST /paper/batch {"ids": [...]} gives a list with null
+    for what is unknown, GET /paper/search/match {"data": [the best match]} or 404."""
+
+    name, label, kinds = "semanticscholar", "Semantic Scholar", ("doi", "arxiv", "pmid")
+    titles, interval = 1, 1.1
+    _fields: ClassVar[str] = "title,abstract,year,venue,authors,externalIds"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return _given(**{"x-api-key": self.key})
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind, value, _, year = lookups[0]
+        if kind == TITLE:
+            query = {"query": value, "year": f"{year - 1}-{year + 1}", "fields": self._fields}
+            return Request("/paper/search/match", query)
+        ids = [f"{kind.upper()}:{lookup.value}" for lookup in lookups]
+        return Request("/paper/batch", {"fields": self._fields}, ids)
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        records = orjson.loads(content)
+        if lookups[0].kind == TITLE:
+            return _assign(lookups, self.works(records["data"]))
+        if not isinstance(records, list) or len(records) != len(lookups):
+            raise ValueError("not a record or null for each id")
+        return {
+            lookup: self.works([record] if record else [])
+            for lookup, record in zip(lookups, records, strict=True)
+        }
+
+    def work(self, fields: Fields) -> Work:
+        ids = fields.child("externalIds")
+        return Work(
+            clean_text(fields.text("title")),
+            clean_text(fields.text("abstract")),
+            tuple(clean_text(one.text("name")) for one in fields.children("authors")),
+            fields.year(),
+            clean_text(fields.text("venue")),
+            clean_doi(ids.text("DOI")),
+            find_arxiv_id(ids.text("ArXiv")),
+            ids.text("PubMed"),
+        )
+
+
+class Crossref(Service):
+    """https://api.crossref.org/swagger-ui: GET /works?filter=doi:A,doi:B gives {"message": {"items": []}}."""
+
+    name, label, kinds, titles = "crossref", "Crossref", ("doi",), 1
+    sends, interval = "titles, first authors and years", 0.4
+
+    def accepts(self, lookup: Lookup) -> bool:
+        return super().accepts(lookup) and not lookup.value.startswith(ARXIV_DOI)  # of another agency
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind, value, surname, year = lookups[0]
+        if kind == TITLE:
+            between = f"from-pub-date:{year - 1},until-pub-date:{year + 1}"
+            asked = {"query.bibliographic": value, "query.author": surname, "filter": between, "rows": "5"}
+        else:
+            asked = {"filter": ",".join(f"doi:{lookup.value}" for lookup in lookups), "rows": str(BATCH)}
+        select = "DOI,title,subtitle,abstract,author,issued,container-title"
+        return Request("/works", asked | {"select": select} | _given(mailto=self.mailto))
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        return _assign(lookups, self.works(orjson.loads(content)["message"]["items"]))
+
+    def work(self, fields: Fields) -> Work:
+        title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))
+        if subtitle and normalise_title(subtitle) not in normalise_title(title):
+            title = f"{title}: {subtitle}"
+        names = [
+            " ".join(filter(None, (one.text("given"), one.text("family")))) or one.text("name")
+            for one in fields.children("author")
+        ]
+        return Work(
+            plain_jats(title),
+            plain_jats(fields.text("abstract")),
+            tuple(map(clean_text, names)),
+            find_year(str(fields.child("issued").record.get("date-parts") or "")),
+            clean_text(next(iter(fields.texts("container-title")), "")),
+            clean_doi(fields.text("DOI")),
+        )
+
+
+def plain_jats(text: str) -> str:
+    """Return the text of JATS mark-up, without formulas and the heading "Abstract".
+
+    >>> plain_jats("<jats:title>Abstract</jats:title><jats:p>H<jats:sub>2</jats:sub>O</jats:p>")
+    'H2O'
+    """
+    text = _FORMULA.sub(" ", _ABSTRACT_HEADING.sub("", text))
+    return clean_text(_TAG.sub("", _BLOCK.sub(" ", text)))
+
+
+class Arxiv(Service):
+    """https://info.arxiv.org/help/api/user-manual.html: GET /query?id_list=A,B gives an Atom feed."""
+
+    name, label, kinds, titles, interval = "arxiv", "arXiv", ("arxiv",), 0, 3.1
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        ids = ",".join(lookup.value for lookup in lookups)
+        return Request("/query", {"id_list": ids, "max_results": str(BATCH)})
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        if "<!DOCTYPE" in content:  # so no entity is ever defined
+            raise ValueError("a document type")
+        feed = ET.fromstring(content)
+        atom, own = "{http://www.w3.org/2005/Atom}", "{http://arxiv.org/schemas/atom}"
+        if feed.tag != f"{atom}feed":
+            raise ValueError("not a feed")
+        works = []
+        for entry in feed.iter(f"{atom}entry"):
+
+            def text(name: str, entry: ET.Element = entry) -> str:
+                return clean_text(entry.findtext(name) or "")
+
+            names = [clean_text(one.findtext(f"{atom}name") or "") for one in entry.iter(f"{atom}author")]
+            arxiv = find_arxiv_id(text(f"{atom}id"))
+            found = text(f"{atom}title"), text(f"{atom}summary"), tuple(names)
+            works.append(
+                Work(*found, find_year(text(f"{atom}published")), "", clean_doi(text(f"{own}doi")), arxiv)
+            )
+        return _assign(lookups, works)
+
+
+def _given(**parameters: str) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value}
+
+
+SERVICES: dict[str, tuple[type[Service], str]] = {
+    "openalex": (OpenAlex, "https://api.openalex.org"),
+    "semanticscholar": (SemanticScholar, "https://api.semanticscholar.org/graph/v1"),
+    "crossref": (Crossref, "https://api.crossref.org"),
+    "arxiv": (Arxiv, "https://export.arxiv.org/api"),
+}
+"""Class and address of each service, in the order in which they are asked."""
