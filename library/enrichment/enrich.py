@@ -13,6 +13,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -101,15 +102,15 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
 def make_services(settings: EnrichSettings) -> list[Service]:
     """Return the services to ask, in order. Raises InputError for an address that is not safe."""
     addresses = dict(part.partition("=")[::2] for part in settings.addresses)
+    if unknown := addresses.keys() - SERVICES:
+        raise InputError(f"addresses={min(unknown)}: is none of the services; write NAME=URL")
     mailto = settings.mailto or os.environ.get(MAILTO, "")
     keys = {"openalex": settings.openalex_key, "semanticscholar": settings.semanticscholar_key}
     services = []
     for name, (kind, address) in SERVICES.items():
         if name in settings.services:
             key = keys.get(name, "") or os.environ.get(KEYS.get(name, ""), "")
-            services.append(kind(addresses.pop(name, address), mailto, key))
-    if addresses:
-        raise InputError(f"addresses={next(iter(addresses))}: is none of the services; write NAME=URL")
+            services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
         parts = urlsplit(service.address)
         if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):

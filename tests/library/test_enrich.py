@@ -1,0 +1,622 @@
+"""`citerec enrich`: what is asked, what a match is, faults of services, and files in their place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import time
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from citerec import recommend
+from citerec.datasets.errors import InputError
+from citerec.library.enrichment.answers import AnswerCache
+from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
+from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
+from citerec.library.enrichment.services import SERVICES, Lookup, OpenAlex, SemanticScholar, Work
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
+from citerec.library.recommender import Recommender
+from citerec.tests.library.conftest import papers_of
+
+KEY = "a-secret-key"
+ABSTRACT = "Graphs are studied here at some length, so that this abstract is long enough to be one."
+
+
+def entry(key: str, title: str, **fields: object) -> str:
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in ({"title": title} | fields).items())
+    return f"@article{{{key},\n{lines}}}\n"
+
+
+BIB = (
+    entry("byDoi", "Graphs and their edges", doi="10.1000/graphs", author="Ann Lee", year=2001)
+    + entry("byArxiv", "Trees without leaves", eprint="2001.00001", archiveprefix="arXiv", author="Bo Ek")
+    + entry("byPmid", "Cells in water", url="https://pubmed.ncbi.nlm.nih.gov/123/", author="Cy Oh", year=2003)
+    + entry("byTitle", "Speech: A Study, in {Parts}", author="Di Fu and Ed Go", year=2004)
+    + entry("otherYear", "Vision of the far future", author="Flo Hay", year=2005)
+    + entry("wrongDoi", "Poetry generation by rhyme", doi="10.1000/wrong", author="Gus Ivy", year=2006)
+    + entry("nowhere", "Notes of a seminar", author="Hal Jay", year=2007)
+    + entry("nothing", "Untitled notes")
+    + entry(
+        "whole", "A complete entry", author="Ira Kay", year=2008, journal="J", doi="10.1000/whole",
+        abstract="My own.",
+    )
+)  # fmt: skip
+
+
+def openalex(
+    title: str, doi: str = "", year: int = 0, author: str = "", abstract: str = "", **more: Any
+) -> Any:
+    """A work in OpenAlex's shape, its abstract in an inverted index with a hole."""
+    index: dict[str, list[int]] = {}
+    for place, word in enumerate(abstract.split()):
+        index.setdefault(word, []).append(place + (place > 3))
+    return {
+        "id": "https://openalex.org/W1", "doi": f"https://doi.org/{doi}" if doi else None, "title": title,
+        "publication_year": year or None, "abstract_inverted_index": index or None, "ids": {},
+        "authorships": [{"author": {"display_name": author}}] if author else [],
+        "primary_location": {"source": {"display_name": "Journal of Graphs"}, "landing_page_url": None},
+    } | more  # fmt: skip
+
+
+WORKS = [
+    openalex("Graphs & their edges", "10.1000/graphs", 2001, "Ann Lee", ABSTRACT),
+    openalex("Cells in water", "", 2003, "Cy Oh", "", ids={"pmid": "https://pubmed.ncbi.nlm.nih.gov/123"}),
+    openalex("Speech, a study in parts", "10.1000/speech", 2005, "Diana Fu"),
+    openalex("Vision of the far future", "10.1000/vision", 2009, "Flo Hay", ABSTRACT),
+    openalex("A work about something else", "10.1000/wrong", 2006, "Gus Ivy", ABSTRACT),
+]
+JATS = "<jats:title>Abstract</jats:title><jats:p>Speech &amp; <jats:italic>more</jats:italic>."
+JATS += f" {ABSTRACT}</jats:p>"
+ATOM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom" xmlns:arxiv="http://arxiv.org/schemas/atom">
+<title>ArXiv Query</title>
+<entry><id>http://arxiv.org/abs/2001.00001v3</id><published>2020-01-01T00:00:00Z</published>
+<title>Trees
+  without leaves</title><summary>  {ABSTRACT}
+</summary><author><name>Bo Ek</name></author><arxiv:doi>10.1000/trees</arxiv:doi></entry></feed>"""
+
+
+class Services:
+    """The four services on this machine. faults: (status, headers, body, cut) to answer first, by service."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, str], Any, dict[str, str]]] = []
+        self.faults: dict[str, list[tuple[int, dict[str, str], bytes, int | None]]] = {}
+        services = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                services.answer(self)
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+    @property
+    def option(self) -> str:
+        return f"addresses=[{','.join(f'{name}={self.url}/{name}' for name in SERVICES)}]"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(request.path)
+        name, query = parts.path.split("/")[1], {key: v for key, [v] in parse_qs(parts.query).items()}
+        sent = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        ids = json.loads(sent)["ids"] if sent else None
+        self.asked.append((parts.path, query, ids, dict(request.headers)))
+        if self.faults.get(name):
+            status, headers, body, cut = self.faults[name].pop(0)
+        else:
+            status, headers, body, cut = *self.usual(name, query, ids), None
+        request.send_response(status)
+        for key, value in headers.items():
+            request.send_header(key, value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body[:cut])
+
+    def usual(self, name: str, query: dict[str, str], ids: Any) -> tuple[int, dict[str, str], bytes]:
+        answer: Any = {"error": "Title match not found"}
+        if name == "arxiv":
+            return 200, {}, ATOM.encode()
+        if name == "openalex":
+            answer = {"meta": {}, "results": WORKS}
+        elif name == "crossref":
+            item = {"DOI": "10.1000/SPEECH", "title": ["Speech"], "subtitle": ["A study in parts"]}
+            item |= {"abstract": JATS, "author": [{"given": "D.", "family": "Fu"}]}
+            item |= {"issued": {"date-parts": [[2004, 5]]}, "container-title": []}
+            answer = {"status": "ok", "message": {"items": [item, {"title": "a string"}]}}
+        elif ids is not None:
+            found = {"paperId": "p", "externalIds": {"DOI": "10.1000/TREES", "ArXiv": "2001.00001"}}
+            found |= {
+                "title": "Trees without leaves",
+                "abstract": None,
+                "year": 2020,
+                "venue": "",
+                "authors": [],
+            }
+            answer = [found if id == "ARXIV:2001.00001" else None for id in ids]
+        status = 404 if "error" in answer else 200
+        return status, {"Content-Type": "application/json; charset=iso-8859-1"}, json.dumps(answer).encode()
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name in ("CITEREC_MAILTO", "OPENALEX_API_KEY", "S2_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    services = Services()
+    yield services
+    services.http.shutdown()
+    services.http.server_close()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the client would wait, in seconds."""
+    waits: list[float] = []
+    monkeypatch.setattr(Client, "_pause", lambda _, seconds: waits.append(seconds))
+    return waits
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `citerec COMMAND library=mine ...` beside a library of BIB: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.bib").write_text(BIB)
+
+    def run_(command: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["recommend.py", command, "library=mine", *arguments])
+        try:
+            recommend.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return int(str(code)), out, err
+
+    assert "citerec enrich library=mine looks them up" in run_("build", "source=a.bib", "model=bm25")[1]
+    return run_
+
+
+def by_key() -> dict[str, LibraryPaper]:
+    return {paper.key: paper for paper in papers_of(Library.open("mine"))}
+
+
+def test_gaps_are_filled_and_nothing_else_changes(services: Services, run: Run, pauses: list[float]) -> None:
+    before = by_key()
+    code, out, err = run("enrich", services.option, "yes=true", "mailto=me@x.org", f"openalex_key={KEY}")
+    assert code == 0
+    after = by_key()
+    assert list(after) != list(before) and after.keys() == before.keys()
+    graphs, trees, cells = after["byDoi"], after["byArxiv"], after["byPmid"]
+    assert (graphs.abstract, graphs.venue) == (ABSTRACT, "Journal of Graphs")
+    assert graphs.filled == ("abstract:openalex", "venue:openalex")
+    assert (trees.abstract, trees.year, trees.doi) == (ABSTRACT, 2020, "10.1000/trees")
+    assert trees.filled == ("doi:semanticscholar", "year:semanticscholar", "abstract:arxiv")
+    assert (cells.venue, cells.abstract) == ("Journal of Graphs", "")
+    speech = after["byTitle"]
+    assert (speech.doi, speech.year, speech.abstract[:16]) == ("10.1000/speech", 2004, "Speech & more. G")
+    for key in ("otherYear", "wrongDoi", "nowhere", "nothing", "whole"):
+        assert after[key] == before[key]
+    for key, paper in after.items():
+        own = without_filled(paper)
+        assert own == before[key] and paper.authors == before[key].authors
+    assert "completed 4" in out and "by source: openalex 3" in out
+    assert "in conflict 2: what was found is another work\n  otherYear" in out
+    assert (
+        "wrongDoi: Poetry generation by rhyme (openalex: another title: A work about something else)" in out
+    )
+    assert "not found 1\n  nowhere" in out and "not asked 1" in out
+    assert "titles and years of 3 papers, your address, your key" in err
+    Recommender.open("mine").recommend("graphs are studied at some length")
+
+
+def test_what_is_sent(services: Services, run: Run, pauses: list[float]) -> None:
+    arguments = ["enrich", services.option, "yes=true", "mailto=me@x.org", "semanticscholar_key=" + KEY]
+    assert run(*arguments)[0] == 0
+    sent = [(path, query.get("filter"), ids) for path, query, ids, _ in services.asked]
+    assert sent[:4] == [
+        ("/openalex/works", "doi:10.1000/graphs|10.1000/wrong", None),
+        ("/openalex/works", "doi:10.48550/arxiv.2001.00001", None),
+        ("/openalex/works", "pmid:123", None),
+        (
+            "/openalex/works",
+            'title.search:"Speech: A Study  in Parts"|"Vision of the far future"|"Notes of a seminar"'
+            ",publication_year:2003-2008",
+            None,
+        ),
+    ]
+    left = "doi:10.1000/trees,doi:10.1000/speech,doi:10.1000/wrong"  # 10.1000/graphs is complete
+    assert ("/crossref/works", left, None) in sent
+    assert ("/semanticscholar/paper/batch", None, ["DOI:10.1000/speech", "DOI:10.1000/wrong"]) in sent
+    for path, query, _, headers in services.asked:
+        assert ("mailto" in query) == path.startswith(("/openalex", "/crossref"))
+        assert (headers.get("x-api-key") == KEY) == path.startswith("/semanticscholar")
+        assert not re.search(
+            "My own|Ira|Ann", str(query)
+        )  # neither whole papers nor who wrote what is found by id
+    assert run(*arguments)[0] == 0 and len(services.asked) == len(sent)  # a repeated run asks nothing
+    assert run(*arguments, "max_age=100000")[0] == 0 and len(services.asked) == len(sent)
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_nothing_is_sent_without_consent(services: Services, run: Run, format: str) -> None:
+    before = by_key()
+    code, out, err = run("enrich", services.option, f"format={format}")
+    assert code == 0 and "nothing was sent; yes=true sends it" in out + err
+    assert "127.0.0.1: 2 DOIs, 1 arXiv ids, 1 PubMed ids, titles and years of 3 papers" in out + err
+    assert format == "table" or json.loads(out)["plan"]["openalex"] == {
+        "doi": 2,
+        "arxiv": 1,
+        "pmid": 1,
+        "title": 3,
+    }
+    assert services.asked == [] and by_key() == before
+
+
+def test_report_as_json(services: Services, run: Run, pauses: list[float]) -> None:
+    out = json.loads(run("enrich", services.option, "yes=true", "format=json")[1])
+    assert out["papers"] == 8 and out["statuses"]["completed"] == 4 and out["unavailable"] == {}
+    entries = {found["key"]: found for found in out["entries"]}
+    assert entries["byDoi"]["filled"] == {"abstract": "openalex", "venue": "openalex"}
+    assert entries["wrongDoi"]["status"] == "in conflict" and entries["nowhere"]["missing"][0] == "abstract"
+
+
+def test_keys_are_written_nowhere(
+    services: Services, run: Run, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    services.faults["openalex"] = [(401, {}, f"no such key: {KEY}".encode(), None)]
+    code, out, err = run(
+        "enrich", services.option, "yes=true", f"openalex_key={KEY}", f"semanticscholar_key={KEY}"
+    )
+    assert code == 0 and "openalex: HTTP 401: refuses the key" in err
+    assert KEY not in out + err + "".join(record.getMessage() for record in caplog.records)
+    assert [
+        path for path in Path("mine").rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
+    ] == []
+
+
+def test_what_was_filled_stays_until_the_source_has_its_own(
+    services: Services, run: Run, pauses: list[float]
+) -> None:
+    assert run("enrich", services.option, "yes=true")[0] == 0
+    filled = by_key()
+    Path("a.bib").write_text(
+        BIB.replace("Graphs and their edges},", "Graphs and their edges},\n abstract = {Mine.},")
+        .replace("Trees without leaves", "Another paper under this key")
+        .replace("Cells in water", "Cells in clear water")
+    )
+    assert run("update")[0] == 0
+    after = by_key()
+    assert (after["byDoi"].abstract, after["byDoi"].filled) == ("Mine.", ("venue:openalex",))
+    assert (after["byArxiv"].abstract, after["byArxiv"].filled) == ("", ())
+    assert after["byPmid"].venue == "Journal of Graphs" and after["byTitle"] == filled["byTitle"]
+    assert run("build", "overwrite=true")[0] == 0 and by_key()["byTitle"] == filled["byTitle"]
+    Path("more.bib").write_text(
+        entry("again", "Speech: a study in parts", abstract="Short.", author="Di Fu", year=2004)
+    )
+    assert run("add", "source=more.bib")[0] == 0
+    speech = by_key()["byTitle"]
+    assert (speech.abstract, speech.doi, speech.aliases) == (
+        "Short.",
+        "10.1000/speech",
+        ("key:again", "again"),
+    )
+    assert run("update")[1].startswith("mine: source files are unchanged")
+
+
+def test_a_doi_that_another_paper_has_is_not_filled(
+    services: Services, run: Run, pauses: list[float]
+) -> None:
+    Path("more.bib").write_text(entry("other", "An unrelated title here", doi="10.1000/speech", author="X Y"))
+    assert run("add", "source=more.bib")[0] == 0 and run("enrich", services.option, "yes=true")[0] == 0
+    assert (by_key()["byTitle"].doi, by_key()["byTitle"].venue) == ("", "Journal of Graphs")
+
+
+def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> None:
+    Path("old.tex").write_text(
+        "\\documentclass{article}\\begin{document}\\section{A}\n"
+        "Many words say that we use graphs with edges \\cite{byDoi} for it.\n"
+        "\\bibliography{a}\\end{document}"
+    )
+    built = run("build", "source=a.bib", "contexts=old.tex", "model=bm25", "overwrite=true")
+    assert built[0] == 0, built
+    assert run("enrich", services.option, "yes=true")[0] == 0
+    library = Library.open("mine")
+    assert len(library.corpus.context_ids) == 1
+    assert run("update")[1].startswith("mine: source files are unchanged")
+    Path("old.tex").unlink()
+    code, _, err = run("enrich", services.option, "yes=true")
+    assert code == 2 and "old.tex: no such file" in err
+
+
+# Faults.
+
+OK = json.dumps({"results": WORKS}).encode()
+LOOKUP = Lookup("doi", "10.1000/graphs")
+TOMORROW = formatdate(time() + 86400, usegmt=True)
+PAGE = b"<!DOCTYPE html><html><title>Sorry</title></html>"
+
+
+@pytest.mark.parametrize(
+    ("faults", "waits"),
+    [
+        ([(429, {"Retry-After": "7"}, b"", None)], [7.0]),
+        (
+            [(503, {"Retry-After": "tomorrow"}, b"", None)],
+            None,
+        ),
+        ([(500, {}, b"", None)], None),
+        ([(200, {}, OK, len(OK) // 2)], None),
+        ([(200, {}, OK[:-9], None)], None),
+        ([(200, {"Content-Type": "text/html"}, PAGE, None)] * (ATTEMPTS - 1), None),
+        ([(200, {"Content-Encoding": "gzip"}, b"not gzip", None)], None),
+        ([(200, {"Content-Type": "application/json"}, b'{"results": [{"title": "\xe9"}]}', None)], None),
+        ([(302, {"Location": "/openalex/works"}, b"", None)], []),
+    ],
+)
+def test_faults_that_pass(
+    services: Services, pauses: list[float], monkeypatch: pytest.MonkeyPatch, faults: list[Any], waits: Any
+) -> None:
+    monkeypatch.setattr(OpenAlex, "interval", 0.0)
+    services.faults["openalex"] = list(faults)
+    with Client(OpenAlex(f"{services.url}/openalex")) as client:
+        [work] = client.ask([LOOKUP])[LOOKUP]
+    assert work.abstract == ABSTRACT
+    if waits is not None:
+        assert pauses == waits
+    else:
+        bounds = [(0.5 * 2**n, 1.5 * 2**n) for n in range(len(faults))]
+        assert all(low <= wait <= high for wait, (low, high) in zip(pauses, bounds, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ((429, {"Retry-After": "86400"}, b"", None), "HTTP 429: asks to wait 24.0 hours"),
+        (
+            (429, {"Retry-After": TOMORROW}, b"", None),
+            "asks to wait 24.0 hours",
+        ),
+        ((500, {}, b"", None), "HTTP 500 (5 attempts)"),
+        ((403, {}, b"", None), "HTTP 403 (5 attempts)"),
+        ((401, {}, b"", None), "HTTP 401: refuses the key"),
+        ((200, {}, PAGE, None), "answers with a web page (5 attempts)"),
+        ((200, {}, b"[]", None), "answers in an unknown form (5 attempts)"),
+        ((200, {}, OK, 9), "the connection broke (5 attempts)"),
+        ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "redirects elsewhere (5 attempts)"),
+        ((302, {"Location": "/openalex/works"}, b"", None), "redirects elsewhere (5 attempts)"),
+    ],
+)
+def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, reason: str) -> None:
+    services.faults["openalex"] = [fault] * 30
+    with Client(OpenAlex(f"{services.url}/openalex")) as client, pytest.raises(Unavailable) as error:
+        client.ask([LOOKUP])
+    assert str(error.value).endswith(reason) and len(services.asked) <= 4 * ATTEMPTS
+
+
+def test_an_endless_answer_is_cut(
+    services: Services, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.library.enrichment.client.LARGEST_ANSWER", 100)
+    with (
+        Client(OpenAlex(f"{services.url}/openalex")) as client,
+        pytest.raises(Unavailable, match="too large"),
+    ):
+        client.ask([LOOKUP])
+
+
+def test_no_connection(pauses: list[float]) -> None:
+    with Client(OpenAlex("http://127.0.0.1:9")) as client, pytest.raises(Unavailable, match="no connection"):
+        client.ask([LOOKUP])
+
+
+def test_one_rejected_lookup_does_not_spoil_the_others(services: Services, pauses: list[float]) -> None:
+    answer = services.usual
+
+    def reject(name: str, query: dict[str, str], ids: Any) -> tuple[int, dict[str, str], bytes]:
+        return (400, {}, b"") if "bad" in query["filter"] else answer(name, query, ids)
+
+    services.usual = reject  # type: ignore[method-assign]
+    lookups = [Lookup("doi", f"10.1000/{name}") for name in ("a", "bad", "graphs", "b", "c")]
+    with Client(OpenAlex(f"{services.url}/openalex")) as client:
+        found = client.ask(lookups)
+    assert [len(found[lookup]) for lookup in lookups] == [0, 0, 1, 0, 0]
+
+
+def test_a_service_that_fails_is_asked_again_by_the_next_run(
+    services: Services, run: Run, pauses: list[float]
+) -> None:
+    services.faults["openalex"] = [(500, {}, b"", None)] * ATTEMPTS
+    code, _, err = run("enrich", services.option, "yes=true")
+    assert code == 0 and "openalex: HTTP 500 (5 attempts); the same command asks again" in err
+    assert by_key()["byArxiv"].abstract == ABSTRACT and by_key()["byDoi"].abstract == ""
+    assert run("enrich", services.option, "yes=true")[0] == 0 and by_key()["byDoi"].abstract == ABSTRACT
+    services.faults = {name: [(500, {}, b"", None)] * 99 for name in SERVICES}
+    before = by_key()
+    code, _, err = run("enrich", services.option, "yes=true", "max_age=0", "services=[openalex]")
+    assert code == 0  # today's answers
+    Path("mine/enrichment.sqlite").unlink()
+    code, _, err = run("enrich", services.option, "yes=true")
+    assert code == 2 and "openalex: HTTP 500 (5 attempts); the same command asks again" in err
+    assert by_key() == before
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGKILL"])
+def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run, signal: str) -> None:
+    before = by_key()
+    services.faults["crossref"] = [(429, {"Retry-After": "60"}, b"", None)]
+    options = [services.option, "yes=true", "services=[openalex,crossref]"]
+    command = [sys.executable, "-m", "citerec", "enrich", "library=mine", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ, text=True)
+    while not any(path.startswith("/crossref") for path, *_ in services.asked):
+        assert process.poll() is None, process.communicate()[1]
+    process.send_signal(getattr(__import__("signal"), signal))
+    err = process.communicate(timeout=60)[1]
+    assert by_key() == before and (signal == "SIGKILL" or "the same command goes on" in err)
+    count = len(services.asked)
+    assert run("enrich", services.option, "yes=true", "services=[openalex]")[0] == 0
+    assert len(services.asked) == count  # all in the cache
+    assert by_key()["byDoi"].abstract == ABSTRACT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["mailto=me"], "mailto=me: is not an e-mail address"),
+        (["services=[dblp]"], "services=dblp: choose openalex, semanticscholar, crossref or arxiv"),
+        (["addresses=[dblp=https://x]"], "addresses=dblp: is none of the services; write NAME=URL"),
+        (["addresses=[arxiv=http://x.org]"], "addresses=arxiv=http://x.org: must begin with https://"),
+        (["from=missing.bib"], "from=missing.bib: no such file"),
+        (["from=mine"], "from=mine: is the library itself; name another one, or a file"),
+        (["from=empty.jsonl"], "empty.jsonl: is empty"),
+        (["from=bad.jsonl"], "from=bad.jsonl: has no usable paper"),
+    ],
+)
+def test_bad_input(run: Run, arguments: list[str], line: str) -> None:
+    Path("empty.jsonl").write_text("")
+    Path("bad.jsonl").write_text('{"id": "x"}\n')
+    code, _, err = run("enrich", *arguments)
+    assert code == 2 and err.splitlines()[-1].endswith(line)
+
+
+def test_a_damaged_cache_is_named(run: Run, services: Services) -> None:
+    Path("mine/enrichment.sqlite").write_text("no database" * 99)
+    code, _, err = run("enrich", services.option, "yes=true")
+    assert code == 2 and "mine/enrichment.sqlite: cannot be used" in err and "remove it" in err
+
+
+def test_old_answers_are_forgotten(tmp_path: Path) -> None:
+    cache = AnswerCache(tmp_path / "cache", 10)
+    cache.put("arxiv", {LOOKUP: [Work("T")], Lookup("doi", "none"): []})
+    assert cache.get("arxiv", LOOKUP) == [Work("T")] and cache.get("arxiv", Lookup("doi", "none")) == []
+    assert cache.get("openalex", LOOKUP) is None
+    cache._database.execute("UPDATE answers SET day = day - 11")
+    assert cache.get("arxiv", LOOKUP) is None
+    with pytest.raises(InputError, match="remove it"):
+        AnswerCache(tmp_path, 10)
+
+
+# Matching.
+
+PAPER = LibraryPaper("x", title="Deep trees: a survey", authors=("Ann Lee", "Bo Ek"), year=2010)
+
+
+@pytest.mark.parametrize(
+    ("work", "by_title", "reason"),
+    [
+        (Work("Deep Trees - A Survey", authors=("Lee, A.",), year=2011), True, ""),
+        (Work("Deep Trees - A Survey", authors=("Lee, A.",), year=2012), True, "another year: 2012"),
+        (Work("Deep Trees - A Survey", authors=("Lee, A.",)), True, "another year: unknown"),
+        (
+            Work("Deep Trees - A Survey", authors=("Bo Ek", "Ann Lee"), year=2010),
+            True,
+            "another first author: Ek",
+        ),
+        (Work("Deep Trees - A Survey", year=2010), True, "another first author: unknown"),
+        (Work("Deep Trees", authors=("Ann Lee",), year=2010), True, "another title: Deep Trees"),
+        (Work("Deep trees", year=1990), False, ""),
+        (Work("", year=1990), False, ""),
+        (Work("Shallow graphs"), False, "another title: Shallow graphs"),
+    ],
+)
+def test_a_match(work: Work, by_title: bool, reason: str) -> None:
+    assert contradiction(PAPER, work, by_title) == reason
+
+
+def test_works_that_differ_fill_only_what_they_agree_on() -> None:
+    works = [
+        Work(PAPER.title, "short", ("Ann Lee",), 2010, "A", "10.1/a"),
+        Work(PAPER.title, ABSTRACT, ("Ann Lee",), 2010, "A", "10.1/b"),
+        Work(PAPER.title, "", ("Ann Lee",), 2011, "B", "10.1/c"),
+    ]
+    found = complete(Found(PAPER), works, True, "s", lambda _: False)
+    assert (found.paper.doi, found.paper.venue, found.paper.abstract) == ("", "A", ABSTRACT)
+    assert found.filled == {"abstract": "s", "venue": "s"} and found.status == "completed"
+
+
+def test_lookups() -> None:
+    kinds = ("doi", "pmid", "arxiv")
+    assert lookups_of(PAPER, kinds) == [Lookup("title", PAPER.title, "Lee", 2010)]
+    assert lookups_of(PAPER._replace(year=0), kinds) == lookups_of(PAPER._replace(authors=()), kinds) == []
+    both = PAPER._replace(doi="10.1/a", arxiv="2001.00001", url="https://pubmed.ncbi.nlm.nih.gov/7/")
+    assert [lookup.kind for lookup in lookups_of(both, kinds)] == list(kinds)
+    assert lookups_of(both, ("arxiv",)) == [Lookup("arxiv", "2001.00001")]
+    service = OpenAlex("https://x")
+    assert not service.accepts(Lookup("doi", "10.1/a,b")) and not service.accepts(Lookup("doi", "10.1/a|b"))
+
+
+def test_own_records_come_before_what_was_filled() -> None:
+    filled = PAPER._replace(abstract=ABSTRACT, doi="10.1/a", filled=("abstract:s", "doi:s"))
+    own = PAPER._replace(id="y", abstract="Mine.")
+    for papers in ([filled, own], [own, filled]):
+        merged = merge_records(papers)
+        assert (merged.abstract, merged.doi, merged.filled) == ("Mine.", "10.1/a", ("doi:s",))
+    assert fill_again(without_filled(filled), filled) == filled
+
+
+def test_records_of_another_type_are_skipped() -> None:
+    service, lookups = SemanticScholar("https://x"), [Lookup("doi", "10.1000/a"), Lookup("doi", "10.1000/b")]
+    bad = {"title": ["a list"], "externalIds": {"DOI": "10.1/a"}}
+    good = {"title": "T", "year": "2001", "externalIds": {"DOI": "10.1000/B"}}
+    assert service.read(lookups, json.dumps([bad, good])) == {
+        lookups[0]: [], lookups[1]: [Work("T", year=2001, doi="10.1000/b")],
+    }  # fmt: skip
+
+
+# Files.
+
+
+def test_from_files(run: Run, tmp_path: Path) -> None:
+    before = by_key()
+    lines = [json.dumps(work) for work in WORKS * 3]
+    lines += [
+        json.dumps({"id": f"w{n}", "title": f"Work number {n} of many", "abstract": ABSTRACT})
+        for n in range(99)
+    ]
+    lines += [
+        json.dumps({"corpusid": 5, "title": "Notes of a seminar", "year": 2007, "venue": "V"}),
+        "{broken",
+    ]
+    Path("works.jsonl").write_text("\n".join(lines))
+    code, out, err = run("enrich", "from=works.jsonl")
+    after = by_key()
+    assert (code, after.keys()) == (0, before.keys()) and "works.jsonl: 1 record skipped" in err
+    assert after["byDoi"].abstract == ABSTRACT and after["byDoi"].filled[0] == "abstract:works.jsonl"
+    assert after["nowhere"].venue == "V" and after["byTitle"].doi == "10.1000/speech"
+    assert after["wrongDoi"] == before["wrongDoi"] and after["otherYear"] == before["otherYear"]
+    assert "in conflict 2" in out and "same title, but another author, year or identifier" in out
+    assert Library.open("mine").manifest.sources == Library.open("mine").manifest.sources[:1]
+    assert run("enrich", "from=works.jsonl")[1].startswith(
+        "mine: 9 papers, 7 lacked something\ncompleted 0\n"
+    )
+
+
+def test_from_another_library_or_bibliography(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("b.bib").write_text(entry("o", "Notes of a seminar", author="Hal Jay", year=2007, abstract=ABSTRACT))
+    monkeypatch.setattr("sys.argv", ["recommend.py", "build", "library=other", "source=b.bib", "model=bm25"])
+    recommend.main()
+    code, out, _ = run("enrich", "from=other", "format=json")
+    found = json.loads(out[out.index("{") :])
+    assert code == 0 and found["sources"] == {"other": 1} and found["sent"] is False
+    assert by_key()["nowhere"].abstract == ABSTRACT and by_key()["nowhere"].aliases == ()
+    assert len(Library.open("mine")) == 9
