@@ -89,9 +89,9 @@ class KeyIndex:
             for place in self._order[starts[number] : ends[number]][:MAX_SAME_KEY].tolist():
                 yield number, place
 
-    def holds(self, text: str) -> bool:
-        """True if the identifier is in the column."""
-        return any(self.matches(np.array([_hash(text)], np.uint64)))
+    def holds(self, text: str, besides: int) -> bool:
+        """True if the identifier is in the column, at another place than `besides`."""
+        return any(place != besides for _, place in self.matches(np.array([_hash(text)], np.uint64)))
 
 
 class Identities:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -89,5 +90,8 @@ class DumpFinder:
             if contradicts:
                 found = found.contradicted(f"{source}: same title, but another author, year or identifier")
             elif found.missing:
-                found = complete(found, [_WORK.decode(content)], False, source, self._columns[1].holds)
+                found = complete(found, [_WORK.decode(content)], False, source, self._has_doi(row))
         return found
+
+    def _has_doi(self, row: int) -> Callable[[str], bool]:
+        return partial(self._columns[1].holds, besides=row)

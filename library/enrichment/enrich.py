@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
@@ -35,7 +36,7 @@ from citerec.library.enrichment.services import LONGEST, SERVICES, TITLE, Lookup
 from citerec.library.formats import count_noun, terminal_text
 from citerec.library.identities import KeyIndex
 from citerec.library.library import Library, Rows
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import LibraryPaper, fill_again, without_filled
 from citerec.library.recommender import indexer
 from citerec.library.settings import EnrichSettings
 
@@ -134,30 +135,38 @@ class ServiceFinder:
         self.services, self.cache = services, cache
         self._dois = KeyIndex(library.identities[:, 1])
 
-    def find(self, row: int, paper: LibraryPaper, until: Service | None = None) -> Found:
-        """Return what was found by the services before `until`."""
-        found = Found(paper)
+    def find(self, row: int, paper: LibraryPaper) -> Found:
+        found = self._replay(row, paper)
+        filled = {name: source for name, source in found.filled.items() if not getattr(paper, name)}
+        return replace(found, paper=fill_again(paper, found.paper), filled=filled)
+
+    def _replay(self, row: int, paper: LibraryPaper, until: Service | None = None) -> Found:
+        """Return what was found by the services before `until`.
+
+        It begins without what was filled in before, so that a repeated run asks about the same identifiers.
+        """
+        found = Found(without_filled(paper))
         for service in self.services:
             if service is until or not found.missing:
                 break
-            found = self._use(found, service)
+            found = self._use(row, found, service)
         return found
 
-    def _use(self, found: Found, service: Service) -> Found:
+    def _use(self, row: int, found: Found, service: Service) -> Found:
         for lookup in self._lookups(found.paper, service):
             found = replace(found, asked=True)
             if (works := self.cache.get(service.name, lookup)) is None:
                 return replace(found, unanswered=True)
             if works:
                 before, by_title = found, lookup.kind == TITLE
-                found = complete(found, works, by_title, service.name, self._dois.holds)
+                found = complete(found, works, by_title, service.name, partial(self._dois.holds, besides=row))
                 if found.conflicts == before.conflicts:
                     break
         return found
 
     def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
         """Return what a service may still be asked about a paper, in order, until it finds a work."""
-        found = self.find(row, paper, until=service)
+        found = self._replay(row, paper, until=service)
         if not found.missing:
             return []
         left = []

@@ -136,12 +136,19 @@ class Services:
         if name == "openalex":
             answer = {"meta": {}, "results": WORKS}
         elif name == "crossref":
-            item = {"DOI": "10.1000/SPEECH", "title": ["Speech"], "subtitle": ["A study in parts"]}
+            item: dict[str, Any] = {
+                "DOI": "10.1000/SPEECH",
+                "title": ["Speech"],
+                "subtitle": ["A study in parts"],
+            }
             item |= {"abstract": JATS, "author": [{"given": "D.", "family": "Fu"}]}
             item |= {"issued": {"date-parts": [[2004, 5]]}, "container-title": []}
             answer = {"status": "ok", "message": {"items": [item, {"title": "a string"}]}}
         elif ids is not None:
-            found = {"paperId": "p", "externalIds": {"DOI": "10.1000/TREES", "ArXiv": "2001.00001"}}
+            found: dict[str, Any] = {
+                "paperId": "p",
+                "externalIds": {"DOI": "10.1000/TREES", "ArXiv": "2001.00001"},
+            }
             found |= {
                 "title": "Trees without leaves",
                 "abstract": None,
@@ -254,7 +261,9 @@ def test_what_is_sent(services: Services, run: Run, pauses: list[float]) -> None
             "My own|Ira|Ann", str(query)
         )  # neither whole papers nor who wrote what is found by id
     assert run(*arguments)[0] == 0 and len(services.asked) == len(sent)  # a repeated run asks nothing
-    assert run(*arguments, "max_age=100000")[0] == 0 and len(services.asked) == len(sent)
+    generation = Library.open("mine").manifest.generation
+    assert "completed 0" in run(*arguments, "max_age=100000")[1] and len(services.asked) == len(sent)
+    assert Library.open("mine").manifest.generation == generation
 
 
 @pytest.mark.parametrize("format", ["table", "json"])
