@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 import httpx2
 
-from citerec.library.enrichment.services import Answers, Lookup, Service
+from citerec.library.enrichment.services import TITLE, Answers, Lookup, Service
 
 ATTEMPTS = 5
 TIMEOUT = 30.0
@@ -25,6 +25,8 @@ LONGEST_PAUSE = 300.0
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt; doubled before each further one."""
 REDIRECTS = 3
+MANY_REJECTED = 3
+"""Lookups rejected before any is answered, after which it must be the service."""
 AGENT = "citerec (local citation recommendation)"
 _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
@@ -37,7 +39,7 @@ class Unavailable(Exception):
 
 
 class _Rejected(Exception):
-    """A request that the service will never answer."""
+    """A request that the service will never answer; the message is its status."""
 
 
 class Client:
@@ -45,6 +47,7 @@ class Client:
 
     def __init__(self, service: Service) -> None:
         self.service, self.requests = service, 0
+        self._answered, self._rejected = 0, 0
         agent = f"{AGENT}; mailto:{service.mailto}" if service.mailto else AGENT
         self._http = httpx2.Client(headers={"User-Agent": agent, **service.headers}, timeout=TIMEOUT)
         self._next = 0.0
@@ -62,8 +65,11 @@ class Client:
         """
         try:
             return self._answer(lookups)
-        except _Rejected:
+        except _Rejected as status:
             if len(lookups) == 1:
+                self._rejected += 1
+                if not self._answered and self._rejected == MANY_REJECTED:
+                    raise Unavailable(f"{status}: rejects all requests") from None
                 return {lookups[0]: []}
             middle = len(lookups) // 2
             return self.ask(lookups[:middle]) | self.ask(lookups[middle:])
@@ -90,14 +96,18 @@ class Client:
             status = response.status_code
             if status == HTTPStatus.OK:
                 try:
-                    return self.service.read(lookups, _decode(content, response.charset_encoding))
+                    answers = self.service.read(lookups, _decode(content, response.charset_encoding))
+                    self._answered += 1
+                    return answers
                 except Exception:  # whatever another shape breaks
                     is_page = content.lstrip()[:1] == b"<" and b"<html" in content[:1000].lower()
                     reason = "answers with a web page" if is_page else "answers in an unknown form"
                     continue
-            if status in _REJECTED:
-                raise _Rejected
             reason = f"HTTP {status}"
+            if status == HTTPStatus.NOT_FOUND and lookups[0].kind == TITLE:
+                return {lookup: [] for lookup in lookups}
+            if status in _REJECTED:
+                raise _Rejected(reason)
             if status in _REFUSED:
                 raise Unavailable(f"{reason}: refuses the key")
             pause = _retry_after(response.headers)

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import disk_errors
 from citerec.datasets.progress import count_progress
 from citerec.library.commands import context_finder, describe_contexts
 from citerec.library.enrichment.answers import FILE, AnswerCache
@@ -60,9 +59,7 @@ def enrich(settings: EnrichSettings) -> None:
     if settings.from_:
         _use_files(settings)
     else:
-        with disk_errors(library.path, "the answers", "library"):
-            cache = AnswerCache(library.path / FILE, settings.max_age)
-        with closing(cache):
+        with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
             _use_services(settings, library, cache)
 
 

@@ -452,6 +452,13 @@ def test_one_rejected_lookup_does_not_spoil_the_others(services: Services, pause
     assert [len(found[lookup]) for lookup in lookups] == [0, 0, 1, 0, 0]
 
 
+def test_a_service_that_rejects_everything_is_not_believed(services: Services, pauses: list[float]) -> None:
+    services.faults["openalex"] = [(400, {}, b"", None)] * 99
+    client = Client(OpenAlex(f"{services.url}/openalex"))
+    with client, pytest.raises(Unavailable, match="HTTP 400: rejects all requests"):
+        client.ask([Lookup("doi", f"10.1000/{n}") for n in range(50)])
+
+
 def test_a_service_that_fails_is_asked_again_by_the_next_run(
     services: Services, run: Run, pauses: list[float]
 ) -> None:
