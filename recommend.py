@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "search": (settings.SearchSettings, "citerec.library.questions:search"),
     "info": (settings.InfoSettings, "citerec.library.commands:info"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
+    "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
     "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
 }

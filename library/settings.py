@@ -210,6 +210,23 @@ class DraftSettings(RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckSettings(LibrarySettings):
+    """Check a draft's citations: unknown keys, papers under two keys, published preprints, unused entries."""
+
+    positional: ClassVar[str] = "tex"
+
+    tex: str
+    """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
+    library: str = ""
+    """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
+    format: str = setting("text", choices=("text", "json"))
+    strict: bool = False
+    """exit with 1 if anything was found"""
+    root: str = ""
+    """folder that may be read for inputs; empty: the draft's"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
 

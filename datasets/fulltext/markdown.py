@@ -103,16 +103,21 @@ def read_markdown(path: Path, paper: str) -> Document:
     def entries() -> dict[str, Reference]:
         entries = read_bibliography(path, parsed.source, parsed.keys, folder)
         for name in parsed.csl:
-            for file in (path.parent / name, path.parent / Path(name).name):
-                if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
-                    found = read_csl(file)
-                    entries |= {key: found[key] for key in parsed.keys if key in found}
-                    break
+            if file := find_csl(path, name, folder):
+                found = read_csl(file)
+                entries |= {key: found[key] for key in parsed.keys if key in found}
         return entries
 
     return Document(
         parsed.metadata, lambda: FullText(parsed.paragraphs, entries()), lambda: list(entries().values())
     )
+
+
+def find_csl(path: Path, name: str, root: Path) -> Path | None:
+    """The CSL JSON file that a document names, at its place or beside the document, if it is below `root`."""
+    files = (path.parent / name, path.parent / Path(name).name)
+    allowed = (file for file in files if file.is_file() and file.resolve().is_relative_to(root.resolve()))
+    return next(allowed, None)
 
 
 def read_csl(path: Path) -> dict[str, Reference]:

@@ -1,13 +1,7 @@
-r"""Finds the drafts of a folder and masks their citations, so that each becomes a missing one.
-
-A whole command is masked, as if its author had not cited yet: `\citep[see][]{lee2020, diaz}` becomes
-`\citep[see][]{?}`, `[see @lee2020; @diaz]` becomes `[@?]`, \citeauthor with the \citeyear after it one mark.
-`library.draft_reader` then reads each as it reads a missing citation.
-"""
+"""Finds the drafts of a folder, with all citations masked (library.drafts.masked)."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +9,11 @@ from pathlib import Path
 
 from citerec.datasets.drafts import LIST, read_list
 from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP, cited_keys
-from citerec.datasets.fulltext.markdown import GROUP, KEY, group_keys
 from citerec.datasets.fulltext.readers import find_files
 from citerec.datasets.progress import count_progress
-from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, fill_markdown
-from citerec.library.drafts.placeholders import Syntax
-from citerec.library.drafts.reader import LATEX_SUFFIXES, Draft, Place, read_draft, syntax_for
-
-_PARAMETER = re.compile(r"#\d")
+from citerec.library.drafts.markdown import SUFFIXES
+from citerec.library.drafts.masked import read_masked
+from citerec.library.drafts.reader import LATEX_SUFFIXES, Draft, Place
 
 
 @dataclass(frozen=True)
@@ -140,50 +130,3 @@ def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:
         for place, papers in zip(draft.places, cited, strict=True)
         if papers
     ]
-
-
-def read_masked(path: Path, root: Path | None = None) -> Draft:
-    """Read a draft with all citations masked; `replaced` of a place are the keys that it cites.
-
-    Raises like `read_draft`.
-    """
-    return read_draft(path, root, MASKED_MARKDOWN if syntax_for(path) is MARKDOWN else MASKED_LATEX)
-
-
-def _latex_keys(command: str) -> list[str]:
-    if pair := AUTHOR_AND_YEAR.fullmatch(command):
-        return cited_keys(f"{{{pair[2]}}}")
-    match = CITATION.fullmatch(command)
-    return cited_keys(match[1]) if match else []
-
-
-def mask_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    r"""Replace the keys of a citation by others; None if it has none (see `Syntax.fill`).
-
-    >>> mask_latex(r"\citep[see][]{lee2020, diaz}", ["?"]), mask_latex(r"\citep{#1}", ["?"])
-    (('\\citep[see][]{?}', 1), None)
-    """
-    if _PARAMETER.search(command) or not _latex_keys(command):  # the definition of a macro
-        return None
-    if AUTHOR_AND_YEAR.fullmatch(command):
-        return f"\\citet{{{','.join(keys)}}}", len(keys)
-    left = [",".join(keys)]
-
-    def replace(match: re.Match[str]) -> str:
-        start, end = (place - match.start() for place in match.span(1))
-        return f"{match[0][:start]}{left.pop() if left else ''}{match[0][end:]}"
-
-    return KEY_GROUP.sub(replace, command), len(keys)
-
-
-def mask_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    """Replace the keys of a citation by others; None if it has none (see `Syntax.fill`).
-
-    >>> mask_markdown("[see @lee2020; @diaz]", ["bo"]), mask_markdown("@lee2020", ["bo"])
-    (('[@bo]', 1), ('@bo', 1))
-    """
-    return fill_markdown("[@?]" if group.startswith("[") else "@?", keys) if group_keys(group) else None
-
-
-MASKED_LATEX = Syntax(re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, _latex_keys)
-MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, group_keys)

@@ -43,4 +43,4 @@ MARKDOWN = Syntax(_COMMAND, fill_markdown)
 
 def read_markdown(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
     found = parse_document(path, read=reader)
-    return Contents(found.metadata, found.paragraphs, found.keys, found.source, [])
+    return Contents(found.metadata, found.paragraphs, found.keys, found.source, [], found.csl)

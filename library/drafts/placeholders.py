@@ -38,13 +38,17 @@ class Syntax(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """keys: cited outside of comments and code, and placeholders. source: LaTeX that names the .bib files."""
+    """keys: cited outside of comments and code, and placeholders. source: LaTeX that names the .bib files.
+
+    csl: names of CSL JSON files.
+    """
 
     metadata: Metadata
     paragraphs: list[Paragraph]
     keys: Collection[str]
     source: str
     notes: list[str]
+    csl: Sequence[str] = ()
 
 
 def suffix_words(command: str) -> str:

@@ -94,7 +94,7 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
     usual = syntax_for(path)
     reader = PlaceholderReader(syntax or usual)
     read = read_latex if usual is LATEX else read_markdown
-    metadata, paragraphs, keys, source, notes = read(path, root, reader)
+    metadata, paragraphs, keys, source, notes, _ = read(path, root, reader)
     known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}

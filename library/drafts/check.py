@@ -1,0 +1,294 @@
+"""`citerec check`: keys and entries of a draft that are wrong, doubled or outdated."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files, read_bibliography
+from citerec.datasets.fulltext.latex_source import decode_latex
+from citerec.datasets.fulltext.markdown import find_csl, group_keys, read_csl
+from citerec.library.drafts.latex import LATEX, read_latex
+from citerec.library.drafts.markdown import read_markdown
+from citerec.library.drafts.masked import masked_syntax
+from citerec.library.drafts.placeholders import MISSING, PlaceholderReader
+from citerec.library.drafts.reader import syntax_for
+from citerec.library.formats import count_noun, terminal_text
+from citerec.library.identities import Identities, similar_titles
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.library.settings import CheckSettings
+from citerec.library.sources.bibtex import parse_bibtex
+
+SHOWN = 10
+"""Maximum uncited entries of a file to list, except as JSON."""
+_MACRO = re.compile(r"[\\#]")
+_NOT_ENTRIES = ("string", "comment", "preamble")
+_NOCITE = re.compile(r"\\nocite\s*\{([^{}]*)\}")
+_NOCITE_YAML = re.compile(r"^nocite\s*:(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
+_PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
+_PREPRINT_VENUE = re.compile(
+    r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
+)
+_PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
+
+
+class Citation(NamedTuple):
+    """A citation of a key: text[start:end] of a file is the command."""
+
+    key: str
+    file: Path
+    line: int
+    start: int
+    end: int
+
+
+class Entry(NamedTuple):
+    """An entry of a .bib file; no paper if it cannot be read."""
+
+    key: str
+    file: Path
+    line: int
+    paper: LibraryPaper | None
+
+
+@dataclass(frozen=True)
+class CheckedDraft:
+    """What a draft cites, and its bibliography.
+
+    citations: in order, also with missing keys. uncited: keys of \\nocite; * means all. printed: other keys
+    that are defined. notes: what was skipped, and why.
+    """
+
+    path: Path
+    citations: Sequence[Citation]
+    uncited: Collection[str]
+    entries: Sequence[Entry]
+    printed: Collection[str]
+    bibs: Sequence[Path]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint or uncited."""
+
+    kind: str
+    key: str
+    file: Path
+    line: int
+    message: str
+
+
+def check(settings: CheckSettings) -> None:
+    """Print what is wrong with the citations of a draft; exit with 1 if `strict` and there is anything."""
+    root = Path(settings.root).expanduser() if settings.root else None
+    draft = read_checked(Path(settings.tex).expanduser(), root)
+    library = Library.open(settings.library) if settings.library else None
+    if library is None and not draft.bibs and not draft.printed:
+        raise InputError(
+            f"{settings.tex}: names no .bib file that is in its folder; give library=DIR or root="
+        )
+    findings = find_problems(draft, library)
+    if settings.format == "json":
+        found = [
+            {
+                "kind": one.kind,
+                "file": str(one.file),
+                "line": one.line,
+                "key": one.key,
+                "message": one.message,
+            }
+            for one in findings
+        ]
+        about = {"draft": str(draft.path), "findings": found, "notes": list(draft.notes)}
+        print(json.dumps(about, ensure_ascii=False, indent=1))
+    else:
+        _report(draft, findings)
+    if findings and settings.strict:
+        raise SystemExit(1)
+
+
+def read_checked(path: Path, root: Path | None = None) -> CheckedDraft:
+    """Read the citations of a draft and its inputs, and its bibliography.
+
+    root: folder that may contain inputs. Raises InputError if a file cannot be read.
+    """
+    path = path.resolve()
+    reader = PlaceholderReader(masked_syntax(path))
+    is_latex = syntax_for(path) is LATEX
+    contents = (read_latex if is_latex else read_markdown)(path, root, reader)
+    citations = [
+        Citation(key, file, reader.texts[file].count("\n", 0, start) + 1, start, end)
+        for mark, (file, start, end) in reader.spans.items()
+        if mark in contents.keys  # not in a comment or in code
+        if reader.texts[file][start - 1 : start] != "/"  # https://example.org/@name
+        for key in dict.fromkeys(reader.replaced[mark])
+        if not _MACRO.search(key)
+    ]
+    if is_latex:
+        uncited = {key.strip() for keys in _NOCITE.findall(contents.source) for key in keys.split(",")}
+    else:
+        blocks = [block for text in reader.texts.values() for block in _NOCITE_YAML.findall(text)]
+        uncited = {key for block in blocks for key in group_keys(block)}
+        uncited |= {"*" for block in blocks if "@*" in block}
+    bibs = list(dict.fromkeys(bib_files(path, contents.source, root).values()))
+    keys = [one.key for one in citations]
+    printed = set(read_bibliography(path, contents.source, keys, root))
+    for name in contents.csl:
+        if file := find_csl(path, name, root or path.parent):
+            printed |= read_csl(file).keys()
+    return CheckedDraft(path, citations, uncited, [*_entries(bibs)], printed, bibs, contents.notes)
+
+
+def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
+    for file in bibs:
+        text = decode_latex(file)
+        starts = [match for match in BIB_ENTRY.finditer(text) if match[1].lower() not in _NOT_ENTRIES]
+        papers: dict[str, LibraryPaper] = {}
+        if starts:
+            for paper in parse_bibtex(text, str(file), lambda _: None):
+                papers.setdefault(paper.key, paper)
+        for match in starts:
+            line = text.count("\n", 0, match.start()) + 1
+            yield Entry(match[2], file, line, papers.get(match[2]))
+
+
+def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
+    """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published, and
+    entries that are never cited."""
+    by_key: dict[str, Entry] = {}
+    for entry in draft.entries:
+        by_key.setdefault(entry.key, entry)
+    findings = [*_defined_twice(draft, by_key)]
+    if draft.bibs or draft.printed or library is not None:
+        findings = [*_unknown_keys(draft, by_key, library), *findings]
+    cited = {one.key for one in draft.citations}
+    doubles = list(_doubles(by_key, cited))
+    findings += doubles
+    if library is not None:
+        known = {one.key for one in doubles if one.kind == "preprint"}
+        used = [one for key, one in by_key.items() if key in cited and key not in known]
+        findings += _published_in_library(used, library)
+    if "*" not in draft.uncited:
+        used_keys = cited | set(draft.uncited)
+        for text in {entry.file: None for entry in draft.entries}:
+            used_keys |= {
+                key.strip() for keys in _PARENT.findall(decode_latex(text)) for key in keys.split(",")
+            }
+        findings += [
+            Finding("uncited", entry.key, entry.file, entry.line, "is never cited")
+            for entry in by_key.values()
+            if entry.key not in used_keys
+        ]
+    return findings
+
+
+def _unknown_keys(
+    draft: CheckedDraft, entries: dict[str, Entry], library: Library | None
+) -> Iterator[Finding]:
+    where = " or ".join(bib.name for bib in draft.bibs) or "a bibliography"
+    for one in draft.citations:
+        if MISSING.fullmatch(one.key) or one.key in entries or one.key in draft.printed:
+            continue
+        row = library.row(one.key) if library is not None else None
+        if row is not None and library is not None:
+            if draft.bibs:
+                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
+                yield Finding("unknown", one.key, one.file, one.line, message)
+            continue
+        close = get_close_matches(one.key, entries, 1, 0.8)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        place = f"{where} and the library" if library is not None else where
+        yield Finding("unknown", one.key, one.file, one.line, f"is unknown in {place}{hint}")
+
+
+def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:
+    for entry in draft.entries:
+        if entry is not (first := entries[entry.key]):
+            message = f"is defined twice; the first is in {first.file.name}:{first.line}"
+            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+
+
+def _doubles(entries: dict[str, Entry], cited: Set[str]) -> Iterator[Finding]:
+    """Yield the keys that mean the paper of an earlier key (library.identities)."""
+    read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
+    identities = Identities()
+    for _, paper in read:
+        identities.add(paper)
+    groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
+    for leader, one in zip(identities.leaders().tolist(), read, strict=True):
+        groups.setdefault(leader, []).append(one)
+    for group in groups.values():
+        published = next((entry for entry, paper in group if is_published(paper)), None)
+        others = []
+        for entry, paper in group:
+            if published is None or not is_preprint(paper):
+                others.append((entry, paper))
+            elif entry.key in cited:
+                message = f"is a preprint; {_place(published)} is published"
+                yield Finding("preprint", entry.key, entry.file, entry.line, message)
+        for entry, paper in others[1:]:
+            first, other = others[0]
+            both = "; both are cited" if {entry.key, first.key} <= cited else ""
+            same = "DOI" if paper.doi and paper.doi == other.doi else "arXiv id"
+            if similar_titles(paper.title, other.title):
+                message = f"is the same paper as {_place(first)}{both}"
+            else:
+                message = f"has the {same} of {_place(first)}, but another title; one of them is wrong"
+            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+
+
+def _place(entry: Entry) -> str:
+    return f"{entry.key} ({entry.file.name}:{entry.line})"
+
+
+def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
+    """Yield the cited preprints of which the library has the published version."""
+    preprints = [(entry, entry.paper) for entry in entries if entry.paper and is_preprint(entry.paper)]
+    identities = Identities(library.identities)
+    for _, paper in preprints:
+        identities.add(paper)
+    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), preprints, strict=True):
+        if row < len(library) and is_published(known := library.paper(row)):
+            venue = "" if _PREPRINT_VENUE.search(known.venue) else known.venue
+            details = [venue, str(known.year or ""), known.doi and f"doi:{known.doi}"]
+            message = f"is a preprint; published: {', '.join(filter(None, details))}"
+            yield Finding("preprint", entry.key, entry.file, entry.line, message)
+
+
+def is_published(paper: LibraryPaper) -> bool:
+    """True if a paper has a venue or DOI that is not of preprints."""
+    has_venue = bool(paper.venue) and not _PREPRINT_VENUE.search(paper.venue)
+    return has_venue or bool(paper.doi and not _PREPRINT_DOI.match(paper.doi))
+
+
+def is_preprint(paper: LibraryPaper) -> bool:
+    """True if a paper is known as a preprint only."""
+    named = paper.arxiv or _PREPRINT_VENUE.search(paper.venue) or _PREPRINT_DOI.match(paper.doi)
+    return bool(named) and not is_published(paper)
+
+
+def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:
+    folder, uncited = draft.path.parent, dict[Path, int]()
+    keys = {one.key for one in draft.citations if not MISSING.fullmatch(one.key)}
+    for one in findings:
+        if one.kind == "uncited":
+            uncited[one.file] = uncited.get(one.file, 0) + 1
+            if uncited[one.file] > SHOWN:
+                continue
+        file = one.file.relative_to(folder) if one.file.is_relative_to(folder) else one.file
+        print(f"{file}:{one.line}: {terminal_text(f'{one.key} {one.message}')}")
+    for bib, count in uncited.items():
+        if count > SHOWN:
+            print(f"{bib.name}: {count - SHOWN:,} more are never cited (format=json lists all)")
+    for note in draft.notes:
+        print(f"note: {terminal_text(note)}")
+    problems = count_noun(len(findings), "finding")
+    print(f"{draft.path.name}: cites {count_noun(len(keys), 'key')}; {problems}")

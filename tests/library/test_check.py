@@ -1,0 +1,194 @@
+"""`citerec check`: the citations of a draft against its bibliography and a library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from citerec import recommend
+from citerec.library.drafts.check import find_problems, is_preprint, is_published, read_checked
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper, make_paper
+from citerec.library.recommender import indexer
+
+BIB = r"""
+@string{nips = "NeurIPS"}
+@article{vaswani2017,
+  title = {Attention Is All You Need}, author = {Ashish Vaswani}, year = 2017, eprint = {1706.03762},
+  archiveprefix = {arXiv}, journal = {arXiv preprint arXiv:1706.03762}}
+@inproceedings{vaswaniNips,
+  title = {Attention is all you need}, author = {Vaswani, A.}, year = 2017, booktitle = nips}
+@article{kingma2015,
+  title = {Adam: A Method for Stochastic Optimization}, author = {D. Kingma}, eprint = {1412.6980},
+  archiveprefix = {arXiv}}
+@article{lee2020,
+  title = {Graphs of many edges}, author = {Ann Lee}, year = 2020, journal = {J}, doi = {10.1000/a}}
+@article{leeAgain,
+  title = {Graphs of Many Edges}, author = {Lee, Ann}, year = 2020, journal = {J}}
+@article{wrongDoi,
+  title = {Something else altogether}, author = {Bo Ek}, year = 2011, journal = {J}, doi = {10.1000/a}}
+@incollection{chapter, title = {A chapter}, author = {Cy Oh}, crossref = {book}}
+@book{book, title = {The whole book}, editor = {Cy Oh}, year = 2001}
+@article{twice, title = {Two of a kind}, journal = {J}, year = 2002}
+@article{twice, title = {Two of a kind}, journal = {J}, year = 2002}
+@article{unused, title = {Never read by anyone}, journal = {J}, year = 2003}
+@article{mentioned, title = {Only in the list}, journal = {J}, year = 2004}
+"""
+TEX = r"""\documentclass{article}
+\begin{document}
+We use attention \citep[see][p.~2]{vaswani2017, lee2020} and \citet{leeAgain}.
+% \cite{commented}
+\cite{kingma2015,%
+  wrongDoi} and \cite{chapter}; \cite{?} \cite{TODO:x}
+\input{part}
+\nocite{mentioned}
+\bibliography{refs}
+\end{document}
+"""
+PART = "More \\cite{leee2020} and \\footnote{\\cite{twice}, \\cite{inLibrary}}.\n\\verb|\\cite{code}|\n"
+EXPECTED = [
+    ("unknown", "part.tex:1: leee2020 is unknown in refs.bib; did you mean lee2020?"),
+    ("unknown", "part.tex:1: inLibrary is unknown in refs.bib"),
+    ("duplicate", "refs.bib:20: twice is defined twice; the first is in refs.bib:19"),
+    ("preprint", "refs.bib:3: vaswani2017 is a preprint; vaswaniNips (refs.bib:6) is published"),
+    ("duplicate", "refs.bib:13: leeAgain is the same paper as lee2020 (refs.bib:11); both are cited"),
+    (
+        "duplicate",
+        "refs.bib:15: wrongDoi has the DOI of lee2020 (refs.bib:11), but another title; one of them is wrong",
+    ),
+    ("uncited", "refs.bib:6: vaswaniNips is never cited"),
+    ("uncited", "refs.bib:21: unused is never cited"),
+]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `citerec check ...` beside draft.tex: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"refs.bib": BIB, "draft.tex": TEX, "part.tex": PART}.items():
+        Path(name).write_text(text)
+
+    def run_(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["recommend.py", "check", *arguments])
+        try:
+            recommend.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return int(str(code)), out, err
+
+    return run_
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> str:
+    papers = [
+        make_paper(key="inLibrary", title="Only the library has it"),
+        make_paper(
+            key="adam", title="Adam: a method for stochastic optimization", authors=["Diederik Kingma"],
+            year=2015, venue="ICLR", arxiv="1412.6980", doi="10.1000/adam",
+        ),
+    ]  # fmt: skip
+    return str(Library.create(tmp_path / "mine", papers, model="bm25", indexer=indexer("bm25")).path)
+
+
+def test_findings(run: Run) -> None:
+    code, out, _ = run("draft.tex")
+    assert (code, out.splitlines()) == (
+        0,
+        [*(line for _, line in EXPECTED), "draft.tex: cites 9 keys; 8 findings"],
+    )
+    code, out, _ = run("draft.tex", "format=json", "strict=true")
+    found = json.loads(out)["findings"]
+    names = [f"{Path(one['file']).name}:{one['line']}: {one['key']} {one['message']}" for one in found]
+    assert code == 1 and [(one["kind"], name) for one, name in zip(found, names, strict=True)] == EXPECTED
+
+
+def test_a_library_knows_keys_and_published_versions(run: Run, library: str) -> None:
+    lines = run("draft.tex", f"library={library}")[1].splitlines()
+    assert "part.tex:1: inLibrary is not in refs.bib, but in the library: Only the library has it" in lines
+    assert "refs.bib:8: kingma2015 is a preprint; published: ICLR, 2015, doi:10.1000/adam" in lines
+    assert len(lines) == len(EXPECTED) + 2
+    Path("refs.bib").unlink()
+    lines = run("draft.tex", f"library={library}")[1].splitlines()
+    assert "draft.tex:3: vaswani2017 is unknown in a bibliography and the library" in lines
+    assert not any("inLibrary" in line for line in lines)
+
+
+def test_spans_are_those_of_the_commands(run: Run) -> None:
+    draft = read_checked(Path("draft.tex"))
+    for one in draft.citations:
+        text = one.file.read_text()
+        assert one.key in text[one.start : one.end] and text[one.start : one.end].startswith("\\cite")
+    assert {one.kind for one in find_problems(draft)} == {"unknown", "duplicate", "preprint", "uncited"}
+
+
+def test_markdown(run: Run) -> None:
+    Path("draft.md").write_text(
+        "---\nbibliography: [refs.bib, more.json]\nnocite: |\n  @mentioned, @unused\n---\n"
+        "As @lee2020 and [see @nobody; @inJson; @fig:one] say, `@code` (https://x.org/@name) [@?].\n"
+    )
+    Path("more.json").write_text('[{"id": "inJson", "title": "T"}]')
+    lines = run("draft.md")[1].splitlines()
+    assert lines[0] == "draft.md:6: nobody is unknown in refs.bib"
+    assert [line for line in lines if "unused" in line or "mentioned" in line or "draft.md:" in line] == [
+        lines[0],
+        lines[-1],
+    ]
+    Path("draft.md").write_text("---\nbibliography: refs.bib\nnocite: '@*'\n---\nAs @lee2020 says.\n")
+    assert "never cited" not in run("draft.md")[1]
+
+
+def test_many_uncited_entries_are_counted(run: Run) -> None:
+    entries = [f"@article{{x{n}, title = {{Title number {n} of many}}, year = 2000}}" for n in range(30)]
+    Path("refs.bib").write_text("\n".join(entries))
+    Path("draft.tex").write_text("\\documentclass{article}\\cite{x1}\\bibliography{refs}")
+    out = run("draft.tex")[1]
+    assert out.count("is never cited") == 10 and "refs.bib: 19 more are never cited" in out
+    assert len(json.loads(run("draft.tex", "format=json")[1])["findings"]) == 29
+
+
+def test_a_printed_bibliography(run: Run) -> None:
+    Path("draft.tex").write_text(
+        "\\documentclass{article}\\begin{document}\\cite{a,b}\n"
+        "\\begin{thebibliography}{1}\\bibitem{a} A. Lee. Title.\\end{thebibliography}\\end{document}"
+    )
+    assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in a bibliography\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "\\documentclass{article}\\cite{a}",
+            "names no .bib file that is in its folder; give library=DIR or root=",
+        ),
+        ("\\documentclass{article}\\cite{a}\\bibliography{missing}", "give library=DIR or root="),
+    ],
+)
+def test_bad_input(run: Run, text: str, line: str) -> None:
+    Path("draft.tex").write_text(text)
+    code, _, err = run("draft.tex")
+    assert code == 2 and line in err
+    assert run("missing.tex")[::2] == (2, f"error: {Path('missing.tex').resolve()}: no such file\n")
+
+
+@pytest.mark.parametrize(
+    ("paper", "preprint", "published"),
+    [
+        (LibraryPaper("x", arxiv="2001.00001"), True, False),
+        (LibraryPaper("x", arxiv="2001.00001", venue="ICLR"), False, True),
+        (LibraryPaper("x", venue="CoRR"), True, False),
+        (LibraryPaper("x", venue="bioRxiv", doi="10.1101/2020.01.01"), True, False),
+        (LibraryPaper("x", venue="arXiv preprint", doi="10.1000/a"), False, True),
+        (LibraryPaper("x"), False, False),
+    ],
+)
+def test_preprints(paper: LibraryPaper, preprint: bool, published: bool) -> None:
+    assert (is_preprint(paper), is_published(paper)) == (preprint, published)
