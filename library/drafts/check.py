@@ -14,7 +14,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files, read_bibliography
 from citerec.datasets.fulltext.latex_source import decode_latex
 from citerec.datasets.fulltext.markdown import find_csl, group_keys, read_csl
-from citerec.library.drafts.latex import LATEX, read_latex
+from citerec.library.drafts.latex import LATEX, read_citations
 from citerec.library.drafts.markdown import read_markdown
 from citerec.library.drafts.masked import masked_syntax
 from citerec.library.drafts.placeholders import MISSING, PlaceholderReader
@@ -123,7 +123,7 @@ def read_checked(path: Path, root: Path | None = None) -> CheckedDraft:
     path = path.resolve()
     reader = PlaceholderReader(masked_syntax(path))
     is_latex = syntax_for(path) is LATEX
-    contents = (read_latex if is_latex else read_markdown)(path, root, reader)
+    contents = (read_citations if is_latex else read_markdown)(path, root, reader)
     citations = [
         Citation(key, file, reader.texts[file].count("\n", 0, start) + 1, start, end)
         for mark, (file, start, end) in reader.spans.items()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.latex import (
     CITATION,
     KEY_GROUP,
@@ -60,12 +61,20 @@ def fill_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
 LATEX = Syntax(CITATION, fill_latex)
 
 
-def read_latex(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
+def read_citations(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
+    """Read only the keys, the source without comments and code, and notes, which is quick."""
     inputs = Inputs(reader, root)
     source = _CODE_CAPTION.sub(r"\\caption\1\g<0>", read_source(path, inputs))
     source = remove_blocks(source, _BEGIN_CODE, _END_CODE)
-    body = document_body(source) or source  # a chapter has no \begin{document}
     keys = dict.fromkeys(key for match in CITATION.finditer(source) for key in cited_keys(match[1]))
+    notes = [f"\\input{{{name}}} is not followed: {why}" for name, why in inputs.skipped.items()]
+    return Contents(Metadata(""), [], keys, source, notes)
+
+
+def read_latex(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
+    found = read_citations(path, root, reader)
+    keys, source = found.keys, found.source
+    body = document_body(source) or source  # a chapter has no \begin{document}
     paragraphs, _ = read_sections(running_text(body))
     read = {span.ref for part in paragraphs for span in part.citations}
     if unread := {key for key in keys if key.startswith(PLACEHOLDER)} - read:
@@ -73,5 +82,4 @@ def read_latex(path: Path, root: Path | None, reader: PlaceholderReader) -> Cont
         separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
         more, _ = read_sections(_ASIDE.sub(" ", separated))
         paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
-    notes = [f"\\input{{{name}}} is not followed: {why}" for name, why in inputs.skipped.items()]
-    return Contents(read_metadata(CITATION.sub("", source), ""), paragraphs, keys, source, notes)
+    return found._replace(metadata=read_metadata(CITATION.sub("", source), ""), paragraphs=paragraphs)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from citerec import recommend
 from citerec.datasets.errors import InputError
@@ -279,6 +283,34 @@ def test_nothing_is_sent_without_consent(services: Services, run: Run, format: s
         "title": 3,
     }
     assert services.asked == [] and by_key() == before
+
+
+@pytest.mark.parametrize(("answer", "sent"), [("y", True), ("", False), ("no", False)])
+def test_on_a_terminal_it_asks(services: Services, run: Run, answer: str, sent: bool) -> None:
+    controller, terminal = pty.openpty()
+    options = [services.option, "services=[openalex]"]
+    command = [sys.executable, "-m", "citerec", "enrich", "library=mine", *options]
+    process = subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, text=True)
+    os.close(terminal)
+    shown = b""
+    while b"Send it? [y/N]" not in shown:
+        shown += os.read(controller, 1000)
+    assert services.asked == []
+    os.write(controller, answer.encode() + b"\n")
+    reader = threading.Thread(target=drain, args=(controller,))
+    reader.start()
+    out = process.communicate(timeout=60)[0]
+    reader.join()
+    os.close(controller)
+    assert (process.returncode, bool(services.asked)) == (0, sent)
+    assert ("nothing was sent" in out) != sent and (by_key()["byDoi"].abstract == ABSTRACT) == sent
+
+
+def drain(terminal: int) -> None:
+    """Read what a terminal shows, until its process ends."""
+    with suppress(OSError):
+        while os.read(terminal, 1000):
+            pass
 
 
 def test_report_as_json(services: Services, run: Run, pauses: list[float]) -> None:
@@ -568,6 +600,31 @@ def test_works_that_differ_fill_only_what_they_agree_on() -> None:
     found = complete(Found(PAPER), works, True, "s", lambda _: False)
     assert (found.paper.doi, found.paper.venue, found.paper.abstract) == ("", "A", ABSTRACT)
     assert found.filled == {"abstract": "s", "venue": "s"} and found.status == "completed"
+
+
+texts = st.sampled_from(["", PAPER.title, "Deep trees", "Graphs"])
+years = st.sampled_from([0, 2009, 2010, 2012])
+authors = st.sampled_from([(), ("Ann Lee",), ("Bo Ek", "Ann Lee")])
+works = st.lists(
+    st.builds(
+        Work, title=texts, abstract=st.sampled_from(["", "Short.", ABSTRACT]), authors=authors, year=years,
+        venue=texts, doi=st.sampled_from(["", "10.1/a", "10.1/b"]),
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+@given(
+    st.tuples(texts, texts, authors, years, texts).map(lambda fields: LibraryPaper("x", "", *fields)),
+    st.lists(st.tuples(works, st.booleans()), max_size=3),
+)
+def test_what_a_paper_has_never_changes(paper: LibraryPaper, answers: list[tuple[list[Work], bool]]) -> None:
+    found = Found(paper)
+    for number, (some, by_title) in enumerate(answers):
+        found = complete(found, some, by_title, f"s{number}", lambda doi: doi == "10.1/b")
+    assert without_filled(found.paper) == paper and found.paper.doi != "10.1/b"
+    assert {mark.partition(":")[0] for mark in found.paper.filled} == found.filled.keys()
+    assert all(getattr(found.paper, name) for name in found.filled)
 
 
 def test_lookups() -> None:
