@@ -206,7 +206,8 @@ def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) 
             requests, seconds = requests + needed, seconds + needed * service.interval
             lines.append(f"  {urlsplit(service.address).hostname}: {', '.join(parts)}")
     out = sys.stderr if settings.yes or settings.format == "json" else sys.stdout
-    print(f"{settings.library}: at most this is sent, and nothing else:", *lines, sep="\n", file=out)
+    print(f"{settings.library}: at most this is sent, or identifiers found for a title:", file=out)
+    print(*lines, sep="\n", file=out)
     print(f"  in {count_noun(requests, 'request')}, {_duration(seconds)} or more", file=out)
     if settings.yes:
         return True
@@ -250,7 +251,8 @@ def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Servi
         for lookup in finder.open_lookups(row, library.paper(row), service)[:1]:
             group = groups.setdefault(lookup.kind, {})
             length = len(quote(lookup.value))
-            if len(group) == service.batch_size(lookup.kind) or sum(group.values()) + length > LONGEST:
+            is_full = len(group) == service.batch_size(lookup.kind)
+            if group and (is_full or sum(group.values()) + length > LONGEST):
                 yield list(group)
                 group.clear()
             group[lookup] = length

@@ -484,6 +484,17 @@ def test_one_rejected_lookup_does_not_spoil_the_others(services: Services, pause
     assert [len(found[lookup]) for lookup in lookups] == [0, 0, 1, 0, 0]
 
 
+def test_long_requests_are_split(services: Services, run: Run, pauses: list[float]) -> None:
+    long = "".join(
+        entry(f"k{n}", f"Title {n} " + "of words " * 100, author="A B", year=2000) for n in range(9)
+    )
+    Path("a.bib").write_text(long + entry("longest", "word " * 1000, author="A B", year=2000))
+    assert run("update", "force=true")[0] == 0
+    assert run("enrich", services.option, "yes=true", "services=[openalex]")[0] == 0
+    titles = [query["filter"].count("|") + 1 for _, query, *_ in services.asked]
+    assert sum(titles) == 10 and max(titles) == 2  # 900 characters each
+
+
 def test_a_service_that_rejects_everything_is_not_believed(services: Services, pauses: list[float]) -> None:
     services.faults["openalex"] = [(400, {}, b"", None)] * 99
     client = Client(OpenAlex(f"{services.url}/openalex"))
