@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 import httpx2
 
+from citerec.datasets.errors import InputError
 from citerec.library.enrichment.services import TITLE, Answers, Lookup, Service
 
 ATTEMPTS = 5
@@ -30,6 +31,8 @@ MANY_REJECTED = 3
 AGENT = "citerec (local citation recommendation)"
 _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
+_UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError, SyntaxError)
+"""What answers of another shape raise; SyntaxError is that of XML."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # otherwise it logs addresses, with keys
 
@@ -99,7 +102,7 @@ class Client:
                     answers = self.service.read(lookups, _decode(content, response.charset_encoding))
                     self._answered += 1
                     return answers
-                except Exception:  # whatever another shape breaks
+                except _UNREADABLE:
                     is_page = content.lstrip()[:1] == b"<" and b"<html" in content[:1000].lower()
                     reason = "answers with a web page" if is_page else "answers in an unknown form"
                     continue

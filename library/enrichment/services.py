@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -115,8 +115,10 @@ class Service:
     def batch_size(self, kind: str) -> int:
         return self.titles if kind == TITLE else BATCH
 
-    def works(self, records: Iterable[Any]) -> list[Work]:
-        """Return the works of records, without those of another shape."""
+    def works(self, records: Any) -> list[Work]:
+        """Return the works of a list of records, without those of another shape. Raises ValueError."""
+        if not isinstance(records, list):
+            raise ValueError("not a list")
         found = []
         for record in records:
             with suppress(InputError):

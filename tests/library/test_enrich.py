@@ -27,7 +27,7 @@ from citerec.datasets.errors import InputError
 from citerec.library.enrichment.answers import AnswerCache
 from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
 from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
-from citerec.library.enrichment.services import SERVICES, Lookup, OpenAlex, SemanticScholar, Work
+from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAlex, SemanticScholar, Work
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
@@ -443,6 +443,8 @@ def test_faults_that_pass(
         ((401, {}, b"", None), "HTTP 401: refuses the key"),
         ((200, {}, PAGE, None), "answers with a web page (5 attempts)"),
         ((200, {}, b"[]", None), "answers in an unknown form (5 attempts)"),
+        ((200, {}, b'{"results": {"a": 1}}', None), "answers in an unknown form (5 attempts)"),
+        ((200, {"Content-Type": "a/b; charset=nonsense"}, b"\xff", None), "in an unknown form (5 attempts)"),
         ((200, {}, OK, 9), "the connection broke (5 attempts)"),
         ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "redirects elsewhere (5 attempts)"),
         ((302, {"Location": "/openalex/works"}, b"", None), "redirects elsewhere (5 attempts)"),
@@ -453,6 +455,16 @@ def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, r
     with Client(OpenAlex(f"{services.url}/openalex")) as client, pytest.raises(Unavailable) as error:
         client.ask([LOOKUP])
     assert str(error.value).endswith(reason) and len(services.asked) <= 4 * ATTEMPTS
+
+
+@pytest.mark.parametrize("feed", [PAGE, b"<feed", ATOM.replace("?>", "?><!DOCTYPE f>").encode(), b"<a/>"])
+def test_faults_of_xml(services: Services, pauses: list[float], feed: bytes) -> None:
+    services.faults["arxiv"] = [(200, {}, feed, None)] * ATTEMPTS
+    with Client(Arxiv(f"{services.url}/arxiv")) as client:
+        with pytest.raises(Unavailable, match="answers"):
+            client.ask([Lookup("arxiv", "2001.00001")])
+        [work] = client.ask([Lookup("arxiv", "2001.00001")]).popitem()[1]
+    assert (work.doi, work.year, work.authors) == ("10.1000/trees", 2020, ("Bo Ek",))
 
 
 def test_an_endless_answer_is_cut(
