@@ -186,10 +186,12 @@ Plan = dict[str, Counter[str]]
 def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
     """Count what will be asked at most."""
     plan: Plan = {service.name: Counter() for service in finder.services}
-    for row in rows.tolist():
-        paper = library.paper(row)
-        for service in finder.services:
-            plan[service.name].update(lookup.kind for lookup in finder.open_lookups(row, paper, service))
+    with count_progress("papers to look up", len(rows)) as advance:
+        for row in rows.tolist():
+            paper = library.paper(row)
+            for service in finder.services:
+                plan[service.name].update(lookup.kind for lookup in finder.open_lookups(row, paper, service))
+            advance(1)
     return {name: kinds for name, kinds in plan.items() if kinds}
 
 
@@ -222,7 +224,13 @@ def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) 
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    """
+    >>> _duration(40), _duration(600), _duration(36000)
+    ('40 s', '10 minutes', '10 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
 def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
