@@ -79,7 +79,7 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     """Return the options with `library=` in front, which may be omitted if the first one names a library, a
     file of papers or Zotero. Raises InputError, with what there is nearby, if no option names one.
     """
-    if name == "build" or any(option in HELP or _LIBRARY.match(option) for option in options):
+    if name in ("build", "check") or any(option in HELP or _LIBRARY.match(option) for option in options):
         return list(options)
     from citerec.library.nearby import Nearby, is_there
 

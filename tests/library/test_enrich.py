@@ -362,7 +362,7 @@ def test_what_was_filled_stays_until_the_source_has_its_own(
         "10.1000/speech",
         ("key:again", "again"),
     )
-    assert run("update")[1].startswith("mine: source files are unchanged")
+    assert run("update")[1].startswith("mine: nothing has changed")
 
 
 def test_a_doi_that_another_paper_has_is_not_filled(
@@ -384,7 +384,7 @@ def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> Non
     assert run("enrich", services.option, "yes=true")[0] == 0
     library = Library.open("mine")
     assert len(library.corpus.context_ids) == 1
-    assert run("update")[1].startswith("mine: source files are unchanged")
+    assert run("update")[1].startswith("mine: nothing has changed")
     Path("old.tex").unlink()
     code, _, err = run("enrich", services.option, "yes=true")
     assert code == 2 and "old.tex: no such file" in err
