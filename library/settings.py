@@ -221,7 +221,7 @@ class CheckSettings(LibrarySettings):
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
-    """exit with 1 if anything was found"""
+    """exit with 1 if there are findings, entries that are never cited aside"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
 

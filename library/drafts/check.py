@@ -87,7 +87,7 @@ class Finding:
 
 
 def check(settings: CheckSettings) -> None:
-    """Print what is wrong with the citations of a draft; exit with 1 if `strict` and there is anything."""
+    """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
     root = Path(settings.root).expanduser() if settings.root else None
     draft = read_checked(Path(settings.tex).expanduser(), root)
     library = Library.open(settings.library) if settings.library else None
@@ -111,7 +111,7 @@ def check(settings: CheckSettings) -> None:
         print(json.dumps(about, ensure_ascii=False, indent=1))
     else:
         _report(draft, findings)
-    if findings and settings.strict:
+    if settings.strict and any(one.kind != "uncited" for one in findings):
         raise SystemExit(1)
 
 
