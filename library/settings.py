@@ -195,7 +195,7 @@ class DraftSettings(RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
     tex: str
-    """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
+    """the draft, in LaTeX, Markdown, Typst or Org (e.g. paper.tex)"""
     k: int = setting(5, least=1)
     """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))

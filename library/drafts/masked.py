@@ -69,5 +69,7 @@ def mask_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return fill_markdown("[@?]" if group.startswith("[") else "@?", keys) if group_keys(group) else None
 
 
-MASKED_LATEX = Syntax(re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, _latex_keys)
-MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, group_keys)
+MASKED_LATEX = Syntax(
+    re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, replaced=_latex_keys
+)
+MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, replaced=group_keys)
