@@ -261,3 +261,13 @@ class ServeSettings(RankingSettings):
 @dataclass(frozen=True, kw_only=True)
 class McpSettings(RankingSettings):
     """Serve a writing assistant that starts this command: MCP over stdin and stdout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LspSettings(LibrarySettings):
+    """Serve an editor that starts this command: completes, checks and shows citations (LSP over stdin)."""
+
+    k: int = setting(20, least=1)
+    """number of papers that a completion offers"""
+    actions: int = setting(5, least=1)
+    """number of papers that a missing citation or the end of a sentence offers"""

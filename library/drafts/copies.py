@@ -225,7 +225,7 @@ class _KeyAssigner:
 
     def key_for(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
-            preferred = key = _NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper"
+            preferred = key = clean_key(paper.key or paper.id)
             number = 0
             while key in self._taken and not self._has_entry(key, paper.title):
                 number += 1
@@ -246,6 +246,11 @@ class _KeyAssigner:
         """True if the draft's entry of this key has this title."""
         entries = [bib_entries(text, {key}).get(key) for text in self._bibliographies]
         return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
+
+
+def clean_key(key: str) -> str:
+    """Return a key without characters that citations cannot have."""
+    return _NOT_IN_KEYS.sub("", key) or "paper"
 
 
 def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Edit:

@@ -18,13 +18,26 @@ _COMMAND = re.compile(  # also without brackets
 _BIBLIOGRAPHY = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
 
 
+def cite_markdown(key: str) -> str:
+    """Return the citation of a key.
+
+    >>> cite_markdown("lee2020"), cite_markdown("lee's")
+    ('[@lee2020]', "[@{lee's}]")
+    """
+    return f"[{_cited(key)}]"
+
+
+def _cited(key: str) -> str:
+    return f"@{key}" if KEY.fullmatch(f"@{key}") else f"@{{{key}}}"
+
+
 def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     """Insert keys in a citation group; see `Syntax.fill`.
 
     >>> fill_markdown("[see @lee2020; @?]", ["diaz", "bo"]), fill_markdown("[CITE]", ["diaz", "bo"])
     (('[see @lee2020; @diaz]', 1), ('[@diaz]', 1))
     """
-    left = [f"@{key}" if KEY.fullmatch(f"@{key}") else f"@{{{key}}}" for key in keys]
+    left = list(map(_cited, keys))
     missing = False
 
     def replace(match: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ CITATION = re.compile(r"\[cite(?:/[\w/-]*)?:([^\[\]]{0,5000})\]")
 NOT_TEXT = re.compile(
     r"^[ \t]*#(?=[ \t]|$)[^\n]*|^[ \t]*#\+begin_(comment|src|example|export)\b.*?(?:^[ \t]*#\+end_\1|\Z)"
     r"|^[ \t]*:[A-Z_]+:[ \t]*\n.*?(?:^[ \t]*:END:|\Z)|(?<!\S)([=~])(?=\S)[^\n]{0,500}?(?<=\S)\2(?!\w)"
-    r"|\\\(.{0,2000}?\\\)|\\\[.{0,5000}?\\\]",
+    r"|\\\((?:[^\\]|\\(?![()])){0,2000}\\\)|\\\[(?:[^\\]|\\(?![\[\]])){0,5000}\\\]",
     re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
 BIBLIOGRAPHY = re.compile(r"(^[ \t]*#\+bibliography:[ \t]*)([^\n]*)", re.MULTILINE | re.IGNORECASE)

@@ -30,7 +30,7 @@ NOT_TEXT = re.compile(
 BIBLIOGRAPHY = re.compile(r"(\bbibliography\(\s*\(?)((?:\s*\"[^\"\n]*\"\s*,?)+)")
 _REFERENCE = re.compile(r"\w(?:[\w:.-]*\w)?")
 """What may follow @."""
-_CROSS_REFERENCE = re.compile(r"(?:fig|tab|tbl|eq|equ|eqt|sec|lst|alg|thm|lem|def|app|chap)[-:]")
+CROSS_REFERENCE = re.compile(r"(?:fig|tab|tbl|eq|equ|eqt|sec|lst|alg|thm|lem|def|app|chap)[-:]")
 _COMMAND = re.compile(
     rf"#?\bcite\(\s*(?:{_LABEL})[^()\n]*\)|(?<![\w@\\/.])@(?:\?+|(?:TODO|FIXME|XXX)\b[\w:.-]*)"
     rf"|{CITE_MARK.pattern}",
@@ -79,7 +79,7 @@ TYPST = Syntax(_COMMAND, fill_typst, "#cite(<?>), @? or [CITE]", "/* {} */", BIB
 def typst_keys(match: re.Match[str]) -> list[str]:
     """Return the key of a match of KEY, unless it refers to a figure or the like."""
     key = match[2] or match[3] or match[4]
-    return [] if not key or _CROSS_REFERENCE.match(key) else [key]
+    return [] if not key or CROSS_REFERENCE.match(key) else [key]
 
 
 def parse_typst(text: str) -> Contents:
