@@ -18,6 +18,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files
 from citerec.datasets.fulltext.latex_source import decode_latex
 from citerec.library.drafts.copies import clean_key
+from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
 from citerec.library.language_server.languages import Language
@@ -63,7 +64,7 @@ class Bibliography:
         """Keys by the ids of the library's papers."""
         return {id: key for key, id in reversed(self.ids.items())}
 
-    def key_of(self, paper: LibraryPaper, keys: dict[str, str]) -> str:
+    def key_of(self, paper: LibraryPaper | Recommendation, keys: dict[str, str]) -> str:
         """Return the key of a paper of the library: its entry's, else its own, numbered if that is taken."""
         if paper.id in keys:
             return keys[paper.id]

@@ -31,7 +31,8 @@ PASSAGE = 2_000
 SENTENCE = 1_000
 """Characters on each side of a caret in which its sentence is looked for."""
 _LINE_END = re.compile(r"\r\n?|\n")
-_PARAGRAPH_END = re.compile(r"\n[ \t\r]*\n")
+_PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
+"""An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
 _WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
 

@@ -17,7 +17,7 @@ from citerec.datasets.fulltext.latex import BIB_FILES, KEY_GROUP, document_body,
 from citerec.library.drafts import org, typst
 from citerec.library.drafts.latex import LATEX, latex_paragraphs
 from citerec.library.drafts.markdown import MARKDOWN, cite_markdown
-from citerec.library.drafts.placeholders import MISSING, PLACEHOLDER, Syntax
+from citerec.library.drafts.placeholders import MISSING, PLACEHOLDER, Syntax, name_bibliographies
 from citerec.library.drafts.reader import LATEX_SUFFIXES
 
 HEAD = 100_000
@@ -209,7 +209,7 @@ LANGUAGES = (
         lambda text: _spans(typst.KEY, text, typst.CROSS_REFERENCE),
         lambda text: typst.parse_typst(text).paragraphs,
         lambda head: typst.parse_typst(head).metadata,
-        lambda text: typst.name_bibliographies(typst.BIBLIOGRAPHY, text),
+        lambda text: name_bibliographies(typst.BIBLIOGRAPHY, text),
     ),
     Language(
         "Org",
@@ -225,7 +225,7 @@ LANGUAGES = (
         _org_keys,
         lambda text: org.parse_org(text).paragraphs,
         lambda head: org.parse_org(head).metadata,
-        lambda text: org.name_bibliographies(org.BIBLIOGRAPHY, text),
+        lambda text: name_bibliographies(org.BIBLIOGRAPHY, text),
     ),
 )
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -76,7 +77,8 @@ class Server(LanguageServer):
             ("hover", "content_format"),
         ):
             kinds = get_capability(capabilities, f"text_document.{use}.{name}") or []
-            self.features.markdown[use] = types.MarkupKind.Markdown in kinds
+            if types.MarkupKind.Markdown in kinds:
+                self.features.markdown.add(use)
         self.features.label_details = bool(
             get_capability(capabilities, "text_document.completion.completion_item.label_details_support")
         )
@@ -121,10 +123,13 @@ class Server(LanguageServer):
             if timer := self._timers.pop(uri, None):
                 timer.cancel()
             loop = asyncio.get_running_loop()
-            self._timers[uri] = loop.call_later(PAUSE, lambda uri=uri: self._do(self._diagnose(uri)))
+            self._timers[uri] = loop.call_later(PAUSE, partial(self._start_diagnosing, uri))
+
+    def _start_diagnosing(self, uri: str) -> None:
+        self._timers.pop(uri, None)
+        self._do(self._diagnose(uri))
 
     async def _diagnose(self, uri: str) -> None:
-        self._timers.pop(uri, None)
         document = self.features.documents.get(uri)
         if document is None or document.language is None:
             return
