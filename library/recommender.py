@@ -233,7 +233,7 @@ class Recommender:
     ) -> tuple[_Generation, Queries, list[Ranking], list[dict[int, str]]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
-        generation, reranks = self._refresh(), self.reranker is not None and rerank is not False
+        generation, reranks = self.refresh(), self.reranker is not None and rerank is not False
         depth = max(k, RERANK_DEPTH) if reranks else k
         log_probabilities = generation.retriever.log_probabilities
         prepared = [self._prepare_query(generation.library, request.query) for request in requests]
@@ -271,7 +271,7 @@ class Recommender:
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
-        generation = self._refresh()
+        generation = self.refresh()
         with self._search_lock:
             rows, has_all = generation.search_index.search(query, max(k, IN_PART))
             if has_all:
@@ -289,15 +289,15 @@ class Recommender:
             records.finish()
             if records.count:
                 add_papers(library, records, records.papers())
-        self._refresh()
+        self.refresh()
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
         with Library.edit(self.library.path) as library:
             remove_papers(library, names)
-        self._refresh()
+        self.refresh()
 
-    def _refresh(self) -> _Generation:
+    def refresh(self) -> _Generation:
         """Return the current generation, reloaded if the library has changed on disk."""
         path = self._current.library.path
         try:

@@ -34,6 +34,8 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
 _FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
+_OTHER = f"{PLACEHOLDER}\uf001"
+"""Key of the other missing citations of a passage."""
 _WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
 
 
@@ -172,13 +174,19 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
         following = int(document.starts[line + 1])
         first = following if following <= start else first
     before, after = clean_latex(text[first:start]), clean_latex(text[end:last])
-    marked = language.hidden.sub(" ", f"{before}{mark}{' ' * after[:1].isalnum()}{after}")
-    paragraphs = language.paragraphs(marked)
-    context = find_contexts(paragraphs, {}, {PLACEHOLDER: ()}).get(PLACEHOLDER)
+
+    def fill(match: re.Match[str]) -> str:
+        filled = language.syntax.fill(match[0], [_OTHER])
+        return filled[0] if filled else match[0]
+
+    other = language.syntax.commands
+    marked = f"{other.sub(fill, before)}{mark}{other.sub(fill, after)}"
+    paragraphs = language.paragraphs(language.hidden.sub(" ", marked))
+    context = find_contexts(paragraphs, {}, {PLACEHOLDER: (), _OTHER: ()}).get(PLACEHOLDER)
     for paragraph in paragraphs if context else ():
         for key, (_, beside) in find_sentences(paragraph):
             if key == PLACEHOLDER:
-                return Passage(context or "", beside)
+                return Passage(context or "", tuple(key for key in beside if key != _OTHER))
     plain = " ".join(before[-WINDOW:].split()), " ".join(after[:WINDOW].split())
     return Passage(f"{plain[0]} {TARGET_MARKER} {plain[1]}".strip(), ())
 
@@ -189,7 +197,7 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     if language is None or (found := language.open_at(document.text, caret)) is None:
         return None
     mark = PLACEHOLDER + found.closing
-    return found, passage_at(document, language, found.start, found.end, mark)
+    return found, passage_at(document, language, found.start, found.rest, mark)
 
 
 def key_at(document: Document, caret: int) -> Cited | None:

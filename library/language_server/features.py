@@ -104,13 +104,15 @@ class Features:
             mtime = (path / MANIFEST).stat().st_mtime_ns
         except OSError:
             mtime = 0
-        if self._recommender is None and mtime != self._tried:
+        if mtime != self._tried:
             self._tried = mtime
             try:
-                recommender = Recommender.open(path)
-                recommender.recommend("loads what the first question needs [CITE]", k=1)
-                self._recommender = recommender
-            except InputError as error:
+                if self._recommender is None:
+                    recommender = Recommender.open(path)
+                    recommender.recommend("loads what the first question needs [CITE]", k=1)
+                    self._recommender = recommender
+                self._recommender.refresh()
+            except InputError as error:  # the former library, if any, is still open
                 self.say(str(error))
         return self._recommender
 
@@ -199,7 +201,9 @@ class Features:
             return []
         library, bibliography, context = recommender.library, self.bibliography(document), passage.context
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-            context = f"{about.title or typed} {TARGET_MARKER}"
+            if not re.search(r"\w", words := f"{about.title} {typed}"):
+                return []
+            context = f"{words} {TARGET_MARKER}"
         title = title_key(normalise_title(about.title)) if about.title else 0
         own = np.flatnonzero((library.identities[:, 3] == np.uint64(title)) & (title != 0))
         query = Query(
@@ -221,9 +225,7 @@ class Features:
             if self._answer[0] != key:
                 self._answer = key, recommender.recommend_batch([Request(query, filters)], k)[0]
             return self._answer[1]
-        except InputError as error:
-            if context.strip() != TARGET_MARKER:  # else there is nothing to go by
-                self.say(str(error))
+        except InputError:  # the passage has no words
             return []
 
     # Completion.
@@ -312,33 +314,22 @@ class Features:
         bibliography = self.bibliography(document)
         if key in bibliography.entries:
             return None
-        file = self._writable(bibliography)
-        if file is None:
-            name = bibliography.files[-1].name if bibliography.files else ""
-            named = document.path.name if document.path else "this new document"
-            problem = f"{name} is read-only" if name else f"{named} names no .bib file of the workspace"
+        file = bibliography.files[-1] if bibliography.files else None
+        target = self._opened(file) if file else None
+        if file is None or not (target or os.access(file, os.W_OK)):
+            name = document.path.name if document.path else "this new document"
+            problem = f"{file.name} is read-only" if file else f"{name} names no .bib file of the workspace"
             self.say(f"{problem}: only keys are inserted, without entries")
             return None
-        return file, self._entry_edit(document, file, id, key)
-
-    def _writable(self, bibliography: Bibliography) -> Path | None:
-        """Return the last .bib file, if it can be written."""
-        file = bibliography.files[-1] if bibliography.files else None
-        return file if file and (self._opened(file) or os.access(file, os.W_OK)) else None
-
-    def _entry_edit(self, document: Document, file: Path, id: str, key: str) -> types.WorkspaceEdit:
-        """Return the edit that writes the entry of a paper at the end of a .bib file."""
-        target, library = self._opened(file), self.library
-        assert library is not None
         if target is None:
-            text = file.read_bytes().decode("utf-8-sig", "replace")
-            target = Document.open(file.as_uri(), text, encoding=document.encoding)
+            content = file.read_bytes().decode("utf-8-sig", "replace")
+            target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
         entry = bibtex([library.paper(library.corpus.paper_row(id))._replace(key=key)])
         gap = "" if not text else "\n" if text.endswith(("\n", "\r")) else "\n\n"
         written = f"{gap}{entry}".replace("\n", "\r\n" if "\r\n" in text else "\n")
         edit = types.TextEdit(target.range(len(text), len(text)), written)
-        return types.WorkspaceEdit(changes={target.uri: [edit]})
+        return file, types.WorkspaceEdit(changes={target.uri: [edit]})
 
     def entry_added(self, file: Path, id: str, key: str) -> None:
         """Remember an entry that the editor has added, and may not have saved."""
@@ -384,21 +375,10 @@ class Features:
             action = types.CodeAction(f"Cite {_by(paper)}: {terminal_text(paper.title)}{sure}", kind)
             edit = types.TextEdit(document.range(start, end), cite(key))
             action.edit = types.WorkspaceEdit(changes={document.uri: [edit]})
-            actions.append(self._with_entry(action, document, bibliography, paper.id, key))
+            if key not in bibliography.entries:
+                action.command = _add_command(document, paper.id, key)
+            actions.append(action)
         return actions
-
-    def _with_entry(
-        self, action: types.CodeAction, document: Document, bibliography: Bibliography, id: str, key: str
-    ) -> types.CodeAction:
-        """Let an action write the entry, too, if it is not there; if it cannot, its command tells why."""
-        if key not in bibliography.entries:
-            if file := self._writable(bibliography):
-                changes = action.edit.changes if action.edit else None
-                entry = self._entry_edit(document, file, id, key)
-                action.edit = types.WorkspaceEdit(changes={**(changes or {}), **(entry.changes or {})})
-            else:
-                action.command = _add_command(document, id, key)
-        return action
 
     def _add_missing_entry(self, document: Document, key: str) -> list[types.CodeAction] | None:
         """Return the action for a cited key that the library has and the .bib lacks."""
@@ -408,8 +388,8 @@ class Features:
         if not ids or key in bibliography.entries:
             return None
         where = bibliography.files[-1].name if bibliography.files else "the bibliography"
-        action = types.CodeAction(f"Add {key} to {where}", QUICK_FIX)
-        return [self._with_entry(action, document, bibliography, ids[0], key)]
+        command = _add_command(document, ids[0], key)
+        return [types.CodeAction(f"Add {key} to {where}", QUICK_FIX, command=command)]
 
     # Hover, definition, diagnostics.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext import markdown
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
 from citerec.datasets.fulltext.latex import BIB_FILES, KEY_GROUP, document_body, read_metadata
+from citerec.datasets.fulltext.latex_source import Inputs, read_source
 from citerec.library.drafts import org, typst
 from citerec.library.drafts.latex import LATEX, latex_paragraphs
 from citerec.library.drafts.markdown import MARKDOWN, cite_markdown
@@ -35,11 +37,12 @@ class Cited(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A citation that a caret is in. text[start:end]: the key at the caret, of which the letters up to the
-    caret are typed. closing: what the citation lacks."""
+    """A citation that a caret is in. text[start:end]: what a key replaces; the letters up to the caret are
+    typed. rest: end of the key that the caret is in or before. closing: what the citation lacks."""
 
     start: int
     end: int
+    rest: int
     closing: str
 
 
@@ -81,9 +84,10 @@ class Language(NamedTuple):
             return None
         start = first + found.start("key")
         rest = self.after.match(text, caret, caret + REACH)
-        end = rest.end() if rest and (caret > start or rest[0].strip("?") == "") else caret
+        end = rest.end() if rest else caret
         opened = found.groupdict().get("opened") and not self.closed.match(text, end, end + REACH)
-        return Open(start, end, self.closing if opened else "")
+        replaces = caret > start or MISSING.fullmatch(text, caret, end)
+        return Open(start, end if replaces else caret, end, self.closing if opened else "")
 
 
 def _spans(pattern: re.Pattern[str], text: str, ignored: re.Pattern[str] | None = None) -> Iterator[Cited]:
@@ -104,8 +108,10 @@ _HIDDEN_LATEX = re.compile(
 )
 _OPTIONS = r"(?:\s*\[[^\[\]{}]*\]|\s*<[^<>{}]*>|\{[^{}]*\}){0,4}"
 _BEFORE_LATEX = re.compile(
-    rf"\\[A-Za-z]*[cC]ite[A-Za-z]*\*?{_OPTIONS}\s*(?P<opened>\{{)(?:[^{{}}]*[,\s])?(?P<key>[^{{}},\s]*)\Z"
+    rf"\\[A-Za-z]*[cC]ite[A-Za-z]*\*?{_OPTIONS}\s*(?P<opened>\{{)(?:[^{{}}]*[,\n])?"
+    r"[ \t]*(?P<key>[^{},\n]*)\Z"
 )
+_INPUT = re.compile(r"\\(?:input|include|subfile)\b")
 _CITES = re.compile(
     r"\\(?!citestyle|setcitestyle|\w*citename|citetext|\w*citealias)(?=[A-Za-z]*[cC]ite)[A-Za-z]++\*?"
     rf"(?:{KEY_GROUP.pattern})+"
@@ -122,6 +128,13 @@ def _latex_keys(text: str) -> Iterator[Cited]:
                     first = start + len(part) - len(part.lstrip())
                     yield Cited(key, first, first + len(key))
                 start += len(part) + 1
+
+
+def _latex_metadata(head: str) -> Metadata:
+    text = _INPUT.sub("", head)
+    with suppress(InputError):  # macros that never terminate
+        text = read_source(Path("document"), Inputs(lambda _: text))
+    return read_metadata(text, "")
 
 
 def _latex_paragraphs(text: str) -> list[Paragraph]:
@@ -175,7 +188,7 @@ LANGUAGES = (
         lambda key: f"\\cite{{{key}}}",
         _latex_keys,
         _latex_paragraphs,
-        lambda head: read_metadata(head, ""),
+        _latex_metadata,
         lambda text: "".join(match[0] for match in BIB_FILES.finditer(text)),
         "~",
     ),

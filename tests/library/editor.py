@@ -52,6 +52,11 @@ class Editor:
         self._arrived = threading.Condition()
         self._counts: dict[str, int] = defaultdict(int)
         self._client = LanguageClient("editor", "1")
+        # Else a code action with a command is taken for a command.
+        convert = self._client.protocol._converter
+        convert.register_structure_hook(
+            types.Command | types.CodeAction, lambda given, _: convert.structure(given, types.CodeAction)
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -65,7 +70,7 @@ class Editor:
             capabilities=types.ClientCapabilities(
                 workspace=capabilities.workspace, text_document=capabilities.text_document, general=general
             ),
-            workspace_folders=[types.WorkspaceFolder(folder.as_uri(), folder.name) for folder in folders] or None,
+            workspace_folders=[types.WorkspaceFolder(one.as_uri(), one.name) for one in folders] or None,
         )
         self.server = self.run(self._client.initialize_async(given))
         self.encoding = self.server.capabilities.position_encoding or "utf-16"
@@ -121,8 +126,9 @@ class Editor:
 
     def wait_for_message(self, part: str) -> str:
         with self._arrived:
-            assert self._arrived.wait_for(lambda: any(part in one for one in self.messages), WAIT), self.messages
-        return next(one for one in self.messages if part in one)
+            known = self.messages
+            assert self._arrived.wait_for(lambda: any(part in one for one in known), WAIT), known
+        return next(one for one in known if part in one)
 
     def wait_for_edit(self) -> types.WorkspaceEdit:
         with self._arrived:
@@ -201,6 +207,13 @@ class Editor:
         self.edit(uri, [item.text_edit, *(item.additional_text_edits or ())])
         if item.command:
             self.execute(item.command)
+
+    def act(self, uri: str, action: types.CodeAction) -> None:
+        """Apply the edit of a code action, then run its command."""
+        if action.edit:
+            self.apply(action.edit)
+        if action.command:
+            self.execute(action.command)
 
     def execute(self, command: types.Command) -> None:
         params = types.ExecuteCommandParams(command.command, command.arguments)
