@@ -224,6 +224,11 @@ class Recommender:
             for row, ranking in enumerate(rankings)
         ]
 
+    def ranked(self, request: Request, depth: int) -> Ranked:
+        """Rank at most `depth` papers for a request, to recommend some of them later."""
+        generation, queries, [ranking], [named] = self._rank([request], depth, False)
+        return Ranked(self, generation, queries, ranking, named)
+
     def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
         """Like `recommend_batch`, but return only library rows and scores, [1, k or more] per request."""
         return self._rank(requests, k, rerank)[2]
@@ -359,6 +364,38 @@ class Recommender:
             about = why, values, probability, row in known
             recommendations.append(Recommendation(index + 1, score, *fields, *about))
         return recommendations
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick."""
+
+    recommender: Recommender
+    generation: _Generation
+    query: Queries
+    ranking: Ranking
+    named: dict[int, str]
+
+    def best(self, k: int) -> list[Recommendation]:
+        """Return what `Recommender.recommend_batch` returns, without a cross-encoder."""
+        known = self.query.known[0]
+        depth = _depth(k, len(known))
+        head = Ranking(self.ranking.papers[:, :depth], self.ranking.scores[:, :depth])
+        return self._recommend(_both_groups(head, known, k))
+
+    def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
+        """Return the k best of these papers; those that are not ranked follow in the given order."""
+        corpus = self.generation.library.corpus
+        rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
+        kept = np.isin(self.ranking.papers[0], rows)
+        others = rows[~np.isin(rows, self.ranking.papers[0])]
+        papers = np.concatenate([self.ranking.papers[0, kept], others])[:k]
+        least = self.ranking.scores[0].min(initial=0)
+        scores = np.concatenate([self.ranking.scores[0, kept], np.full(len(others), least)])[:k]
+        return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
+
+    def _recommend(self, ranking: Ranking) -> list[Recommendation]:
+        return self.recommender._recommendations(self.generation, self.query, ranking, False, self.named)
 
 
 def _depth(k: int, known: int) -> int:

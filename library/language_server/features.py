@@ -47,15 +47,17 @@ from citerec.library.language_server.documents import (
 from citerec.library.language_server.languages import insertion
 from citerec.library.library import MANIFEST, Library
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, Request
+from citerec.library.recommender import Ranked, Recommender, Request
 from citerec.library.search import count_words, query_words
 from citerec.library.settings import LspSettings
 from citerec.retrieval.queries import Query
 
 ADD_ENTRY = "citerec.addEntry"
 """Command that writes the entry of a paper: arguments document, id, key."""
+DEPTH = 1_000
+"""Papers that are ranked for a passage."""
 MATCHES = 100
-"""Papers with the typed letters that are ranked."""
+"""Papers with the typed letters; those that are ranked come first, by meaning."""
 MAX_DIAGNOSTICS = 1_000
 MAX_ABSTRACT = 600
 """Characters of an abstract that a hover shows."""
@@ -87,7 +89,7 @@ class Features:
         self._entries: dict[Path, tuple[object, list[Entry]]] = {}
         self._added: dict[Path, dict[str, Entry]] = {}
         self._bibliography: tuple[object, Bibliography] = None, Bibliography((), {})
-        self._answer: tuple[object, list[Recommendation]] = None, []
+        self._ranked: tuple[object, Ranked | None] = None, None
 
     # The library, a document and its bibliography.
 
@@ -215,16 +217,15 @@ class Features:
             library.corpus.paper_ids[int(own[0])] if len(own) else None,
         )
         try:
-            if query_words(typed):
-                filters = Filters(only=tuple(paper.id for paper in recommender.search(typed, MATCHES)))
-                if not filters.only:
-                    return []
-            else:
+            key = query, passage.beside, library.folder
+            if self._ranked[0] != key:  # else more letters are typed
                 filters = Filters(exclude=self._ids(passage.beside, bibliography))
-            key = query, filters, k, library.folder
-            if self._answer[0] != key:
-                self._answer = key, recommender.recommend_batch([Request(query, filters)], k)[0]
-            return self._answer[1]
+                self._ranked = key, recommender.ranked(Request(query, filters), DEPTH)
+            ranked = self._ranked[1]
+            assert ranked is not None
+            if not query_words(typed):
+                return ranked.best(k)
+            return ranked.among([paper.id for paper in recommender.search(typed, MATCHES)], k)
         except InputError:  # the passage has no words
             return []
 
