@@ -3,9 +3,9 @@
     python -m citerec.benchmarks.language_server --folder DIR
 
 builds a library of the data's papers in DIR, unless there is one. The client writes passages of the data into
-documents, opens a citation in each, and types letters of an author's name: it asks for completions after each
-letter, as quick typists do not wait for every answer. The ceiling is a Recommender in this process that answers
-the same passages, without letters.
+a document, opens a citation in each, and types letters of an author's name. It asks for completions after
+each letter, and does not wait for every answer. The ceiling is a Recommender in this process that answers the
+same passages, without letters.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def percentiles(name: str, times: list[float]) -> float:
     return float(p50)
 
 
-def read_passages(args: argparse.Namespace) -> list[tuple[str, str, str, str]]:
-    """Return text before and after a citation, the draft's title, and letters to type, per citation."""
+def read_passages(args: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Return the text before and after a citation, and letters to type, per citation."""
     recommender = Recommender.open(args.library)
     draw, passages, times = random.Random(0), [], []
     for text, title, abstract in read_questions(args, recommender.library, args.questions):
@@ -55,51 +55,58 @@ def read_passages(args: argparse.Namespace) -> list[tuple[str, str, str, str]]:
         before, after = text.replace(OTHER_MARKER, "\\cite{other}").split(TARGET_MARKER)
         wanted = draw.choice(found[:5])
         typed = (wanted.authors[0].split()[-1] if wanted.authors else wanted.title)[:LETTERS].lower()
-        passages.append((before, after, title, typed))
+        passages.append((before, after, typed))
     args.ceiling = percentiles("Recommender.recommend in this process", times[1:])
     return passages
 
 
-async def type_citations(args: argparse.Namespace, passages: list[tuple[str, str, str, str]]) -> None:
+async def type_citations(args: argparse.Namespace, passages: list[tuple[str, str, str]]) -> None:
     client = LanguageClient("benchmark", "1")
     client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda _: None)
     started = time.perf_counter()
     await client.start_io(sys.executable, "-m", "citerec", "lsp", f"library={args.library}", f"k={K}")
     await client.initialize_async(types.InitializeParams(capabilities=types.ClientCapabilities()))
     client.initialized(types.InitializedParams())
-    filler = "Papers of this kind have been written for years, and more of them follow. " * 12 + "\n\n"
-    head = "\\documentclass{article}\n\\title{%s}\n\\begin{document}\n"
+    filler = f"{'Papers of this kind have been written for years, and more of them follow. ' * 12}\n\n"
+    lines = ["\\documentclass{article}\n\\title{Draft}\n\\begin{document}", filler * args.paragraphs]
+    head = "\n".join(lines)
+    uri, line, version, length = "file:///tmp/draft.tex", head.count("\n"), 1, 0
+    item = types.TextDocumentItem(uri, "latex", version, f"{head}\n\n{filler * args.paragraphs}")
+    client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+
+    def change(first: int, last: int, text: str) -> None:
+        nonlocal version
+        version += 1
+        place = types.Range(types.Position(line, first), types.Position(line, last))
+        part = types.TextDocumentContentChangePartial(place, text)
+        identifier = types.VersionedTextDocumentIdentifier(version, uri)
+        client.text_document_did_change(types.DidChangeTextDocumentParams(identifier, [part]))
+
     times: dict[str, list[float]] = {"opened": [], "typed": []}
-    for number, (before, after, title, letters) in enumerate(passages):
-        uri, passage = f"file:///tmp/draft{number}.tex", f"{before.strip()} \\cite{{"
-        text = f"{head % title}{filler * args.paragraphs}{passage}\n{after}\n\n{filler * args.paragraphs}"
-        where = types.Position(text[: text.index(passage)].count("\n"), len(passage))
-        client.text_document_did_open(
-            types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "latex", 1, text))
-        )
-        unread: list[asyncio.Future[Any]] = []
-        for version, letter in enumerate(["", *letters], 2):
-            if letter:
-                change = types.TextDocumentContentChangePartial(types.Range(where, where), letter)
-                identifier = types.VersionedTextDocumentIdentifier(version, uri)
-                client.text_document_did_change(types.DidChangeTextDocumentParams(identifier, [change]))
-                where = types.Position(where.line, where.character + 1)
-            given = types.CompletionParams(types.TextDocumentIdentifier(uri), where)
+    unread: list[asyncio.Future[Any]] = []
+    for number, (before, after, letters) in enumerate(passages):
+        change(0, length, f"{before} {after}")
+        length, caret = len(before) + 1 + len(after), len(before)
+        await asyncio.sleep(4 * args.pause)  # the writer thinks
+        for turn, typed in enumerate(["\\cite{", *letters]):
+            change(caret, caret, typed)
+            caret, length = caret + len(typed), length + len(typed)
             begun = time.perf_counter()
+            place = types.Position(line, caret)
+            given = types.CompletionParams(types.TextDocumentIdentifier(uri), place)
             answer = asyncio.ensure_future(client.text_document_completion_async(given))
-            if letter and version % 4 == 0:  # the next letter follows at once
+            if turn == 2:  # the next letter follows at once
                 unread.append(answer)
                 await asyncio.sleep(args.pause / 10)
                 continue
             assert (await answer) is not None
             if number:
-                times["typed" if letter else "opened"].append(time.perf_counter() - begun)
-            elif not letter:
+                times["typed" if turn else "opened"].append(time.perf_counter() - begun)
+            elif not turn:
                 print(f"from start to the first answer: {time.perf_counter() - started:.1f} s")
             await asyncio.sleep(args.pause)
-        await asyncio.gather(*unread)
-        client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(uri)))
-    print(f"documents of {len(text):,} characters")
+    await asyncio.gather(*unread)
+    print(f"a document of {len(item.text):,} characters")
     percentiles("a citation is opened", times["opened"])
     percentiles("a letter is typed", times["typed"])
     median = percentiles("all", times["opened"] + times["typed"])

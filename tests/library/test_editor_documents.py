@@ -129,7 +129,7 @@ def test_any_caret_in_any_text(features: Features, text: str, caret: int, name: 
     for action in features.actions(document, types.Range(position, position)) or ():
         edits = (action.edit and action.edit.changes and action.edit.changes[document.uri]) or ()
         keys = action.command.arguments[2:] if action.command and action.command.arguments else []
-        assert edits and any(key in applied(document, edits) for key in keys)
+        assert edits and any(str(key) in applied(document, edits) for key in keys)
     features.hover(document, position)
     features.definition(document, position)
     for one in features.diagnose(document):
@@ -222,13 +222,15 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 AUDITED: list[list[str]] = []
-sys.addaudithook(
-    lambda event, given: (
-        [one.append(os.fsdecode(given[0])) for one in AUDITED][:0]
-        if event == "open" and AUDITED and isinstance(given[0], str | bytes)
-        else None
-    )
-)
+
+
+def audit(event: str, given: tuple[Any, ...]) -> None:
+    if event == "open" and isinstance(given[0], str | bytes):
+        for opened in AUDITED:
+            opened.append(os.fsdecode(given[0]))
+
+
+sys.addaudithook(audit)
 
 OUTSIDE = {
     "a.tex": "\\bibliography{/etc/passwd,../outside/refs,link,linked/refs,%s}",
@@ -278,9 +280,10 @@ def test_a_read_only_bib(features: Features, tmp_path: Path, monkeypatch: pytest
     assert found is not None
     command = found.items[0].command
     assert command is not None and command.arguments is not None
-    assert features.add_entry(*command.arguments) is not None
+    given = [str(one) for one in command.arguments]
+    assert features.add_entry(*given) is not None
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write read-only files
-    assert features.add_entry(*command.arguments) is None and features.add_entry(*command.arguments) is None
+    assert features.add_entry(*given) is None and features.add_entry(*given) is None
     assert list(features.messages) == ["refs.bib is read-only: only keys are inserted, without entries"]
     features.messages.clear()
 

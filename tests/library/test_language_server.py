@@ -241,9 +241,9 @@ def test_texts_of_papers_are_never_markup(editor: Editor, folder: Path) -> None:
     shown = item.documentation.value
     title = "\\<script\\>alert(1)\\</script\\> \\[link\\](command:delete) \\`code\\` of zebras"
     assert shown.startswith(f"**{title}**\n\nAnn \\*Bold\\* Lee, \\# Heading · 2020")
-    place = editor.documents[uri].text.index("@") + 1
+    place = editor.documents[uri].text.rindex("@") + 1
     editor.change(uri, place, place, "evil2020")
-    hover = editor.hover(uri, place)
+    hover = editor.hover(uri, place + 3)
     assert hover is not None and isinstance(hover.contents, types.MarkupContent)
     shown = hover.contents.value
     assert "http\\://evil.org and www\\.evil.org, \\*\\*bold\\*\\* \\_text\\_" in shown
@@ -467,7 +467,7 @@ def test_unknown_documents_and_far_positions(method: str, params: type, editor: 
 @pytest.mark.parametrize("arguments", [[], ["x"], ["file:///not/open.tex", "a", "b"], [1, None, {}]])
 def test_bad_commands(arguments: list[object], editor: Editor, folder: Path) -> None:
     before = len(editor.applied)
-    params = types.ExecuteCommandParams("citerec.addEntry", arguments)  # type: ignore[arg-type]
+    params = types.ExecuteCommandParams("citerec.addEntry", arguments)
     with contextlib.suppress(JsonRpcException):
         editor.send(types.WORKSPACE_EXECUTE_COMMAND, params).result(WAIT)
     uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
