@@ -467,4 +467,4 @@ def escape_markdown(text: str) -> str:
     >>> escape_markdown("<b>A*</b> [x](http://a.b)")
     '\\<b\\>A\\*\\</b\\> \\[x\\](http\\://a.b)'
     """
-    return _MARKUP.sub(lambda match: re.sub(r"([^\w\s])", r"\\\1", match[0]), text)
+    return _MARKUP.sub(lambda match: re.sub(r"([^0-9A-Za-z\s])", r"\\\1", match[0]), text)
