@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import redirect_stdout
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -212,6 +215,7 @@ class Server(LanguageServer):
 
 def make_server(settings: LspSettings) -> Server:
     """Create the server of a library."""
+    logging.getLogger("pygls").setLevel(logging.ERROR)  # it warns of each late cancellation
     server = Server(settings)
     features = server.features
 
@@ -257,5 +261,6 @@ def make_server(settings: LspSettings) -> Server:
 
 
 def lsp(settings: LspSettings) -> None:
-    """Run `citerec lsp`: serve an editor until it ends."""
-    make_server(settings).start_io()
+    """Run `citerec lsp`: serve an editor until it ends. Nothing else goes to stdout."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr):
+        make_server(settings).start_io(stdout=stdout)

@@ -86,6 +86,7 @@ class Editor:
             self.run(self._client.shutdown_async(None))
             self.notify(types.EXIT, None)
             self.run(self._client.stop())
+            assert self._client._server is not None and self._client._server.returncode == 0
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(WAIT)

@@ -1,4 +1,4 @@
-"""The language server in a real editor: Neovim, driven by the keys that a user types."""
+"""The language server in real clients: Neovim, driven by typed keys, and the client library of VS Code."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from citerec.library.commands import build
 from citerec.library.settings import BuildSettings
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
+VSCODE = Path(__file__).parents[2] / "editors" / "vscode"
 NEOVIM = shutil.which("nvim")
 WAIT = 60
 TEXT = r"""\documentclass{article}
@@ -112,3 +113,13 @@ def test_completion_diagnostics_and_code_actions_in_neovim(neovim: Neovim) -> No
     assert "{jarvelin2002dcg," in (neovim.folder / "refs.bib").read_text()
     neovim.type("/jarvelin<CR>:lua vim.lsp.buf.definition()<CR>")
     neovim.wait("expand('%:t')", lambda name: name == "refs.bib")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (VSCODE / "node_modules").is_dir(), reason="run npm ci in editors/vscode")
+def test_the_client_of_vs_code() -> None:
+    environment = {**os.environ, "CITEREC": json.dumps([sys.executable, "-m", "citerec"])}
+    for script in ("lint", "test"):
+        command = ["npm", "run", "--silent", script]
+        done = subprocess.run(command, cwd=VSCODE, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
