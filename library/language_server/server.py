@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
@@ -201,14 +202,14 @@ class Server(LanguageServer):
             return
         file, edit = found
         if get_capability(self.client_capabilities, "workspace.apply_edit"):
-            # Editors that save refactorings by themselves then save the .bib.
-            about = types.WorkspaceEditMetadata(is_refactoring=True)
-            label = f"Add {key} to {file.name}"
-            params = types.ApplyWorkspaceEditParams(edit, label=label, metadata=about)
-            if (await self.workspace_apply_edit_async(params)).applied:
-                self.features.entry_added(file, id, key)
-                self.diagnose_soon([uri])
-                return
+            params = types.ApplyWorkspaceEditParams(edit, f"Add {key} to {file.name}")
+            if get_capability(self.client_capabilities, "workspace.workspace_edit.metadata_support"):
+                params.metadata = types.WorkspaceEditMetadata(is_refactoring=True)  # some are saved at once
+            with suppress(JsonRpcException):  # Emacs, if its user refuses
+                if (await self.workspace_apply_edit_async(params)).applied:
+                    self.features.entry_added(file, id, key)
+                    self.diagnose_soon([uri])
+                    return
         self.features.say(f"the editor did not add {key} to {file.name}; add its entry yourself")
         self._send_messages()
 
@@ -242,8 +243,9 @@ def make_server(settings: LspSettings) -> Server:
     kinds = [types.CodeActionKind.QuickFix, types.CodeActionKind.Refactor]
 
     @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=kinds))
-    async def actions(params: types.CodeActionParams) -> list[types.CodeAction] | None:
-        return await server.ask(features.actions, params.text_document.uri, params.range, params.context.only)
+    async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        uri, only = params.text_document.uri, params.context.only
+        return await server.ask(features.actions, uri, params.range, only) or []  # Emacs refuses null
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:

@@ -1,4 +1,4 @@
-"""The language server in real clients: Neovim, driven by typed keys, and the client library of VS Code."""
+"""The language server in real clients: Neovim by typed keys, Emacs, and the client library of VS Code."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from citerec.library.settings import BuildSettings
 EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
 VSCODE = Path(__file__).parents[2] / "editors" / "vscode"
 NEOVIM = shutil.which("nvim")
+EMACS = shutil.which("emacs")
 WAIT = 60
 TEXT = r"""\documentclass{article}
 \begin{document}
@@ -32,9 +33,8 @@ Graded judgements deserve a discount for lower positions
 class Neovim:
     """A headless Neovim with the server, and a client that sends keys and asks for values."""
 
-    def __init__(self, folder: Path, library: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.address, self.folder = str(folder / "socket"), folder
-        server = [sys.executable, "-m", "citerec", "lsp", f"library={library}"]
         settings = Path(__file__).with_name("neovim.lua")
         command = [
             str(NEOVIM),
@@ -47,7 +47,11 @@ class Neovim:
             "--listen",
             self.address,
         ]
-        environment = {**os.environ, "CITEREC": json.dumps(server), "XDG_STATE_HOME": str(folder)}
+        environment = {
+            **os.environ,
+            "CITEREC": json.dumps(server_command(folder)),
+            "XDG_STATE_HOME": str(folder),
+        }
         self.process = subprocess.Popen([*command, "paper.tex"], cwd=folder, env=environment)
 
     def _remote(self, *arguments: str) -> str:
@@ -74,14 +78,24 @@ class Neovim:
         raise AssertionError(f"{expression}: {value}")
 
 
+def server_command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "citerec", "lsp", f"library={folder.parent / 'library'}"]
+
+
 @pytest.fixture
-def neovim(tmp_path: Path) -> Iterator[Neovim]:
+def folder(tmp_path: Path) -> Path:
+    """A draft with a .bib file, beside a library."""
     build(BuildSettings(library=str(tmp_path / "library"), source=(str(EXAMPLES),)))
-    folder = tmp_path / "draft"
-    folder.mkdir()
-    (folder / "paper.tex").write_text(TEXT)
-    (folder / "refs.bib").write_text("@misc{knuth1984, title={The TeXbook}, year=1984}\n")
-    editor = Neovim(folder, tmp_path / "library")
+    place = tmp_path / "draft"
+    place.mkdir()
+    (place / "paper.tex").write_text(TEXT)
+    (place / "refs.bib").write_text("@misc{knuth1984, title={The TeXbook}, year=1984}\n")
+    return place
+
+
+@pytest.fixture
+def neovim(folder: Path) -> Iterator[Neovim]:
+    editor = Neovim(folder)
     try:
         editor.wait("luaeval('Ready()')", lambda ready: ready == 1)
         yield editor
@@ -113,6 +127,24 @@ def test_completion_diagnostics_and_code_actions_in_neovim(neovim: Neovim) -> No
     assert "{jarvelin2002dcg," in (neovim.folder / "refs.bib").read_text()
     neovim.type("/jarvelin<CR>:lua vim.lsp.buf.definition()<CR>")
     neovim.wait("expand('%:t')", lambda name: name == "refs.bib")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    EMACS is None, reason="Emacs with Eglot is not installed (apt-get install emacs-nox elpa-eglot)"
+)
+def test_completion_code_actions_and_hover_in_emacs(folder: Path) -> None:
+    command = [str(EMACS), "--batch", "-q", "-l", str(Path(__file__).with_name("emacs.el"))]
+    environment = {**os.environ, "CITEREC": json.dumps(server_command(folder))}
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)  # a project of Emacs
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * WAIT
+    )
+    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert found["line"].endswith("positions \\cite{jarvelin2002dcg}")
+    assert found["actions"] == ["Add jarvelin2002dcg to refs.bib"]  # Emacs runs no commands of completions
+    assert "{jarvelin2002dcg," in found["bib"]
+    assert "Cumulated Gain" in found["hover"]
 
 
 @pytest.mark.slow
