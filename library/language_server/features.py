@@ -134,6 +134,7 @@ class Features:
         """Look for the main document of a chapter: when it is opened or saved."""
         with suppress(InputError, OSError):
             self._mains[document.uri] = find_main(document, self.root(document))
+        self._outlines.pop(document.uri, None)
 
     def outline(self, document: Document, current: bool = False) -> Outline:
         """Return the outline of a document; if it need not be current, of its last version that has one."""

@@ -46,10 +46,9 @@ class Protocol(LanguageServerProtocol):
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
         given = params.text_document
-        encoding = str(self.server_capabilities.position_encoding or "utf-16")
-        self._server.show(
-            Document.open(given.uri, given.text, given.version, given.language_id, encoding), True
-        )
+        encoding = self.server_capabilities.position_encoding or "utf-16"
+        self._server.show(Document.open(given.uri, given.text, given.version, given.language_id, encoding))
+        self._server.read_main(given.uri)
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -76,12 +75,12 @@ class Server(LanguageServer):
     def start(self) -> None:
         """Read what the editor can show, and open the library."""
         capabilities = self.client_capabilities
-        for use, name in (
-            ("completion", "completion_item.documentation_format"),
-            ("hover", "content_format"),
-        ):
-            kinds = get_capability(capabilities, f"text_document.{use}.{name}") or []
-            if types.MarkupKind.Markdown in kinds:
+        for use, formats in {
+            "completion": "completion_item.documentation_format",
+            "hover": "content_format",
+        }.items():
+            kinds = get_capability(capabilities, f"text_document.{use}.{formats}")
+            if types.MarkupKind.Markdown in (kinds or ()):
                 self.features.markdown.add(use)
         self.features.label_details = bool(
             get_capability(capabilities, "text_document.completion.completion_item.label_details_support")
@@ -102,11 +101,9 @@ class Server(LanguageServer):
 
     # Documents.
 
-    def show(self, document: Document, opened: bool = False) -> None:
+    def show(self, document: Document) -> None:
         """Take over a version of a document."""
         self.features.documents[document.uri] = document
-        if opened:
-            self._background.submit(self.features.read_main, document)
         self.diagnose_soon([document.uri] if document.language else list(self.features.documents))
 
     def close(self, uri: str) -> None:
@@ -115,8 +112,8 @@ class Server(LanguageServer):
             self.features.forget(uri)
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
-    def saved(self, uri: str) -> None:
-        """Read again what a saved document may have changed."""
+    def read_main(self, uri: str) -> None:
+        """Look for the main document of one that was opened or saved, then make all diagnostics."""
         if document := self.features.documents.get(uri):
             self._background.submit(self.features.read_main, document)
         self.diagnose_soon(list(self.features.documents))
@@ -181,12 +178,7 @@ class Server(LanguageServer):
     def _do(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logging.getLogger(__name__).error("failed", exc_info=error)
+        task.add_done_callback(self._tasks.discard)  # asyncio logs its errors
 
     def _send_messages(self) -> None:
         while self.features.messages:
@@ -234,7 +226,7 @@ def make_server(settings: LspSettings) -> Server:
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: types.DidSaveTextDocumentParams) -> None:
-        server.saved(params.text_document.uri)
+        server.read_main(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=TRIGGERS))
     async def complete(params: types.CompletionParams) -> types.CompletionList | None:

@@ -387,10 +387,11 @@ def test_documents_without_a_bib(editor: Editor, folder: Path) -> None:
     assert sum("names no .bib" in one for one in editor.messages) == 2  # once for each document
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_positions_count_as_the_editor_does(encoding: str, library: Path, folder: Path) -> None:
-    with Editor(library, folder, encodings=[encoding]) as editor:
-        assert editor.encoding == encoding
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32", None])
+def test_positions_count_as_the_editor_does(encoding: str | None, library: Path, folder: Path) -> None:
+    with Editor(library, folder, encodings=[encoding] if encoding else []) as editor:
+        assert editor.encoding == (encoding or "utf-16")
         text = f"---\r\nbibliography: refs.bib\r\n---\r\n😋 漢字 é {SENTENCE} [@] 😋 [@myadam].\r\n"
         uri = editor.open(folder / "a.md", text, "markdown")
         caret = text.index("[@]") + 2
@@ -404,6 +405,7 @@ def test_positions_count_as_the_editor_does(encoding: str, library: Path, folder
         assert hover is not None and hover.range == editor.documents[uri].range(place, place + 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", DOCUMENTS)
 def test_large_documents(language: str, editor: Editor, folder: Path) -> None:
     name, text = DOCUMENTS[language]
