@@ -34,7 +34,7 @@ from citerec.library.library import (
 )
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
-from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, query_words
+from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, plain_words, query_words
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever
@@ -382,6 +382,30 @@ class Ranked:
         depth = _depth(k, len(known))
         head = Ranking(self.ranking.papers[:, :depth], self.ranking.scores[:, :depth])
         return self._recommend(_both_groups(head, known, k))
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
+        library, corpus, rows = self.generation.library, self.generation.library.corpus, self._rows
+        return [
+            plain_words(f"{one['key']} {' '.join(one['authors'])} {year} {corpus.titles[row]} {one['venue']}")
+            for one, row, year in zip(
+                library.select(rows, ["key", "authors", "venue"]),
+                rows.tolist(),
+                corpus.years[rows],
+                strict=True,
+            )
+        ]
+
+    @property
+    def _rows(self) -> Rows:
+        return self.ranking.papers[0, self.ranking.papers[0] >= 0]
+
+    def matching(self, query: str) -> list[str]:
+        """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
+        words = [f" {word}" for word in plain_words(query).split()]
+        ids, pairs = self.generation.library.corpus.paper_ids, zip(self._rows, self._texts, strict=True)
+        return [ids[row] for row, text in pairs if all(word in text for word in words)]
 
     def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
         """Return the k best of these papers; those that are not ranked follow in the given order."""

@@ -54,10 +54,10 @@ from citerec.retrieval.queries import Query
 
 ADD_ENTRY = "citerec.addEntry"
 """Command that writes the entry of a paper: arguments document, id, key."""
-DEPTH = 1_000
+DEPTH = 500
 """Papers that are ranked for a passage."""
 MATCHES = 100
-"""Papers with the typed letters; those that are ranked come first, by meaning."""
+"""Papers with the typed letters that follow those that are ranked."""
 MAX_DIAGNOSTICS = 1_000
 MAX_ABSTRACT = 600
 """Characters of an abstract that a hover shows."""
@@ -226,7 +226,10 @@ class Features:
             assert ranked is not None
             if not query_words(typed):
                 return ranked.best(k)
-            return ranked.among([paper.id for paper in recommender.search(typed, MATCHES)], k)
+            ids = ranked.matching(typed)
+            if len(ids) < k:  # all papers
+                ids += [paper.id for paper in recommender.search(typed, MATCHES)]
+            return ranked.among(ids, k)
         except InputError:  # the passage has no words
             return []
 
