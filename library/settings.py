@@ -271,3 +271,5 @@ class LspSettings(LibrarySettings):
     """number of papers that a completion offers"""
     actions: int = setting(5, least=1)
     """number of papers that a missing citation or the end of a sentence offers"""
+    watch: bool = False
+    """reread the library's sources whenever they change: files, folders, Zotero"""

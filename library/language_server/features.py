@@ -50,6 +50,7 @@ from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Ranked, Recommender, Request
 from citerec.library.search import count_words, query_words
 from citerec.library.settings import LspSettings
+from citerec.library.temporary import open_recommender
 from citerec.retrieval.queries import Query
 
 ADD_ENTRY = "citerec.addEntry"
@@ -101,8 +102,8 @@ class Features:
 
     def recommender(self) -> Recommender | None:
         """Return the recommender; None, after a message, while there is no library."""
-        path = Path(self.settings.library).expanduser()
         try:
+            path = self.library.path if self.library else Path(self.settings.library).expanduser()
             mtime = (path / MANIFEST).stat().st_mtime_ns
         except OSError:
             mtime = 0
@@ -110,7 +111,7 @@ class Features:
             self._tried = mtime
             try:
                 if self._recommender is None:
-                    recommender = Recommender.open(path)
+                    recommender = open_recommender(self.settings.library)
                     recommender.recommend("loads what the first question needs [CITE]", k=1)
                     self._recommender = recommender
                 self._recommender.refresh()

@@ -108,8 +108,8 @@ _HIDDEN_LATEX = re.compile(
 )
 _OPTIONS = r"(?:\s*\[[^\[\]{}]*\]|\s*<[^<>{}]*>|\{[^{}]*\}){0,4}"
 _BEFORE_LATEX = re.compile(
-    rf"\\[A-Za-z]*[cC]ite[A-Za-z]*\*?{_OPTIONS}\s*(?P<opened>\{{)(?:[^{{}}]*[,\n])?"
-    r"[ \t]*(?P<key>[^{},\n]*)\Z"
+    rf"\\[A-Za-z]*[cC]ite[A-Za-z]*\*?{_OPTIONS}\s*(?P<opened>\{{)(?:[^{{}}]*[,\n\r])?"
+    r"[ \t]*(?P<key>[^{},\n\r]*)\Z"
 )
 _INPUT = re.compile(r"\\(?:input|include|subfile)\b")
 _CITES = re.compile(

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +28,8 @@ from pygls.uris import to_fs_path
 from citerec.library.language_server.documents import Document
 from citerec.library.language_server.features import ADD_ENTRY, Features
 from citerec.library.settings import LspSettings
+from citerec.library.temporary import library_folder
+from citerec.library.watch import watching
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -256,5 +258,6 @@ def make_server(settings: LspSettings) -> Server:
 
 def lsp(settings: LspSettings) -> None:
     """Run `citerec lsp`: serve an editor until it ends. Nothing else goes to stdout."""
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr):
+    watched = watching(library_folder(settings.library)) if settings.watch else nullcontext()
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stdout, redirect_stdout(sys.stderr), watched:
         make_server(settings).start_io(stdout=stdout)

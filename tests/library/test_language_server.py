@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -517,6 +518,24 @@ def test_a_missing_library_is_one_message(tmp_path: Path, folder: Path) -> None:
         add(AddSettings(library=str(tmp_path / "later"), source=(str(tmp_path / "new.bib"),)))
         assert "new2026" in [item.label for item in editor.complete(uri, caret)][:3]
         assert len(editor.messages) == 1
+
+
+def test_a_file_is_a_library_that_is_watched(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "papers.bib"
+    source.write_text(EXAMPLES.read_text())
+    with Editor(source, folder, options=["watch=true"]) as editor:
+        uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
+        assert editor.complete(uri, caret)[0].label == EXPECTED
+        source.write_text(f"{EXAMPLES.read_text()}\n@misc{{new2026, title={{{SENTENCE}}}, year=2026}}\n")
+        for _ in range(200):
+            if "new2026" in [item.label for item in editor.complete(uri, caret)]:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("the new paper was not found")
 
 
 def test_other_commands_do_not_load_it() -> None:
