@@ -188,13 +188,15 @@ class Features:
 
     def _ids(self, keys: Iterable[str], bibliography: Bibliography) -> tuple[str, ...]:
         """Return the ids of the library's papers with these keys; a key of the .bib means its entry."""
-        found, library = [], self.library
-        for key in keys if library else ():
+        if (library := self.library) is None:
+            return ()
+        found = dict[str, None]()
+        for key in keys:
             if key in bibliography.ids:
-                found.append(bibliography.ids[key])
-            elif key not in bibliography.entries and (row := library.row(key)) is not None:  # type: ignore[union-attr]
-                found.append(library.corpus.paper_ids[row])  # type: ignore[union-attr]
-        return tuple(dict.fromkeys(found))
+                found[bibliography.ids[key]] = None
+            elif key not in bibliography.entries and (row := library.row(key)) is not None:
+                found[library.corpus.paper_ids[row]] = None
+        return tuple(found)
 
     # Papers for a place.
 
@@ -294,7 +296,8 @@ class Features:
             found = paper.evidence
             if paper.probability is not None:
                 lines.append(("", f"{percentage(paper.probability)} likely to be the paper meant"))
-            named = f"{found.name} is named here" if found.name else ", ".join(found.in_title)
+            words = f"its title contains {', '.join(found.in_title)}" if found.in_title else ""
+            named = f"{found.name} is named here" if found.name else words
             lines.append(("", ALREADY_CITED if paper.cited else ""))
             lines.append(("Why:", named or found.sentence or NO_EVIDENCE))
             lines.append(("Others cite it:", found.cited_as))
