@@ -83,10 +83,10 @@ class Draft:
 
 def syntax_for(path: Path) -> Syntax:
     """Return the syntax of a draft. Raises InputError for a file of another kind."""
-    return _kind(path)[0]
+    return kind_of(path)[0]
 
 
-def _kind(path: Path) -> tuple[Syntax, Callable[[Path, Path | None, PlaceholderReader], Contents]]:
+def kind_of(path: Path) -> tuple[Syntax, Callable[[Path, Path | None, PlaceholderReader], Contents]]:
     """Return the syntax of a draft, and the function that reads it."""
     for _, suffixes, syntax, read in KINDS:
         if path.suffix.lower() in suffixes:
@@ -105,7 +105,7 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    usual, read = _kind(path)
+    usual, read = kind_of(path)
     reader = PlaceholderReader(syntax or usual)
     metadata, paragraphs, keys, source, notes, _ = read(path, root, reader)
     known = list(dict.fromkeys(reader.original_keys(keys)))

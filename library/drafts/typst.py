@@ -36,7 +36,7 @@ _COMMAND = re.compile(
     rf"|{CITE_MARK.pattern}",
     re.IGNORECASE,
 )
-_CITATION = re.compile(rf"#?(?:{KEY.pattern})(?:(?<=[>)])[^()\n]*\))?(?:\[[^\[\]\n]*\])?")
+CITATION = re.compile(rf"#?(?:{KEY.pattern})(?:(?<=[>)])[^()\n]*\))?(?:\[[^\[\]\n]*\])?")
 _FIELD = r"(?:\"([^\"]{0,2000})\"|\[((?:[^\[\]]|\[[^\[\]]*\]){0,20000})\])"
 _TITLE, _ABSTRACT = (re.compile(rf"\b{name}\s*:\s*{_FIELD}") for name in ("title", "abstract"))
 _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
@@ -87,7 +87,7 @@ def parse_typst(text: str) -> Contents:
     given = [match[1] or match[2] if match else "" for match in (_TITLE.search(text), _ABSTRACT.search(text))]
     date = _DATE.search(text)
     body = _RULE.sub("", text)
-    sections, paragraphs, keys = read_sections(body, _CITATION, typst_keys, _HEADING, plain_typst)
+    sections, paragraphs, keys = read_sections(body, CITATION, typst_keys, _HEADING, plain_typst)
     title = given[0] or next((name for level, name, _ in sections if level == 1), "")
     abstract = given[1] or next((part for _, name, part in sections if name.lower() == "abstract"), "")
     year = find_year(date[1] or date[2] or "") if date else 0
