@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
     "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
+    "lsp": (settings.LspSettings, "citerec.library.language_server.server:lsp"),
 }
 """Settings class and function of each command."""
 SAID = ("citerec.datasets.files", "citerec.library.temporary", "citerec.library.watch")

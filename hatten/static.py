@@ -277,8 +277,10 @@ class StaticRetriever(WordsRetriever):
             return None
         rows = np.maximum(rows, 0)
         new = np.unique(rows[self._familiar[rows] < 0])  # -1: not yet looked up
-        hashes = [title_hash(self._titles[row]) for row in new.tolist()]
-        self._familiar[new] = np.isin(hashes, self.model.familiar)
+        hashes = np.array([title_hash(self._titles[row]) for row in new.tolist()], np.uint32)
+        known = self.model.familiar  # sorted
+        place = np.searchsorted(known, hashes).clip(max=len(known) - 1)
+        self._familiar[new] = known[place] == hashes
         return self._familiar[rows] > 0
 
     def fingerprint(self) -> dict[str, Any]:

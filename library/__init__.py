@@ -10,6 +10,6 @@ commands     build, add, remove, info                    questions       ask, se
 watch        update, once or at every change             temporary       libraries of files that are asked
 nearby       what there is to ask                        references      papers as RIS and CSL JSON
 limits       sizes, counts and times of the server       settings        options of the commands
-enrichment/  abstracts, DOIs, years from services
-drafts/      missing citations in LaTeX and Markdown     serving/        HTTP API, web page, MCP
+drafts/      missing citations in drafts                 serving/        HTTP API, web page, MCP
+enrichment/  abstracts, DOIs, years from services        language_server/  citations in editors
 """

@@ -262,6 +262,16 @@ class Library:
         fields |= {"id": corpus.paper_ids[row], "title": corpus.titles[row]}
         return LibraryPaper(**fields, abstract=corpus.abstracts[row], year=int(corpus.years[row]))
 
+    def select(self, rows: Rows, names: list[str]) -> list[dict[str, Any]]:
+        """Return these fields of the papers of rows; faster than `paper` for many."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        found: dict[int, dict[str, Any]] = {}
+        for batch in np.unique(batches).tolist():
+            inside = rows[batches == batch]
+            part = self._batches[batch].select(names).take(pa.array(inside - self._starts[batch]))
+            found.update(zip(inside.tolist(), part.to_pylist(), strict=True))
+        return [found[row] for row in rows.tolist()]
+
     @cached_property
     def _row_by_name(self) -> dict[str, int]:
         """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""

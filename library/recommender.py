@@ -34,7 +34,7 @@ from citerec.library.library import (
 )
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
-from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, query_words
+from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, plain_words, query_words
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever
@@ -224,6 +224,11 @@ class Recommender:
             for row, ranking in enumerate(rankings)
         ]
 
+    def ranked(self, request: Request, depth: int) -> Ranked:
+        """Rank at most `depth` papers for a request, to recommend some of them later."""
+        generation, queries, [ranking], [named] = self._rank([request], depth, False)
+        return Ranked(self, generation, queries, ranking, named)
+
     def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
         """Like `recommend_batch`, but return only library rows and scores, [1, k or more] per request."""
         return self._rank(requests, k, rerank)[2]
@@ -233,7 +238,7 @@ class Recommender:
     ) -> tuple[_Generation, Queries, list[Ranking], list[dict[int, str]]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
-        generation, reranks = self._refresh(), self.reranker is not None and rerank is not False
+        generation, reranks = self.refresh(), self.reranker is not None and rerank is not False
         depth = max(k, RERANK_DEPTH) if reranks else k
         log_probabilities = generation.retriever.log_probabilities
         prepared = [self._prepare_query(generation.library, request.query) for request in requests]
@@ -271,7 +276,7 @@ class Recommender:
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
-        generation = self._refresh()
+        generation = self.refresh()
         with self._search_lock:
             rows, has_all = generation.search_index.search(query, max(k, IN_PART))
             if has_all:
@@ -289,15 +294,15 @@ class Recommender:
             records.finish()
             if records.count:
                 add_papers(library, records, records.papers())
-        self._refresh()
+        self.refresh()
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
         with Library.edit(self.library.path) as library:
             remove_papers(library, names)
-        self._refresh()
+        self.refresh()
 
-    def _refresh(self) -> _Generation:
+    def refresh(self) -> _Generation:
         """Return the current generation, reloaded if the library has changed on disk."""
         path = self._current.library.path
         try:
@@ -359,6 +364,62 @@ class Recommender:
             about = why, values, probability, row in known
             recommendations.append(Recommendation(index + 1, score, *fields, *about))
         return recommendations
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick."""
+
+    recommender: Recommender
+    generation: _Generation
+    query: Queries
+    ranking: Ranking
+    named: dict[int, str]
+
+    def best(self, k: int) -> list[Recommendation]:
+        """Return what `Recommender.recommend_batch` returns, without a cross-encoder."""
+        known = self.query.known[0]
+        depth = _depth(k, len(known))
+        head = Ranking(self.ranking.papers[:, :depth], self.ranking.scores[:, :depth])
+        return self._recommend(_both_groups(head, known, k))
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
+        library, corpus, rows = self.generation.library, self.generation.library.corpus, self._rows
+        return [
+            plain_words(f"{one['key']} {' '.join(one['authors'])} {year} {corpus.titles[row]} {one['venue']}")
+            for one, row, year in zip(
+                library.select(rows, ["key", "authors", "venue"]),
+                rows.tolist(),
+                corpus.years[rows],
+                strict=True,
+            )
+        ]
+
+    @property
+    def _rows(self) -> Rows:
+        return self.ranking.papers[0, self.ranking.papers[0] >= 0]
+
+    def matching(self, query: str) -> list[str]:
+        """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
+        words = [f" {word}" for word in plain_words(query).split()]
+        ids, pairs = self.generation.library.corpus.paper_ids, zip(self._rows, self._texts, strict=True)
+        return [ids[row] for row, text in pairs if all(word in text for word in words)]
+
+    def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
+        """Return the k best of these papers; those that are not ranked follow in the given order."""
+        corpus = self.generation.library.corpus
+        rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
+        kept = np.isin(self.ranking.papers[0], rows)
+        others = rows[~np.isin(rows, self.ranking.papers[0])]
+        papers = np.concatenate([self.ranking.papers[0, kept], others])[:k]
+        least = self.ranking.scores[0].min(initial=0)
+        scores = np.concatenate([self.ranking.scores[0, kept], np.full(len(others), least)])[:k]
+        return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
+
+    def _recommend(self, ranking: Ranking) -> list[Recommendation]:
+        return self.recommender._recommendations(self.generation, self.query, ranking, False, self.named)
 
 
 def _depth(k: int, known: int) -> int:

@@ -121,6 +121,11 @@ def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
     return sum(any(one.startswith(_plain(word)) for one in known) for word in words)
 
 
+def plain_words(text: str) -> str:
+    """Return the words of a text in lower case and without diacritics, each after a space."""
+    return "".join(f" {word}" for word in _WORD.findall(_plain(text)))
+
+
 def _plain(text: str) -> str:
     """Lower-case, and without diacritics."""
     letters = unicodedata.normalize("NFKD", text.casefold())

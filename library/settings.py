@@ -195,7 +195,7 @@ class DraftSettings(RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
     tex: str
-    """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
+    """the draft, in LaTeX, Markdown, Typst or Org (e.g. paper.tex)"""
     k: int = setting(5, least=1)
     """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))
@@ -261,3 +261,15 @@ class ServeSettings(RankingSettings):
 @dataclass(frozen=True, kw_only=True)
 class McpSettings(RankingSettings):
     """Serve a writing assistant that starts this command: MCP over stdin and stdout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LspSettings(LibrarySettings):
+    """Serve an editor that starts this command: completes, checks and shows citations (LSP over stdin)."""
+
+    k: int = setting(20, least=1)
+    """number of papers that a completion offers"""
+    actions: int = setting(5, least=1)
+    """number of papers that a missing citation or the end of a sentence offers"""
+    watch: bool = False
+    """reread the library's sources whenever they change: files, folders, Zotero"""

@@ -47,14 +47,14 @@ SUFFIXES = (".md", ".markdown", ".qmd", ".rmd")
 GROUP = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])")
 """A citation in brackets, if it has keys."""
 KEY = re.compile(r"(?<![\w@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
-_CROSS_REFERENCE = re.compile(
+CROSS_REFERENCE = re.compile(
     r"(?:fig|tbl|eq|sec|lst|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]"
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_NOT_TEXT = re.compile(
+FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+NOT_TEXT = re.compile(
     r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]*\)(?:\{[^{}]*\})?"
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]{0,2000}\)(?:\{[^{}]*\})?"
     r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
     re.MULTILINE | re.DOTALL,
 )
@@ -189,7 +189,7 @@ def markdown_documents(files: Sequence[Path]) -> list[Path]:
             text, included = _read_text(path, folder, project)
             parts |= included
             front, text = _split_front_matter(text, path)
-            groups = GROUP.findall(_NOT_TEXT.sub(" ", text))
+            groups = GROUP.findall(NOT_TEXT.sub(" ", text))
             if not front.get("bibliography") and not any(map(group_keys, groups)):
                 continue
         documents.append(path)
@@ -206,7 +206,7 @@ def parse_markdown(
     """
     front, text = _split_front_matter(text, path)
     front = {**front, **(project or {})}  # a project's fields include those of its main file
-    text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, _NOT_TEXT.sub(" ", text)))
+    text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, NOT_TEXT.sub(" ", text)))
     if running:
         text = running_text(_ASIDE.sub(" ", text))
     cites: list[list[str]] = []
@@ -245,7 +245,7 @@ def parse_markdown(
 def group_keys(group: str) -> list[str]:
     """The keys in a citation, without cross-references to figures and the like."""
     keys = (braced or key for braced, key, _ in KEY.findall(group))
-    return [key for key in keys if key and not _CROSS_REFERENCE.match(key)]
+    return [key for key in keys if key and not CROSS_REFERENCE.match(key)]
 
 
 def _formula_text(match: re.Match[str]) -> str:
@@ -264,7 +264,7 @@ _Loader.add_multi_constructor("", lambda loader, tag, node: None)
 
 
 def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
-    start = _FRONT_MATTER.match(text)
+    start = FRONT_MATTER.match(text)
     if not start:
         return {}, text
     return _read_yaml(start[1], f"{path}: its front matter (between --- lines)"), text[start.end() :]
@@ -333,7 +333,7 @@ def _read_text(
             )
         if parents:
             parts.add(file)
-            text = _FRONT_MATTER.sub("", text)
+            text = FRONT_MATTER.sub("", text)
 
         def read_parts(match: re.Match[str]) -> str:
             names = [match[1]] if match[1] else _QUOTED.findall(match[2])

@@ -15,10 +15,9 @@ from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files, read_bibliogra
 from citerec.datasets.fulltext.latex_source import decode_latex
 from citerec.datasets.fulltext.markdown import find_csl, group_keys, read_csl
 from citerec.library.drafts.latex import LATEX, read_citations
-from citerec.library.drafts.markdown import read_markdown
 from citerec.library.drafts.masked import masked_syntax
 from citerec.library.drafts.placeholders import MISSING, PlaceholderReader
-from citerec.library.drafts.reader import syntax_for
+from citerec.library.drafts.reader import kind_of
 from citerec.library.formats import count_noun, terminal_text
 from citerec.library.identities import Identities, similar_titles
 from citerec.library.library import Library
@@ -122,8 +121,9 @@ def read_checked(path: Path, root: Path | None = None) -> CheckedDraft:
     """
     path = path.resolve()
     reader = PlaceholderReader(masked_syntax(path))
-    is_latex = syntax_for(path) is LATEX
-    contents = (read_citations if is_latex else read_markdown)(path, root, reader)
+    usual, read = kind_of(path)
+    is_latex = usual is LATEX
+    contents = (read_citations if is_latex else read)(path, root, reader)
     citations = [
         Citation(key, file, reader.texts[file].count("\n", 0, start) + 1, start, end)
         for mark, (file, start, end) in reader.spans.items()

@@ -16,21 +16,20 @@ from citerec.datasets.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
 from citerec.datasets.fulltext.latex_source import decode_latex
-from citerec.library.drafts.markdown import MARKDOWN
 from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, syntax_for
 from citerec.library.explanation import Recommendation
 from citerec.library.formats import bibtex, terminal_text
 from citerec.library.library import Library
 
-_BIBLIOGRAPHY_LINE = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
     r"|\]\(<?([^()<>\s]{1,1000})>?[^()\n]*\)"  # Markdown: ![...](name)
-    r"|^[ \t]*(?:bibliography|csl|reference-doc|template|css|-)[ \t]*:?[ \t]+\[?([^\[\]\n]{1,1000})",
+    r"|\"([^\"\n]{1,1000})\""  # Typst: image("name")
+    r"|^[ \t]*(?:#\+)?(?:bibliography|csl|reference-doc|template|css|-)[ \t]*:?[ \t]+\[?([^\[\]\n]{1,1000})",
     re.MULTILINE,
 )
-"""What may name files: arguments of LaTeX commands, links, and fields of the front matter."""
+"""What may name files: arguments of LaTeX commands, links, strings, fields of the front matter."""
 _GRAPHICS_PATH = re.compile(r"\\graphicspath\s*\{((?:\s*\{[^{}]*\})+)\s*\}")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _FIGURES = (".pdf", ".png", ".jpg", ".jpeg", ".eps", ".svg")
@@ -226,7 +225,7 @@ class _KeyAssigner:
 
     def key_for(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
-            preferred = key = _NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper"
+            preferred = key = clean_key(paper.key or paper.id)
             number = 0
             while key in self._taken and not self._has_entry(key, paper.title):
                 number += 1
@@ -249,19 +248,26 @@ class _KeyAssigner:
         return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
 
 
+def clean_key(key: str) -> str:
+    """Return a key without characters that citations cannot have."""
+    return _NOT_IN_KEYS.sub("", key) or "paper"
+
+
 def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Edit:
-    """Return the insertion of a comment with the papers' keys: in LaTeX in a line of its own before the
-    citation, in Markdown right after it."""
+    """Return the insertion of a comment with the papers' keys: right after the citation, or in a line of its
+    own before it if comments end with the line."""
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
-    if syntax_for(draft.path) is MARKDOWN:
-        return place.end, place.end, f"<!-- citerec: not sure: {_DASHES.sub('-', keys)} -->"
+    form = syntax_for(draft.path).comment
+    if not form.endswith("\n"):
+        keys = _DASHES.sub("-", keys).replace("*/", "")
+        return place.end, place.end, form.format(f"citerec: not sure: {keys}")
     text = draft.files[place.file]
     start = text.rfind("\n", 0, place.start) + 1
     while around := [
         one.start for one in draft.places if one.file == place.file and one.start < start < one.end
     ]:
         start = text.rfind("\n", 0, min(around)) + 1
-    return start, start, f"% citerec: not sure: {keys}\n"
+    return start, start, form.format(f"citerec: not sure: {keys}")
 
 
 def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
@@ -287,8 +293,9 @@ def _place_bibliographies(draft: Draft, text: str) -> str:
 def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
     """Replace the last .bib file that the draft names by the new one. Return False if it names none."""
     target = copies.texts[draft.path]
-    if syntax_for(draft.path) is MARKDOWN:
-        texts[target], count = _BIBLIOGRAPHY_LINE.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
+    if named := syntax_for(draft.path).bibliography:
+        quote = '"' if '"' in "".join(match[2] for match in named.finditer(texts[target])) else ""
+        texts[target], count = named.subn(rf"\g<1>{quote}{copies.bib.name}{quote}", texts[target], count=1)
         return count > 0
 
     commands = list(BIB_FILES.finditer(texts[target]))

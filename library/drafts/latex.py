@@ -3,10 +3,10 @@ r"""Drafts in LaTeX: \cite{?}, \cite{}, \citep[see][]{TODO}, also in footnotes, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.fulltext.documents import Metadata, Paragraph
 from citerec.datasets.fulltext.latex import (
     CITATION,
     KEY_GROUP,
@@ -58,7 +58,19 @@ def fill_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return (text, len(keys) - len(left)) if missing else None
 
 
-LATEX = Syntax(CITATION, fill_latex)
+LATEX = Syntax(CITATION, fill_latex, r"\cite{?}, \cite{} or \citep{TODO}", "% {}\n")
+
+
+def latex_paragraphs(body: str, keys: Iterable[str]) -> list[Paragraph]:
+    """Return the running text of a body, and what else has placeholders among `keys`."""
+    paragraphs, _ = read_sections(running_text(body))
+    read = {span.ref for part in paragraphs for span in part.citations}
+    if unread := {key for key in keys if key.startswith(PLACEHOLDER)} - read:
+        # In captions, footnotes, tables or the abstract, which training contexts exclude.
+        separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
+        more, _ = read_sections(_ASIDE.sub(" ", separated))
+        paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
+    return paragraphs
 
 
 def read_citations(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
@@ -73,13 +85,6 @@ def read_citations(path: Path, root: Path | None, reader: PlaceholderReader) -> 
 
 def read_latex(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:
     found = read_citations(path, root, reader)
-    keys, source = found.keys, found.source
-    body = document_body(source) or source  # a chapter has no \begin{document}
-    paragraphs, _ = read_sections(running_text(body))
-    read = {span.ref for part in paragraphs for span in part.citations}
-    if unread := {key for key in keys if key.startswith(PLACEHOLDER)} - read:
-        # In captions, footnotes, tables or the abstract, which training contexts exclude.
-        separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
-        more, _ = read_sections(_ASIDE.sub(" ", separated))
-        paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
-    return found._replace(metadata=read_metadata(CITATION.sub("", source), ""), paragraphs=paragraphs)
+    body = document_body(found.source) or found.source  # a chapter has no \begin{document}
+    metadata = read_metadata(CITATION.sub("", found.source), "")
+    return found._replace(metadata=metadata, paragraphs=latex_paragraphs(body, found.keys))

@@ -8,14 +8,27 @@ from pathlib import Path
 
 from citerec.datasets.fulltext import markdown
 from citerec.datasets.fulltext.markdown import GROUP, KEY, parse_document
-from citerec.library.drafts.placeholders import MISSING, Contents, PlaceholderReader, Syntax
+from citerec.library.drafts.placeholders import CITE_MARK, MISSING, Contents, PlaceholderReader, Syntax
 
 SUFFIXES = (*markdown.SUFFIXES, ".txt")
 
 _COMMAND = re.compile(  # also without brackets
     rf"{GROUP.pattern}|(?<![\w@/\\])-?@(?:\?+|(?:TODO|FIXME|XXX)(?:[:.#-]\w+)*\b)(?!\w)"
 )
-_CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
+_BIBLIOGRAPHY = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
+
+
+def cite_markdown(key: str) -> str:
+    """Return the citation of a key.
+
+    >>> cite_markdown("lee2020"), cite_markdown("lee's")
+    ('[@lee2020]', "[@{lee's}]")
+    """
+    return f"[{_cited(key)}]"
+
+
+def _cited(key: str) -> str:
+    return f"@{key}" if KEY.fullmatch(f"@{key}") else f"@{{{key}}}"
 
 
 def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
@@ -24,7 +37,7 @@ def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     >>> fill_markdown("[see @lee2020; @?]", ["diaz", "bo"]), fill_markdown("[CITE]", ["diaz", "bo"])
     (('[see @lee2020; @diaz]', 1), ('[@diaz]', 1))
     """
-    left = [f"@{key}" if KEY.fullmatch(f"@{key}") else f"@{{{key}}}" for key in keys]
+    left = list(map(_cited, keys))
     missing = False
 
     def replace(match: re.Match[str]) -> str:
@@ -34,11 +47,11 @@ def fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
         missing = True
         return left.pop(0) if left else match[0]
 
-    text = KEY.sub(replace, "[@?]" if _CITE_MARK.fullmatch(group) else group)
+    text = KEY.sub(replace, "[@?]" if CITE_MARK.fullmatch(group) else group)
     return (text, len(keys) - len(left)) if missing else None
 
 
-MARKDOWN = Syntax(_COMMAND, fill_markdown)
+MARKDOWN = Syntax(_COMMAND, fill_markdown, "[@?] or [CITE]", "<!-- {} -->", _BIBLIOGRAPHY)
 
 
 def read_markdown(path: Path, root: Path | None, reader: PlaceholderReader) -> Contents:

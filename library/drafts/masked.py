@@ -12,6 +12,8 @@ from pathlib import Path
 
 from citerec.datasets.fulltext.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP, cited_keys
 from citerec.datasets.fulltext.markdown import GROUP, KEY, group_keys
+from citerec.library.drafts import org, typst
+from citerec.library.drafts.latex import LATEX
 from citerec.library.drafts.markdown import MARKDOWN, fill_markdown
 from citerec.library.drafts.placeholders import Syntax
 from citerec.library.drafts.reader import Draft, read_draft, syntax_for
@@ -30,7 +32,8 @@ def read_masked(path: Path, root: Path | None = None) -> Draft:
 
 def masked_syntax(path: Path) -> Syntax:
     """Return the syntax by which all citations of a draft are missing."""
-    return MASKED_MARKDOWN if syntax_for(path) is MARKDOWN else MASKED_LATEX
+    usual = syntax_for(path)
+    return next(masked for syntax, masked in MASKED if syntax is usual)
 
 
 def _latex_keys(command: str) -> list[str]:
@@ -69,5 +72,44 @@ def mask_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return fill_markdown("[@?]" if group.startswith("[") else "@?", keys) if group_keys(group) else None
 
 
-MASKED_LATEX = Syntax(re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, _latex_keys)
-MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, group_keys)
+MASKED_LATEX = Syntax(
+    re.compile(f"{AUTHOR_AND_YEAR.pattern}|{CITATION.pattern}"), mask_latex, replaced=_latex_keys
+)
+MASKED_MARKDOWN = Syntax(re.compile(f"{GROUP.pattern}|{KEY.pattern}"), mask_markdown, replaced=group_keys)
+
+
+def _typst_keys(command: str) -> list[str]:
+    match = typst.CITATION.fullmatch(command)
+    return typst.typst_keys(match) if match else []
+
+
+def mask_typst(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    """Replace the key of a citation by another; None if it has none (see `Syntax.fill`).
+
+    >>> mask_typst("@lee2020[p. 7]", ["bo"]), mask_typst("@fig:trees", ["bo"])
+    (('@bo', 1), None)
+    """
+    return (typst.cite_typst(keys[0]), 1) if keys and _typst_keys(command) else None
+
+
+def _org_keys(command: str) -> list[str]:
+    match = org.CITATION.fullmatch(command)
+    return org.org_keys(match) if match else []
+
+
+def mask_org(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    """Replace the keys of a citation by another; None if it has none (see `Syntax.fill`).
+
+    >>> mask_org("[cite/t:see @lee2020; @diaz]", ["bo"])
+    ('[cite:@bo]', 1)
+    """
+    return (org.cite_org(keys[0]), 1) if keys and _org_keys(command) else None
+
+
+MASKED = (
+    (LATEX, MASKED_LATEX),
+    (MARKDOWN, MASKED_MARKDOWN),
+    (typst.TYPST, Syntax(typst.CITATION, mask_typst, replaced=_typst_keys)),
+    (org.ORG, Syntax(org.CITATION, mask_org, replaced=_org_keys)),
+)
+"""Each syntax, and that by which all its citations are missing."""

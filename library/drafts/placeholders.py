@@ -15,6 +15,7 @@ from typing import NamedTuple
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import read_limited
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
+from citerec.datasets.fulltext.latex import citation_placeholder, number_keys, read_paragraph
 from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, clean_latex
 
 PLACEHOLDER = "\uf000"
@@ -22,18 +23,26 @@ PLACEHOLDER = "\uf000"
 MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 """A key that stands for a missing one."""
 _PARTS = re.compile(r"[{}\[\],;@]")
+CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
+"""A missing citation in every syntax but LaTeX."""
 _SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_NAMES = re.compile(r"[^\s\",{}][^\",{}\n]*?(?=\s*(?:[\",{}\n]|$))")
 _WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
 
 
 class Syntax(NamedTuple):
     """commands: matches citations. fill: inserts missing keys; returns the text and their count, or None.
 
-    replaced: the keys of a command that `fill` replaces.
+    marks: of missing citations, for messages. comment: of the syntax; one that ends its line begins it, too.
+    bibliography: matches what names .bib files, which are group 2. replaced: the keys of a command that
+    `fill` replaces.
     """
 
     commands: re.Pattern[str]
     fill: Callable[[str, Sequence[str]], tuple[str, int] | None]
+    marks: str = ""
+    comment: str = ""
+    bibliography: re.Pattern[str] | None = None
     replaced: Callable[[str], Sequence[str]] = lambda command: ()
 
 
@@ -49,6 +58,47 @@ class Contents(NamedTuple):
     source: str
     notes: list[str]
     csl: Sequence[str] = ()
+
+
+def read_sections(
+    text: str,
+    citation: re.Pattern[str],
+    keys_of: Callable[[re.Match[str]], list[str]],
+    heading: re.Pattern[str],
+    convert: Callable[[str], str],
+) -> tuple[list[tuple[int, str, str]], list[Paragraph], list[str]]:
+    """Split a text at its headings; returns (level, name, text) per section, its paragraphs and cited keys.
+
+    heading: group 1 has a sign per level, group 2 the name. Text before the first heading has level 0.
+    """
+    cites: list[list[str]] = []
+
+    def insert_mark(match: re.Match[str]) -> str:
+        if keys := keys_of(match):
+            cites.append(keys)
+            return citation_placeholder(len(cites) - 1)
+        return match[0]
+
+    text = citation.sub(insert_mark, text)
+    numbers = number_keys(cites)
+    starts = list(heading.finditer(text))
+    ends = [*(match.start() for match in starts), len(text)]
+    sections = [(0, "", text[: ends[0]])]
+    sections += [
+        (len(match[1]), convert(match[2]), text[match.end() : end])
+        for match, end in zip(starts, ends[1:], strict=True)
+    ]
+    paragraphs = [
+        read_paragraph(part, cites, numbers, f"{number} {name}", convert)
+        for number, (_, name, part) in enumerate(sections)
+    ]
+    return sections, paragraphs, list(numbers)
+
+
+def name_bibliographies(pattern: re.Pattern[str], text: str) -> str:
+    """Return LaTeX that names the .bib files that a text names."""
+    names = (name for match in pattern.finditer(text) for name in _NAMES.findall(match[2]))
+    return "".join(f"\\addbibresource{{{name}}}" for name in names if name.endswith(".bib"))
 
 
 def suffix_words(command: str) -> str:
@@ -103,9 +153,9 @@ def read_text(path: Path) -> str:
     """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
     content = read_limited(path, MAX_FILE_BYTES)
     if content.startswith(b"%PDF"):
-        raise InputError(f"{path}: is a PDF; give its LaTeX or Markdown source")
+        raise InputError(f"{path}: is a PDF; give its source")
     if b"\0" in content:
-        raise InputError(f"{path}: is not text; give a draft in LaTeX or Markdown, in UTF-8")
+        raise InputError(f"{path}: is not text; give a draft in LaTeX, Markdown, Typst or Org, in UTF-8")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, groupby
@@ -17,12 +17,20 @@ from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.latex import bib_files, read_bibliography
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.library.drafts import org, typst
 from citerec.library.drafts.latex import LATEX, read_latex
 from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, read_markdown
-from citerec.library.drafts.placeholders import PLACEHOLDER, PlaceholderReader, Syntax
+from citerec.library.drafts.placeholders import PLACEHOLDER, Contents, PlaceholderReader, Syntax
 from citerec.library.explanation import MARK
 
 LATEX_SUFFIXES = (".tex", ".ltx", ".latex", ".rnw")
+KINDS = (
+    ("LaTeX", LATEX_SUFFIXES, LATEX, read_latex),
+    ("Markdown", SUFFIXES, MARKDOWN, read_markdown),
+    ("Typst", typst.SUFFIXES, typst.TYPST, typst.read_typst),
+    ("Org", org.SUFFIXES, org.ORG, org.read_org),
+)
+"""Name, suffixes, syntax and reader of each kind of draft."""
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""
 MARK_KEY = MARK.strip("[]")
@@ -75,11 +83,17 @@ class Draft:
 
 def syntax_for(path: Path) -> Syntax:
     """Return the syntax of a draft. Raises InputError for a file of another kind."""
-    suffix = path.suffix.lower()
-    if suffix not in (*SUFFIXES, *LATEX_SUFFIXES):
-        kinds = f"LaTeX ({', '.join(LATEX_SUFFIXES)}) or Markdown ({', '.join(SUFFIXES)})"
-        raise InputError(f"{path}: drafts are read in {kinds}; convert it first, e.g. with pandoc")
-    return MARKDOWN if suffix in SUFFIXES else LATEX
+    return kind_of(path)[0]
+
+
+def kind_of(path: Path) -> tuple[Syntax, Callable[[Path, Path | None, PlaceholderReader], Contents]]:
+    """Return the syntax of a draft, and the function that reads it."""
+    for _, suffixes, syntax, read in KINDS:
+        if path.suffix.lower() in suffixes:
+            return syntax, read
+    *kinds, last = (f"{name} ({', '.join(suffixes)})" for name, suffixes, *_ in KINDS)
+    known = f"{', '.join(kinds)} or {last}"
+    raise InputError(f"{path}: drafts are read in {known}; convert it first, e.g. with pandoc")
 
 
 def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = None) -> Draft:
@@ -91,16 +105,15 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    usual = syntax_for(path)
+    usual, read = kind_of(path)
     reader = PlaceholderReader(syntax or usual)
-    read = read_latex if usual is LATEX else read_markdown
     metadata, paragraphs, keys, source, notes, _ = read(path, root, reader)
     known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}
-    contexts = _contexts(paragraphs, dict.fromkeys(cited, Reference()) | entries, reader.replaced)
+    contexts = find_contexts(paragraphs, dict.fromkeys(cited, Reference()) | entries, reader.replaced)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, about in chain.from_iterable(map(_sentences, paragraphs)):
+    for key, about in chain.from_iterable(map(find_sentences, paragraphs)):
         sentences.setdefault(key, about)
     places = []
     for key, (file, start, end) in reader.spans.items():
@@ -120,13 +133,12 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
         problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
-        marks = "[@?] or [CITE]" if usual is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
-        raise InputError(f"{path}: {problem}; write {marks} where a citation is missing")
+        raise InputError(f"{path}: {problem}; write {usual.marks} where a citation is missing")
     year, bibs = metadata.year or date.today().year, bib_files(path, source, root)
     return Draft(path, metadata.title, metadata.abstract, year, places, cited, reader.texts, bibs, notes)
 
 
-def _contexts(
+def find_contexts(
     paragraphs: Sequence[Paragraph],
     references: dict[str, Reference],
     replaced: Mapping[str, Sequence[str]],
@@ -152,7 +164,7 @@ def _contexts(
     return contexts
 
 
-def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
+def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
     """Yield each placeholder in a paragraph with its sentence and the other keys and placeholders there."""
     text = paragraph.text
     bounds = [0, *sentence_starts(text), len(text)]

@@ -193,3 +193,25 @@ def test_bad_input(run: Run, text: str, line: str) -> None:
 )
 def test_preprints(paper: LibraryPaper, preprint: bool, published: bool) -> None:
     assert (is_preprint(paper), is_published(paper)) == (preprint, published)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "a.typ",
+            'Trees @a, @ghost[p. 3], #cite(<b>, form: "prose"), @fig:x, a@b.org // @no\n'
+            '`@no` #bibliography("refs.bib")\n',
+        ),
+        (
+            "a.org",
+            "Trees [cite:@a; see @ghost p. 3] and [cite/t:@b]. @no\n# [cite:@no]\n#+bibliography: refs.bib\n",
+        ),
+    ],
+)
+def test_typst_and_org(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "refs.bib").write_text("@misc{a, title={Trees}}\n@misc{b, title={Graphs}}\n")
+    (tmp_path / name).write_text(text)
+    draft = read_checked(tmp_path / name)
+    assert [(one.key, one.line) for one in draft.citations] == [("a", 1), ("ghost", 1), ("b", 1)]
+    assert {problem.key for problem in find_problems(draft)} == {"ghost"}

@@ -278,6 +278,80 @@ def test_markdown_without_front_matter(tmp_path: Path) -> None:
     assert found.title == "Trees" and found.places[0].context == "Old trees [TARGETCIT] and a@b.org"
 
 
+TYPST = """#import "style.typ": paper
+#show: paper.with(title: [Parsing *notes*], abstract: [We parse @vaswani2017 sentences.], date: "May 2024")
+#set text(size: 10pt) // @?
+= Introduction <sec:intro>
+Transformers @vaswani2017 are used, as #cite(<improving>, form: "prose") shows in @fig:trees. Language models
+such as *BERT* @? are _fine-tuned_ #cite(<TODO>, form: "prose"), a@b.org; `@?` /* @? */
+== Method
+Steps are those of Adam [CITE] for $x = "@?"$.
+#bibliography(("refs.bib", "more.yml"))
+"""
+ORG = """#+title: Parsing *notes*
+#+date: <2024-05-01>
+#+bibliography: refs.bib
+#+begin_abstract
+We parse sentences.
+#+end_abstract
+* Introduction :intro:
+# [cite:@?]
+Transformers [cite:@vaswani2017] are used, as [cite/t:@improving] shows in [[fig:trees][a figure]]. Language
+models such as *BERT* [cite:@?] are /fine-tuned/ [cite/t:see @improving p. 3; @TODO], =[CITE]=.
+#+begin_src python
+x = [CITE]
+#+end_src
+** Method
+- Steps are those of Adam [CITE].
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "commands"),
+    [
+        ("a.typ", TYPST, ["@?", '#cite(<TODO>, form: "prose")', "[CITE]"]),
+        ("a.org", ORG, ["[cite:@?]", "[cite/t:see @improving p. 3; @TODO]", "[CITE]"]),
+    ],
+)
+def test_places_in_typst_and_org(name: str, text: str, commands: list[str], folder: Path) -> None:
+    found = read_draft_of(folder, text, name)
+    assert (found.title, found.year, list(found.cited)) == (
+        "Parsing notes",
+        2024,
+        ["vaswani2017", "improving"],
+    )
+    assert found.abstract.startswith("We parse") and found.abstract.endswith("sentences.")
+    assert [place.command for place in found.places] == commands
+    assert found.bibs == [(folder / "refs.bib").resolve()]
+    bert, *_, adam = found.places
+    assert bert.sentence.startswith("Language models such as BERT [CITE] are fine-tuned")
+    assert "such as BERT [TARGETCIT] are fine-tuned [OTHERCIT" in bert.context.replace("[[", "[")
+    assert adam.sentence.startswith("Steps are those of Adam [CITE]")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "filled", "comment"),
+    [
+        ("a.typ", TYPST, "such as *BERT* @devlin2019bert are", "[CITE]/* citerec: not sure: kingma2015"),
+        ("a.org", ORG, "*BERT* [cite:@devlin2019bert] are", "# citerec: not sure: kingma2015"),
+    ],
+)
+def test_filled_copies_in_typst_and_org(
+    name: str, text: str, filled: str, comment: str, folder: Path, recommender: Recommender
+) -> None:
+    parsed = read_draft_of(folder, text, name)
+    found = suggest(parsed, recommender, 3)
+    sure = [[replace(paper, probability=0.9) for paper in papers] for papers in found.found[:-1]]
+    unsure = [replace(paper, probability=0.1) for paper in found.found[-1]]
+    copies = plan_copies(parsed, folder / f"new{Path(name).suffix}", None)
+    write_copies(Suggestions(parsed, [*sure, unsure], found.known), recommender.library, copies, 0.5)
+    written = (folder / f"new{Path(name).suffix}").read_text()
+    assert filled in written and comment in written and "new.bib" in written and "refs.bib" not in written
+    assert "@inproceedings{devlin2019bert" in (folder / "new.bib").read_text().replace(
+        "@misc", "@inproceedings"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "contexts"),
     [
@@ -297,7 +371,12 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.typ", b"@?", r"drafts are read in LaTeX \(.tex, .* or Markdown \(.md, .*; convert it first"),
+        (
+            "a.rst",
+            b"[1]_",
+            r"read in LaTeX \(.tex, .*, Markdown \(.md, .*, Typst .* or Org .*; convert it first",
+        ),
+        ("a.typ", b"Trees. // @?", "no missing citations; write #cite"),
         ("a.docx", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
@@ -315,10 +394,13 @@ def test_bad_drafts(name: str, content: bytes | None, reason: str, tmp_path: Pat
     assert "\n" not in str(error.value) and name in str(error.value)
 
 
-@given(st.text(st.sampled_from("\\{}[]%$?@ \nabcite`*#-~<>!:,.")), st.sampled_from(["tex", "md"]))
+@given(
+    st.text(st.sampled_from('\\{}[]()%$?@ \nabcite`*#-~<>!:,./=+"')),
+    st.sampled_from(["tex", "md", "typ", "org"]),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_a_draft_or_a_one_line_error(tmp_path: Path, text: str, kind: str) -> None:
-    mark = {"tex": r"\cite{?}", "md": "[@?]"}[kind]
+    mark = {"tex": r"\cite{?}", "md": "[@?]", "typ": "#cite(<?>)", "org": "[cite:@?]"}[kind]
     (tmp_path / f"a.{kind}").write_text(f"{text} Trees {mark}.")
     try:
         found = read_draft(tmp_path / f"a.{kind}")

@@ -283,3 +283,38 @@ def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str,
             [paper.score for paper in found[:3]]
         )
     assert found[0].key == titled.key and found[0].probability == pytest.approx(NAMED)
+
+
+def test_ranked_papers_are_recommended_later(library: Path) -> None:
+    recommender = Recommender.open(library)
+    known = tuple(paper.id for paper in SHELF[:2])
+    request = Request(Query(QUESTION, "Parsing", known=known))
+    ranked = recommender.ranked(request, 1000)
+    assert ranked.best(3) == recommender.recommend_batch([request], 3)[0]
+    order = [paper.id for paper in ranked.among([paper.id for paper in SHELF], 100)]
+    chosen = [order[4], order[1], order[2]]
+    assert [paper.id for paper in ranked.among(chosen, 2)] == [order[1], order[2]]
+    assert [paper.id for paper in ranked.among([*chosen, "unknown"], 9)] == [order[1], order[2], order[4]]
+    shallow = recommender.ranked(request, 1).among([order[-1], order[0]], 9)
+    assert [paper.id for paper in shallow] == [order[0], order[-1]]  # not ranked, so it follows
+    assert shallow[0].score >= shallow[1].score
+    corpus, rows = recommender.library.corpus, ranked.ranking.papers[0]
+    found = {corpus.paper_ids[row] for row in rows[rows >= 0].tolist()}
+    for query in ("parser", "pars", "GRAPH", "2003 a", "zzz"):
+        words = query.lower().split()
+        expected = [
+            paper.id
+            for paper in SHELF
+            if all(
+                re.search(rf"\b{word}", f"{paper.title} {paper.year} {paper.venue}".lower()) for word in words
+            )
+        ]
+        assert sorted(ranked.matching(query)) == sorted(found.intersection(expected))
+
+
+def test_fields_of_many_rows(library: Path) -> None:
+    opened = Library.open(library)
+    rows = np.array([3, 0, 5], np.int64)
+    expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
+    found = opened.select(rows, ["venue", "collections"])
+    assert [(one["venue"], one["collections"]) for one in found] == expected
