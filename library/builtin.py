@@ -68,7 +68,9 @@ def make(settings: BuiltInSettings) -> None:
     lists = TrainingLists.concat(parts)
     model, confidence, _ = fit_calibrated(given, lists, 0)
     about = {
-        "data": corpora,
+        "data": ", ".join(corpora),
+        "corpus": ", ".join(corpora.values()),
+        "split": given.split,
         "lists": len(lists),
         "queries": [QUERIES, SMALL_QUERIES],
         "hash": model_hash(model, confidence.parameters),

@@ -87,6 +87,7 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         place = find_saved(Path(ranker).expanduser(), RankingModel.folder)
         ranked = find_model(place, RANKING, RankingModel.title)
     if not ranked.is_dir():
+        assert not encoder, f"{ranked} is missing"
         return dense, DENSE
     files = {f"{RankingModel.folder}/{file.name}": file for file in ranked.iterdir() if file.is_file()}
     return {**dense, **files}, RANKED
