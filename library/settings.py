@@ -271,5 +271,7 @@ class LspSettings(LibrarySettings):
     """number of papers that a completion offers"""
     actions: int = setting(5, least=1)
     """number of papers that a missing citation or the end of a sentence offers"""
+    preprints: bool = False
+    """report citations of preprints whose published version is in the .bib file or the library"""
     watch: bool = False
     """reread the library's sources whenever they change: files, folders, Zotero"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -170,12 +170,9 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, by_key, library), *findings]
     cited = {one.key for one in draft.citations}
+    preprints = find_preprints(by_key, cited, library)
     doubles = list(_doubles(by_key, cited))
-    findings += doubles
-    if library is not None:
-        known = {one.key for one in doubles if one.kind == "preprint"}
-        used = [one for key, one in by_key.items() if key in cited and key not in known]
-        findings += _published_in_library(used, library)
+    findings += doubles + [one for one in preprints if one not in doubles]
     if "*" not in draft.uncited:
         used_keys = cited | set(draft.uncited)
         for text in {entry.file: None for entry in draft.entries}:
@@ -188,6 +185,16 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
             if entry.key not in used_keys
         ]
     return findings
+
+
+def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
+    """Return the cited preprints whose published version is in the bibliography or the library."""
+    found = [one for one in _doubles(entries, cited) if one.kind == "preprint"]
+    if library is not None:
+        known = {one.key for one in found}
+        used = [one for key, one in entries.items() if key in cited and key not in known]
+        found += _published_in_library(used, library)
+    return found
 
 
 def _unknown_keys(
@@ -216,7 +223,7 @@ def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[F
             yield Finding("duplicate", entry.key, entry.file, entry.line, message)
 
 
-def _doubles(entries: dict[str, Entry], cited: Set[str]) -> Iterator[Finding]:
+def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
     """Yield the keys that mean the paper of an earlier key (library.identities)."""
     read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
     identities = Identities()

@@ -21,6 +21,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
 from citerec.datasets.fulltext.latex_source import decode_latex
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.drafts import check
 from citerec.library.drafts.placeholders import PLACEHOLDER
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
 from citerec.library.filters import Filters
@@ -428,7 +429,7 @@ class Features:
         return types.Location(entry.file.as_uri(), types.Range(start, start))
 
     def diagnose(self, document: Document) -> list[types.Diagnostic]:
-        """Return missing citations, unknown keys, and keys that name the same paper."""
+        """Return missing citations, unknown keys, keys that name the same paper, and preprints."""
         self.recommender()
         about = self.outline(document, current=True)
         bibliography, library = self.bibliography(document), self.library
@@ -439,7 +440,10 @@ class Features:
             (start, end, "missing", "a citation is missing", level.Information)
             for start, end in about.missing
         ]
+        preprints = {one.key: one.message for one in self._preprints(bibliography, cited)}
         for key, start, end in about.cited if where else ():
+            if key in preprints:
+                found.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
                 found.append((start, end, "same-paper", message, level.Warning))
@@ -454,6 +458,16 @@ class Features:
             types.Diagnostic(document.range(start, end), message, severity, code, source="citerec")
             for start, end, code, message, severity in found[:MAX_DIAGNOSTICS]
         ]
+
+    def _preprints(self, bibliography: Bibliography, cited: set[str]) -> list[check.Finding]:
+        """Return the cited preprints that are published, if the settings ask for them."""
+        if not self.settings.preprints:
+            return []
+        entries = {
+            key: check.Entry(key, entry.file, entry.line + 1, entry.paper)
+            for key, entry in bibliography.entries.items()
+        }
+        return check.find_preprints(entries, cited, self.library)
 
 
 def _by(paper: Paper) -> str:
