@@ -49,6 +49,7 @@ class DenseRetriever(Retriever):
         super().__init__()
         self.index_config = index or IndexConfig()
         self._cache: QueryCache | None = None
+        self._last: tuple[Queries | None, Floats] = None, np.empty((0, 0), np.float32)
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -130,14 +131,18 @@ class DenseRetriever(Retriever):
             file.writelines(f"{corpus.paper_ids[row]}\n" for row in new.tolist())
 
     def _prepare(self, corpus: Corpus) -> None:
-        self._cache = None
+        self._cache, self._last = None, (None, np.empty((0, 0), np.float32))
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
 
     def _query_vectors(self, queries: Queries) -> Floats:
-        if self._cache is None:
-            return self.encode_queries(queries)
-        return np.stack(self._cache.get(queries, self.encode_queries))
+        if self._cache is not None:
+            return np.stack(self._cache.get(queries, self.encode_queries))
+        last, vectors = self._last  # a ranker searches for queries, then scores its candidates for them
+        if last is not queries:
+            vectors = self.encode_queries(queries)
+            self._last = queries, vectors
+        return vectors
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         vectors = self._query_vectors(queries)
@@ -159,7 +164,8 @@ class DenseRetriever(Retriever):
         valid &= papers != queries.citing[:, None]
         scores = np.full(papers.shape, -np.inf, np.float32)
         for part in blocks(len(queries), papers.shape[1] * self._vectors.dim):
-            vectors = self._query_vectors(queries[part])
+            whole = part.stop - part.start == len(queries)
+            vectors = self._query_vectors(queries if whole else queries[part])
             found = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
             products = (found @ vectors[:, :, None])[:, :, 0]
             scores[part] = np.where(valid[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
