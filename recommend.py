@@ -86,7 +86,10 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
 
     if options and is_there(options[0]):
         return [f"library={options[0]}", *options[1:]]
-    asks = COMMANDS[name][0].asks
+    kind = COMMANDS[name][0]
+    if options and "=" not in options[0] and (len(options) > 1 or not hasattr(kind, "positional")):
+        raise InputError(f"{options[0]}: no such library; build it with citerec build, or correct its name")
+    asks = kind.asks
     found = Nearby.look(asks)
     if command := found.command(name, "..."):
         raise InputError(f"library is required; found {found.describe()}; go on with: {command}")
