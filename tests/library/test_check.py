@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from citerec import recommend
 from citerec.library.drafts.check import find_problems, is_preprint, is_published, read_checked
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.recommender import indexer
+from citerec.tests.library.conftest import Run
 
 BIB = r"""
 @string{nips = "NeurIPS"}
@@ -63,25 +62,16 @@ EXPECTED = [
     ("uncited", "refs.bib:21: unused is never cited"),
 ]
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec check ...` beside draft.tex: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     for name, text in {"refs.bib": BIB, "draft.tex": TEX, "part.tex": PART}.items():
         Path(name).write_text(text)
 
     def run_(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", "check", *arguments])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        out, err = capsys.readouterr()
-        return int(str(code)), out, err
+        return command("check", *arguments)
 
     return run_
 

@@ -7,20 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from citerec import recommend
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
 from citerec.tests.conftest import CONTEXTS, PAPERS
-from citerec.tests.library.conftest import papers_of
-
-Run = Callable[..., tuple[int, str, str]]
+from citerec.tests.library.conftest import Run, papers_of
 
 
 def entry(key: str, title: str, **fields: object) -> str:
@@ -29,19 +25,12 @@ def entry(key: str, title: str, **fields: object) -> str:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec COMMAND library=mine ...`: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
 
-    def run_(command: str, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", command, "library=mine", *arguments])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        out, err = capsys.readouterr()
-        return int(str(code)), out, err
+    def run_(name: str, *arguments: str) -> tuple[int, str, str]:
+        return command(name, "library=mine", *arguments)
 
     return run_
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +31,7 @@ from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAle
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
-from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.conftest import Run, papers_of
 
 KEY = "a-secret-key"
 ABSTRACT = "Graphs are studied here at some length, so that this abstract is long enough to be one."
@@ -184,24 +184,14 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `citerec COMMAND library=mine ...` beside a library of BIB: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     Path("a.bib").write_text(BIB)
 
-    def run_(command: str, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", command, "library=mine", *arguments])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        out, err = capsys.readouterr()
-        return int(str(code)), out, err
+    def run_(name: str, *arguments: str) -> tuple[int, str, str]:
+        return command(name, "library=mine", *arguments)
 
     assert "citerec enrich library=mine looks them up" in run_("build", "source=a.bib", "model=bm25")[1]
     return run_

@@ -7,19 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from citerec import recommend
 from citerec.library import temporary
 from citerec.library.library import Library
 from citerec.library.temporary import library_folder
+from citerec.tests.library.conftest import Run
 from citerec.tests.library.test_watch import entries
 from citerec.tests.library.zotero import Zotero, write_preferences
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -34,19 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `citerec COMMAND ...`: (exit code, stdout, stderr)."""
-
-    def run_(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", *arguments])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        return int(str(code)), *capsys.readouterr()
-
-    return run_
+def run(folder: Path, command: Run) -> Run:
+    """Runs `citerec COMMAND ...` in that folder: (exit code, stdout, stderr)."""
+    return command
 
 
 def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
