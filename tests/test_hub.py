@@ -207,6 +207,7 @@ def test_a_damaged_folder_raises_one_line(
     assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
 
 
+@pytest.mark.slow
 def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.save(tmp_path / "run" / "hatten")

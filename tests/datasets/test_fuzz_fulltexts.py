@@ -217,6 +217,7 @@ ENTITIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [

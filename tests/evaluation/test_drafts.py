@@ -222,6 +222,7 @@ def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[
 MAINS = {"book": "index.Rmd", "notes": "notes.md", "paper": "paper.tex"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["bm25", "builtin"])
 def test_numbers_are_those_by_hand(folder: Path, tmp_path: Path, model: str) -> None:
     metrics = run(folder, tmp_path / "out", model=model, baseline="bm25")

@@ -63,6 +63,7 @@ def files(path: Path) -> dict[str, int]:
     return {str(file.relative_to(folder)): file.stat().st_ino for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 def test_additions_share_files_and_answer_like_a_library_written_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

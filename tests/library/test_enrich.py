@@ -522,6 +522,7 @@ def test_a_service_that_fails_is_asked_again_by_the_next_run(
     assert by_key() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGKILL"])
 def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run, signal: str) -> None:
     before = by_key()

@@ -505,6 +505,7 @@ async def cancel_last(editor: Editor) -> None:
     editor._client.protocol.notify(types.CANCEL_REQUEST, types.CancelParams(last))
 
 
+@pytest.mark.slow
 def test_a_missing_library_is_one_message(tmp_path: Path, folder: Path) -> None:
     with Editor(tmp_path / "later", folder) as editor:
         uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
@@ -520,6 +521,7 @@ def test_a_missing_library_is_one_message(tmp_path: Path, folder: Path) -> None:
         assert len(editor.messages) == 1
 
 
+@pytest.mark.slow
 def test_a_file_is_a_library_that_is_watched(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

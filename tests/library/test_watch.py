@@ -60,6 +60,7 @@ def make(*sources: str) -> None:
     build(BuildSettings(library="mine", source=sources, model="bm25"))
 
 
+@pytest.mark.slow
 def test_files_folders_and_patterns(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
     assert titles() == ["One", "Two"]
 
 
+@pytest.mark.slow
 def test_a_server_of_a_file_follows_it(folder: Path) -> None:
     """It has a temporary library, to which nothing can be added."""
     write("a.bib", "One")
