@@ -61,6 +61,7 @@ _NAMED_ARXIV = re.compile(
 )
 _BARE_ARXIV = re.compile(rf"({ARXIV_ID})(?:v\d+)?")
 _NOT_ALNUM = re.compile(r"[\W_]+")
+_ASCII_LETTERS = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
 _DOI_STARTS = re.compile(r"(?:https?://)?(?:dx\.)?(?:doi\.org/)?(?:doi:\s*)?(?=10\.)", re.IGNORECASE)
 _KINDS = {"pubmed": "pmid", "pubmedcentral": "pmc", "pmcid": "pmc"}
 _HOW = {"doi": "by DOI", "pmid": "by PubMed id", "pmc": "by PMC id", "arxiv": "by arXiv id"}
@@ -102,6 +103,8 @@ def normalise_title(text: str) -> str:
     >>> normalise_title("BERT: Pre-training")
     'bertpretraining'
     """
+    if text.isascii():
+        return text.translate(_ASCII_LETTERS)
     return _NOT_ALNUM.sub("", fold(text).casefold())
 
 

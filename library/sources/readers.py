@@ -109,35 +109,60 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
         yield from read_zotero(str(source), on_bad)
         return
     path = Path(source)
+    format = recognise(path)
+    with read_progress(path, path.name) as on_bytes:
+        if format in _EXPORTS:
+            yield from _EXPORTS[format](path, on_bad)
+        elif format == "list":
+            yield from _read_json(path, list, _parse_csl, on_bytes, on_bad)
+        elif format == "object":
+            yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
+        else:
+            for where, record in read_objects(path, on_bytes, on_bad):
+                yield from usable_paper(partial(parse_line, Fields(record, where)), where, on_bad)
+
+
+_EXPORTS = {
+    "bibtex": read_bibtex,
+    "ris": read_ris,
+    "nbib": read_nbib,
+    "enw": read_enw,
+    "endnote": read_endnote_xml,
+    "better bibtex": read_better_bibtex,
+}
+
+
+def recognise(path: Path) -> str:
+    """Return the format of a file: one of _EXPORTS, "list" or "object" (of JSON), or "lines" (JSON lines).
+
+    Raises InputError for an empty file or an unknown format.
+    """
     with open_bytes(path) as (file, _):
         start = file.read(SNIFF_BYTES)
     name = path.name.lower().removesuffix(".gz")
     first = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if not first:
         raise InputError(f"{path}: is empty")
-    with read_progress(path, path.name) as on_bytes:
-        if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
-            yield from read_bibtex(path, on_bad)
-        elif name.endswith(".ris") or _RIS_START.match(start):
-            yield from read_ris(path, on_bad)
-        elif name.endswith(".nbib") or _NBIB_START.match(start):
-            yield from read_nbib(path, on_bad)
-        elif name.endswith(".enw") or _ENW_START.match(start):
-            yield from read_enw(path, on_bad)
-        elif first == b"<" and b"<records" in start:
-            yield from read_endnote_xml(path, on_bad)
-        elif first == b"[":
-            strip_byte_order_mark(start, path)
-            yield from _read_json(path, list, _parse_csl, on_bytes, on_bad)
-        elif _BETTER_BIBTEX.match(start):
-            yield from read_better_bibtex(path, on_bad)
-        elif first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
-            yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
-        elif first == b"{":
-            for where, record in read_objects(path, on_bytes, on_bad):
-                yield from usable_paper(partial(_parse_line, Fields(record, where)), where, on_bad)
-        else:
-            raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
+    if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
+        return "bibtex"
+    if name.endswith(".ris") or _RIS_START.match(start):
+        return "ris"
+    if name.endswith(".nbib") or _NBIB_START.match(start):
+        return "nbib"
+    if name.endswith(".enw") or _ENW_START.match(start):
+        return "enw"
+    if first == b"<" and b"<records" in start:
+        return "endnote"
+    if first == b"[":
+        strip_byte_order_mark(start, path)
+        return "list"
+    if _BETTER_BIBTEX.match(start):
+        return "better bibtex"
+    if first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
+        return "object"
+    if first == b"{":
+        return "lines"
+    raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 
 
 def _read_json(
@@ -201,13 +226,24 @@ def _parse_csl(fields: Fields, _: str) -> LibraryPaper:
     )
 
 
-def _parse_line(fields: Fields) -> LibraryPaper | None:
+_ARXIV_FIELDS = {"authors_parsed", "submitter"}
+_OPENALEX_FIELDS = {"abstract_inverted_index", "display_name"}
+_S2_FIELDS = {
+    *("corpusid", "citingcorpusid", "paperAbstract", "outCitations", "out_citations"),
+    *("outbound_citations", "mag_field_of_study"),
+}
+OTHER_LAYOUTS = frozenset(_ARXIV_FIELDS | _OPENALEX_FIELDS | _S2_FIELDS)
+"""Keys that our own lines do not have."""
+
+
+def parse_line(fields: Fields) -> LibraryPaper | None:
     """Parse a JSON line in the format that its keys indicate; None if it is not a paper."""
-    if "authors_parsed" in fields.record or "submitter" in fields.record:
+    keys = fields.record.keys()
+    if not _ARXIV_FIELDS.isdisjoint(keys):
         return _parse_arxiv(fields)
-    if "abstract_inverted_index" in fields.record or "display_name" in fields.record:
+    if not _OPENALEX_FIELDS.isdisjoint(keys):
         return parse_openalex(fields)
-    if any(name in fields.record for name in _S2_FIELDS):
+    if not _S2_FIELDS.isdisjoint(keys):
         return _parse_s2(fields)
     return _parse_own(fields, fields.text("id", "paper_id"))
 
@@ -263,12 +299,6 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
         url=url or fields.text("id"),
         tags=[one.text("display_name") for one in fields.children("keywords") or fields.children("topics")],
     )
-
-
-_S2_FIELDS = (
-    *("corpusid", "citingcorpusid", "paperAbstract", "outCitations", "out_citations"),
-    *("outbound_citations", "mag_field_of_study"),
-)
 
 
 def _parse_s2(fields: Fields) -> LibraryPaper | None:
