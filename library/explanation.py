@@ -114,7 +114,7 @@ class Explainer:
 
     def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
-        self._tokens = max(float(np.sum(corpus.word_counts)), 2.0)
+        self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
     def _citing_contexts(self) -> CitingContexts | None:
@@ -143,7 +143,7 @@ class Explainer:
 
     def idf(self, word: str) -> float:
         """Return the idf of a word, by its number of occurrences in the corpus."""
-        papers = len(self._corpus.paper_ids)
+        papers = self._corpus.total_papers
         return float(idf(np.array(min(self._count(word), papers)), papers))
 
     def _count(self, word: str) -> int:

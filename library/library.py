@@ -83,7 +83,7 @@ _IN_CORPUS = ("id", "title", "abstract", "year")
 _LISTS = ("authors", "collections", "tags", "aliases", "filled")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
 _COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
-_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Files that citing contexts were read from."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
+    shards: int = 0
+    """Number of shards of a large library (library.large); 0: this one is in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}
@@ -148,10 +150,10 @@ class Library:
         self.identities: NDArray[np.uint64] = load_array(self.folder, IDENTITIES)
         """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
-        if any(batch.schema.names != _SCHEMA.names for batch in self._batches):
+        if any(batch.schema.names != SCHEMA.names for batch in self._batches):
             raise _OtherColumns
         self._starts = np.cumsum([0, *map(len, self._batches)])
-        self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
+        self.metadata = pa.Table.from_batches(self._batches, SCHEMA)
         """The fields of LibraryPaper that are not in `corpus` [P], memory-mapped."""
         if len(self.metadata) != len(self.corpus.paper_ids):
             raise InputError("corpus and metadata differ in their number of papers")
@@ -233,7 +235,7 @@ class Library:
 
     def update_manifest(self, **fields: Any) -> None:
         """Change sources, contexts or removed in library.json. Call it inside `edit`."""
-        _write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+        write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
     def __len__(self) -> int:
         return len(self.metadata)
@@ -418,14 +420,14 @@ def _write_generation(
         if indexer is not None:
             indexer(old, corpus, kept, folder)
         write_checksums(folder, before=continued.folder if continued else None)
-        source = pa.Table.from_batches(table_batches(folder / METADATA)[1], _SCHEMA)["source"]
+        source = pa.Table.from_batches(table_batches(folder / METADATA)[1], SCHEMA)["source"]
         counts = {
             "papers": len(corpus.paper_ids),
             "contexts": len(corpus.context_ids),
             "without_source": int(np.count_nonzero(source.to_numpy() < 0)),
         }
         new = msgspec.structs.replace(manifest, generation=number, changed=_now(), counts=counts)
-        _write_manifest(path, new)
+        write_manifest(path, new)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -450,7 +452,7 @@ def _continue_papers(old: Library, folder: Path, papers: list[LibraryPaper]) -> 
     shutil.rmtree(new)
 
 
-def _write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(path: Path, manifest: Manifest) -> None:
     write_text(path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1).decode())
 
 
@@ -462,7 +464,7 @@ def _write_papers(
     find_contexts: ContextFinder | None,
 ) -> None:
     """Write the corpus, metadata and identities of a generation."""
-    table = TableWriter(folder / METADATA, _SCHEMA)
+    table = TableWriter(folder / METADATA, SCHEMA)
     identities = Identities(old.identities[kept] if old else None)
     ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and find_contexts else []
     queries: list[Iterable[QueryRecord]] = []

@@ -31,6 +31,7 @@ from citerec.library.library import (
     Rows,
     damaged,
     outdated,
+    read_manifest,
 )
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
@@ -81,6 +82,19 @@ def mark_context(text: str) -> str:
     return first + TARGET_MARKER + OTHER_MARKER.join(others)
 
 
+def mark_query(query: Query) -> Query:
+    """Mark the citation in a query. Raises InputError for a text that is too long or has no words."""
+    if len(query.context) > MAX_TEXT:
+        raise InputError(
+            f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
+            f"most {MAX_TEXT:,}"
+        )
+    context = mark_context(query.context)
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        raise InputError("text: has no words; give the passage around the citation")
+    return replace(query, context=context)
+
+
 @dataclass(frozen=True)
 class Request:
     """A query, and which papers may answer it."""
@@ -90,7 +104,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class _Generation:
+class Generation:
     """The library, retriever and explanations of one generation."""
 
     library: Library
@@ -98,7 +112,7 @@ class _Generation:
     explainer: Explainer
 
     @classmethod
-    def load(cls, library: Library) -> _Generation:
+    def load(cls, library: Library) -> Generation:
         try:
             retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
@@ -133,7 +147,7 @@ class Recommender:
         self.reranker = reranker
         self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         self._reload_lock = threading.Lock()
-        self._current, self._mtime = _Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
+        self._current, self._mtime = Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
     def open(
@@ -144,6 +158,10 @@ class Recommender:
         reranker: folder of a cross-encoder (rerank.reranker). scoring: None means the fastest settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
+        if read_manifest(Path(path).expanduser()).shards:
+            from citerec.library.large.library import LargeRecommender  # imports tantivy
+
+            return LargeRecommender.of(path, reranker)
         library = Library.open(path)
         if reranker is None:
             return cls(library)
@@ -235,7 +253,7 @@ class Recommender:
 
     def _rank(
         self, requests: Sequence[Request], k: int, rerank: bool | None
-    ) -> tuple[_Generation, Queries, list[Ranking], list[dict[int, str]]]:
+    ) -> tuple[Generation, Queries, list[Ranking], list[dict[int, str]]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         generation, reranks = self.refresh(), self.reranker is not None and rerank is not False
@@ -263,7 +281,7 @@ class Recommender:
         ]
         return generation, queries, rankings, named
 
-    def _named(self, generation: _Generation, context: str, mask: Mask | None) -> dict[int, str]:
+    def _named(self, generation: Generation, context: str, mask: Mask | None) -> dict[int, str]:
         """Return the rows of the papers that a question names, and their name in it."""
         rows, name = named_papers(generation.library, generation.search_index, context)
         return {row: name for row in rows if mask is None or mask[row]}
@@ -302,7 +320,7 @@ class Recommender:
             remove_papers(library, names)
         self.refresh()
 
-    def refresh(self) -> _Generation:
+    def refresh(self) -> Generation:
         """Return the current generation, reloaded if the library has changed on disk."""
         path = self._current.library.path
         try:
@@ -312,24 +330,14 @@ class Recommender:
         if mtime != self._mtime:
             with self._reload_lock:
                 if mtime != self._mtime:
-                    self._current, self._mtime = _Generation.load(Library.open(path)), mtime
+                    self._current, self._mtime = Generation.load(Library.open(path)), mtime
         return self._current
 
     def _prepare_query(self, library: Library, query: Query) -> Query:
-        """Mark the citation and resolve known papers to ids. Raises InputError for a text that is too long or
-        has no words.
-        """
-        if len(query.context) > MAX_TEXT:
-            raise InputError(
-                f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
-                f"most {MAX_TEXT:,}"
-            )
-        context = mark_context(query.context)
-        if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-            raise InputError("text: has no words; give the passage around the citation")
+        """Mark the citation and resolve known papers to ids. Raises InputError like `mark_query`."""
         known = [library.row(name) for name in query.known]
         ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
-        return replace(query, context=context, known=ids)
+        return replace(mark_query(query), known=ids)
 
     def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
         assert self.reranker is not None
@@ -343,7 +351,7 @@ class Recommender:
 
     def _recommendations(
         self,
-        generation: _Generation,
+        generation: Generation,
         query: Queries,
         ranking: Ranking,
         explain: bool,
@@ -371,7 +379,7 @@ class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick."""
 
     recommender: Recommender
-    generation: _Generation
+    generation: Generation
     query: Queries
     ranking: Ranking
     named: dict[int, str]

@@ -188,14 +188,20 @@ _SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
 _KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
 
 
+def named_key(context: str) -> str:
+    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    return alone[1] if alone else ""
+
+
 def named_papers(library: Library, index: SearchIndex, context: str) -> tuple[list[int], str]:
     """Return the rows of the papers that a question names, and the name: its key, or authors and year.
 
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
-    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
-    if alone and (row := library.row(alone[1])) is not None:
-        return [row], alone[1]
+    key = named_key(context)
+    if key and (row := library.row(key)) is not None:
+        return [row], key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]

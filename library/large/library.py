@@ -1,0 +1,286 @@
+"""A large library: its shards, its word statistics and its model; and a recommender over it.
+
+    library.json        as a small library's, with the number of `shards`
+    generations/N/      model/  statistics/  shards/0 ...  codes.faiss (empty: new shards begin with it)
+
+A query goes to all shards. The papers that they find make a small library (candidates), which a `Recommender`
+ranks. Papers are added to the last shard and removed from any, each time by one commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.word_statistics import WordStatistics
+from citerec.library.explanation import Explainer, Recommendation
+from citerec.library.filters import Filters, year_range
+from citerec.library.large.build import MODEL, SHARDS, STATISTICS
+from citerec.library.large.candidates import (
+    CALLED,
+    FIRST,
+    CandidateLibrary,
+    folded,
+    names_in,
+    query_terms,
+)
+from citerec.library.large.shard import NOTHING, Found, Shard
+from citerec.library.library import GENERATIONS, Manifest, read_manifest
+from citerec.library.models import open_model
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Generation, Ranked, Recommender, Request, mark_query
+from citerec.library.search import IN_PART, named_key, query_words
+from citerec.rerank.features import first_dense
+from citerec.rerank.ranker import Ranker
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries, Query
+
+if TYPE_CHECKING:
+    from citerec.rerank.reranker import Reranker
+
+DEPTH = 200
+"""Papers by words and by vectors, unless the ranker reads more."""
+MARGIN = 2
+"""Times as many papers by words are read, because shards round lengths and know only their own papers."""
+FILTERED = 5
+"""Times as many if only some may be recommended."""
+MAX_NAMED = 100
+"""Papers by names."""
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class ShardQuery:
+    """What a shard is asked.
+
+    terms: of BM25, with repeats. vector: [D], or None. names, years: near the mark. called: ids and keys.
+    k: papers by words, half as many by the vector. between: first and last year that may be found.
+    """
+
+    terms: list[str]
+    vector: Floats | None
+    names: list[str]
+    years: list[int]
+    called: list[str]
+    k: int
+    between: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ShardAnswer:
+    """What it finds by words, by the vector, by names near the mark and by what papers are called."""
+
+    words: Found
+    near: Found
+    named: Found
+    called: Found
+
+
+def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
+    """Ask a shard."""
+    return ShardAnswer(
+        shard.search_terms(query.terms, query.k, query.between),
+        NOTHING if query.vector is None else shard.search_vector(query.vector, query.k),
+        shard.search_names(query.names, MAX_NAMED, query.years),
+        shard.search_names(query.called, MAX_NAMED),
+    )
+
+
+class Shards(Protocol):
+    """The shards of a library, in this process or in others."""
+
+    def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
+        """Ask all shards; None for one that does not answer in time."""
+        ...
+
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
+        """Read papers of each shard."""
+        ...
+
+
+class LocalShards:
+    """Shards in this process, searched by threads."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.shards = [Shard(folder) for folder in folders]
+        self._pool = ThreadPoolExecutor(len(self.shards))
+
+    def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
+        return list(self._pool.map(lambda shard: ask_shard(shard, query), self.shards))
+
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
+        return list(self._pool.map(Shard.read, self.shards, rows))
+
+
+class LargeLibrary:
+    """A large library, opened for reading; `edit` opens it for changes."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self.folder = path / GENERATIONS / str(manifest.generation)
+        self.whole = WordStatistics.open(self.folder / STATISTICS)
+        self.retriever = _without_contexts(open_model(self.folder / MODEL))
+        dense = (
+            first_dense(self.retriever.all_parts) if isinstance(self.retriever, Ranker) else self.retriever
+        )
+        assert isinstance(dense, DenseRetriever)
+        self.dense = dense
+        self.shard_folders = [self.folder / SHARDS / str(number) for number in range(manifest.shards)]
+
+    @classmethod
+    def open(cls, path: str | Path) -> LargeLibrary:
+        """Open a library. Raises InputError if there is none, or if it is small."""
+        path = Path(path).expanduser()
+        manifest = read_manifest(path)
+        if not manifest.shards:
+            raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
+        return cls(path, manifest)
+
+    def __len__(self) -> int:
+        return self.manifest.counts["papers"]
+
+    def encode(self, query: Query) -> Floats:
+        """Encode a query, [D]."""
+        corpus = SomePapers([], self.whole, self.path.name)
+        dense = copy(self.dense)
+        dense.prepare(corpus)
+        vector: Floats = dense.encode_queries(
+            Queries.from_list(corpus, [replace(query, known=(), own=None)])
+        )[0]
+        return vector
+
+    def candidates(self, papers: Sequence[LibraryPaper]) -> CandidateLibrary:
+        """Return the small library of papers that the shards found."""
+        return CandidateLibrary(self.path, self.manifest, papers, self.whole)
+
+
+def _without_contexts(retriever: Retriever) -> Retriever:
+    """Leave out the parts that need contexts, which a large library has not."""
+    if not isinstance(retriever, Ranker):
+        return retriever
+    parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
+    return Ranker(retriever.model, parts, retriever.depth, retriever.features)
+
+
+class LargeRecommender(Recommender):
+    """Recommends papers of a large library. Several threads may query it at once."""
+
+    def __init__(self, library: LargeLibrary, shards: Shards, reranker: Reranker | None = None) -> None:
+        self.reranker, self._large, self._shards = reranker, library, shards
+        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
+
+    @classmethod
+    def of(cls, path: str | Path, reranker: Reranker | None = None) -> LargeRecommender:
+        """Open a large library, with its shards in this process."""
+        library = LargeLibrary.open(path)
+        return cls(library, LocalShards(library.shard_folders), reranker)
+
+    @property
+    def library(self) -> Any:
+        return self._large
+
+    @property
+    def calibrated(self) -> bool:
+        return self._large.retriever.log_probabilities
+
+    def recommend_batch(
+        self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
+    ) -> list[list[Recommendation]]:
+        return [
+            self.small(request, k).recommend_batch([request], k, rerank=rerank, explain=explain)[0]
+            for request in requests
+        ]
+
+    def ranked(self, request: Request, depth: int) -> Ranked:
+        return self.small(request, depth).ranked(request, depth)
+
+    def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
+        raise NotImplementedError("rows of a large library mean nothing outside it; use recommend_batch")
+
+    def small(self, request: Request, k: int) -> Recommender:
+        """Return the recommender of what the shards find for a request."""
+        large, query = self._large, mark_query(request.query)
+        filters = request.filters
+        depth = MARGIN * (max(k, getattr(large.retriever, "depth", DEPTH)) + 1)
+        depth *= FILTERED if filters != Filters() else 1
+        names, years = names_in(query.context)
+        called = [*request.query.known, *filters.only, named_key(query.context)]
+        asked = ShardQuery(
+            query_terms(query),
+            large.encode(query),
+            names,
+            sorted(years),
+            [CALLED + name for name in called if name],
+            depth,
+            year_range(filters.years) if filters.years else None,
+        )
+        library = large.candidates(self._read(self._shards.ask(asked), depth))
+        return CandidateRecommender(library, large.retriever, self.reranker)
+
+    def _read(self, answers: Sequence[ShardAnswer | None], depth: int) -> list[LibraryPaper]:
+        """Read the best papers of all shards: `depth` by words, half as many by the vector, all by names."""
+        wanted: list[list[NDArray[np.int64]]] = [[] for _ in answers]
+        for kind, most in (
+            ("words", depth),
+            ("near", depth // 2),
+            ("named", MAX_NAMED),
+            ("called", MAX_NAMED),
+        ):
+            found = [NOTHING if answer is None else getattr(answer, kind) for answer in answers]
+            scores = np.concatenate([part.scores for part in found])
+            shard = np.repeat(np.arange(len(found)), [len(part.rows) for part in found])
+            rows = np.concatenate([part.rows for part in found])
+            best = np.lexsort((rows, shard, -scores))[:most]
+            for number, own in enumerate(wanted):
+                own.append(rows[best[shard[best] == number]])
+        papers = self._shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
+        return [paper for part in papers for _, paper in sorted(part.items())]
+
+    def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
+        words = query_words(query)
+        names = [FIRST + folded(word) for word in words]
+        called = [CALLED + word for word in query.split()]
+        asked = ShardQuery(query_terms(Query(query)), None, names, [], called, IN_PART)
+        papers = self._read(self._shards.ask(asked), IN_PART)
+        return CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)), None).search(
+            query, k
+        )
+
+    def refresh(self) -> Any:
+        return self._large
+
+
+class CandidateRecommender(Recommender):
+    """Recommends papers of the small library that one query has."""
+
+    def __init__(self, library: CandidateLibrary, retriever: Retriever, reranker: Reranker | None) -> None:
+        self.reranker = reranker
+        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
+        retriever = fresh(retriever)
+        retriever.index(library.corpus)
+        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        self._current = Generation(library, retriever, Explainer(library.corpus, statistics))
+
+    def refresh(self) -> Generation:
+        return self._current
+
+
+def fresh(retriever: Retriever) -> Retriever:
+    """Return a copy of a retriever that can be indexed while others search."""
+    made = copy(retriever)
+    if isinstance(made, Ranker):
+        made.all_parts = {name: copy(part) for name, part in made.all_parts.items()}
+    return made
