@@ -283,7 +283,7 @@ class Recommender:
 
     def _named(self, generation: Generation, context: str, mask: Mask | None) -> dict[int, str]:
         """Return the rows of the papers that a question names, and their name in it."""
-        rows, name = named_papers(generation.library, generation.search_index, context)
+        rows, name = named_papers(generation.library, generation, context)
         return {row: name for row in rows if mask is None or mask[row]}
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:

@@ -30,7 +30,7 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Query
-from citerec.retrieval.terms import Terms, strip_markers, tokenizer
+from citerec.retrieval.terms import Terms, strip_markers
 
 FIRST, INITIALS, CALLED = "first:", "initials:", "called:"
 """Kinds of names in a shard: surname of the first author, initials of the title; id, key or alias."""
@@ -91,11 +91,9 @@ def _join(terms: Terms, words: Ragged) -> pa.Array:
 def query_terms(query: Query) -> list[str]:
     """Return BM25's terms of a query, with repeats."""
     bm25 = BM25()
-    made = tokenizer(**bm25.tokenisation)
     words = [word for field in bm25.query for word in default_tokenize(strip_markers(getattr(query, field)))]
-    rows = list(made.streaming_tokenize(words, allow_empty=False))
-    names = list(made.get_vocab_dict())
-    return [names[term] for row in rows for term in row]
+    terms = Terms.from_words(words, **bm25.tokenisation)
+    return [terms.names[term] for term in terms.word_terms.values]
 
 
 class CandidateLibrary(Library):

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 DEPTH = 200
 """Papers by words and by vectors, unless the ranker reads more."""
-MARGIN = 2
+MARGIN = 1.5
 """Times as many papers by words are read, because shards round lengths and know only their own papers."""
 FILTERED = 5
 """Times as many if only some may be recommended."""
@@ -67,7 +67,7 @@ class ShardQuery:
     """What a shard is asked.
 
     terms: of BM25, with repeats. vector: [D], or None. names, years: near the mark. called: ids and keys.
-    k: papers by words, half as many by the vector. between: first and last year that may be found.
+    k: papers by words, two thirds as many by the vector. between: first and last year that may be found.
     """
 
     terms: list[str]
@@ -93,7 +93,7 @@ def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
     """Ask a shard."""
     return ShardAnswer(
         shard.search_terms(query.terms, query.k, query.between),
-        NOTHING if query.vector is None else shard.search_vector(query.vector, query.k),
+        NOTHING if query.vector is None else shard.search_vector(query.vector, round(query.k / MARGIN)),
         shard.search_names(query.names, MAX_NAMED, query.years),
         shard.search_names(query.called, MAX_NAMED),
     )
@@ -214,7 +214,7 @@ class LargeRecommender(Recommender):
         """Return the recommender of what the shards find for a request."""
         large, query = self._large, mark_query(request.query)
         filters = request.filters
-        depth = MARGIN * (max(k, getattr(large.retriever, "depth", DEPTH)) + 1)
+        depth = int(MARGIN * (max(k, getattr(large.retriever, "depth", DEPTH)) + 1))
         depth *= FILTERED if filters != Filters() else 1
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
@@ -231,11 +231,11 @@ class LargeRecommender(Recommender):
         return CandidateRecommender(library, large.retriever, self.reranker)
 
     def _read(self, answers: Sequence[ShardAnswer | None], depth: int) -> list[LibraryPaper]:
-        """Read the best papers of all shards: `depth` by words, half as many by the vector, all by names."""
+        """Read the best papers of all shards: `depth` by words, two thirds as many by the vector, all by names."""
         wanted: list[list[NDArray[np.int64]]] = [[] for _ in answers]
         for kind, most in (
             ("words", depth),
-            ("near", depth // 2),
+            ("near", round(depth / MARGIN)),
             ("named", MAX_NAMED),
             ("called", MAX_NAMED),
         ):
