@@ -8,6 +8,7 @@ building/   parts/        deduplicated papers (parts)
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from citerec.datasets.files import write_text
+from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
 from citerec.library.large.candidates import entries, record_of
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
@@ -75,9 +77,9 @@ def build_generation(
         count(parts, building, run)
     codes = generation / EMPTY_CODES
     if not codes.exists():
-        dense = dense_part(generation / MODEL)
+        dense, whole = dense_part(generation / MODEL), WordStatistics.open(generation / STATISTICS)
         vectors = [
-            entries(papers, dense)[1] for part in range(parts.count) for papers in _sample(parts, part)
+            entries(papers, dense, whole)[1] for part in range(parts.count) for papers in _sample(parts, part)
         ]
         temporary = codes.with_suffix(".tmp")
         faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
@@ -128,7 +130,7 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
     done = _read_done(folder / DONE)
     if not done:
         with suppress(FileNotFoundError):
-            _clear(folder)
+            shutil.rmtree(folder)
         Shard.create(folder, faiss.read_index(str(generation / EMPTY_CODES)))
         done = {"parts": 0, "rows": 0, "length": 0.0, "titles": 0, "coded": False}
         write_text(folder / DONE, json.dumps(done))
@@ -142,9 +144,9 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
     for part in own[done["parts"] :]:
         row = int(done["rows"])
         for papers in paper_batches(building / PARTS, part):
-            found, vectors, corpus = entries(papers, dense)
+            found, vectors, corpus = entries(papers, dense, whole)
             row = shard.append(found, vectors, row, writer)
-            length, titles = _pair_lengths(corpus, whole)
+            length, titles = _pair_lengths(corpus)
             done["length"], done["titles"] = done["length"] + length, done["titles"] + titles
         writer.commit()
         done |= {"parts": done["parts"] + 1, "rows": row}
@@ -157,8 +159,7 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
     return done["length"], done["titles"]
 
 
-def _pair_lengths(corpus: Any, whole: WordStatistics) -> tuple[float, int]:
-    corpus.whole = whole
+def _pair_lengths(corpus: SomePapers) -> tuple[float, int]:
     statistics = CorpusStatistics(corpus)
     statistics.find_pairs()
     lengths = np.asarray(statistics.pair_counts(corpus.title_tokens, marked=False).sum(axis=1)).ravel()
@@ -169,12 +170,6 @@ def _read_done(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         return dict(json.loads(path.read_text("utf-8")))
     return {}
-
-
-def _clear(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)
 
 
 def _set_average(path: Path, kind: str, value: float) -> None:

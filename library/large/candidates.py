@@ -69,9 +69,11 @@ def folded(name: str) -> str:
     return fold(name).casefold()
 
 
-def entries(papers: Sequence[LibraryPaper], dense: DenseRetriever) -> tuple[list[Entry], Floats, SomePapers]:
+def entries(
+    papers: Sequence[LibraryPaper], dense: DenseRetriever, whole: WordStatistics
+) -> tuple[list[Entry], Floats, SomePapers]:
     """Return what shards keep of papers [n], their vectors [n, D], and their corpus."""
-    corpus = SomePapers([record_of(paper) for paper in papers], None, "papers")
+    corpus = SomePapers([record_of(paper) for paper in papers], whole, "papers")
     terms = Terms.from_words(corpus.words, **BM25().tokenisation)
     title, abstract = (_join(terms, words) for words in (corpus.title_tokens, corpus.abstract_tokens))
     texts = pc.binary_join_element_wise(title, abstract, " ").to_pylist()
