@@ -145,13 +145,13 @@ def existing_file(path: Path) -> Path | None:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Yield a file's content, gunzipped if need be, and the raw file, whose position is the progress.
 
-    Do nothing but read inside: errors there become an InputError about this file.
+    path: or URL. Do nothing but read inside: errors there become an InputError about this file.
     """
     try:
-        with path.open("rb") as raw:
+        with _open(path) as raw:
             magic = raw.read(2)
             raw.seek(0)
             if magic != GZIP_MAGIC:
@@ -165,6 +165,14 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise InputError(f"{path}: damaged gzip file: {error}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _open(path: str | Path) -> IO[bytes]:
+    if not is_url(path):
+        return Path(path).open("rb")
+    import fsspec
+
+    return cast(IO[bytes], fsspec.open(path, "rb").open())
 
 
 def read_limited(path: Path, largest: int) -> bytes:

@@ -17,31 +17,41 @@ from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import BATCH_CHARACTERS, BATCH_ROWS
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import BYTE_ORDER_MARK, atomic_write, open_bytes
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import BYTE_ORDER_MARK, atomic_write, cache_folder, fetch_file, is_url, open_bytes
 from citerec.datasets.fulltext.catalogue import find_arxiv_id
 from citerec.datasets.json_lines import LONGEST, Object, parse_object
 from citerec.datasets.records import YEARS
 from citerec.library.identities import Identities
-from citerec.library.papers import LibraryPaper, clean_doi, clean_text, usable_paper
+from citerec.library.papers import (
+    LibraryPaper,
+    clean_doi,
+    clean_text,
+    make_paper,
+    merge_records,
+    usable_paper,
+)
 from citerec.library.sources.fields import Fields
-from citerec.library.sources.readers import OTHER_LAYOUTS, parse_line, read_source
+from citerec.library.sources.readers import OTHER_LAYOUTS, parse_line, parse_openalex, read_source, recognise
+from citerec.library.sources.zotero_places import is_zotero
 
 SHOWN = 10
 """Maximum number of bad records of a piece to describe."""
 _LISTS = ("authors", "collections", "tags", "aliases")
 _NOT_STORED = ("source", "filled")
 _COLUMNS = tuple(name for name in LibraryPaper._fields if name not in _NOT_STORED)
+ParseRecord = Callable[[Fields], LibraryPaper | None]
 SCHEMA = pa.schema(
     [
         pa.field(
@@ -53,6 +63,7 @@ SCHEMA = pa.schema(
     ]
 )
 """Columns of parts: the fields of LibraryPaper, without those that sources do not give."""
+PART_FILES = ("arrow", "identities.npy", "keys.npy", "ids.npy")
 KEYS = np.dtype([("key", "<u8"), ("row", "<u4")])
 IDS = np.dtype([("stem", "<u8"), ("id", "<u8"), ("row", "<u4")])
 _NUMBERED = re.compile(r"(?:-\d+)+$")
@@ -64,12 +75,12 @@ class Piece(msgspec.Struct, frozen=True):
 
     source: str
     kind: str
-    """"lines", "parquet", or "whole" for what `read_source` reads"""
-    start: int
-    end: int
+    """of what: "lines" or "row groups"; else "file", for a whole one of any format"""
+    start: int = 0
+    end: int = -1
     """exclusive; -1 for the end of the file"""
-    version: str
-    """of the file: its size and time"""
+    version: str = ""
+    """of the file: its size and time, or the tag that its store gives it"""
 
 
 class ReadPiece(msgspec.Struct):
@@ -101,10 +112,11 @@ def read_piece(task: tuple[str, int, Piece]) -> ReadPiece:
     """Write a part and describe it. task: folder of the parts, number of the part, its piece."""
     folder, number, piece = Path(task[0]), task[1], task[2]
     found = ReadPiece(piece)
+    part_path(folder, number, "json").unlink(missing_ok=True)
     try:
         with atomic_write(part_path(folder, number, "arrow")) as unfinished:
             with PartWriter(unfinished, found) as writer:
-                _READERS[piece.kind](piece, writer)
+                _read(piece, writer)
             numbers, ids = writer.numbers(), writer.ids()
     except InputError as error:
         return ReadPiece(piece, damage=str(error))
@@ -127,7 +139,7 @@ def _sorted_keys(numbers: NDArray[np.uint64]) -> NDArray[np.void]:
     row, kind = np.nonzero(numbers[:, :4])
     keys = np.empty(len(row), KEYS)
     keys["key"], keys["row"] = numbers[row, kind], row
-    return np.sort(keys, order="key", kind="stable")
+    return keys[np.argsort(keys["key"], kind="stable")]
 
 
 class PartWriter:
@@ -161,16 +173,20 @@ class PartWriter:
         if len(self._papers) == BATCH_ROWS or self._characters > 4 * BATCH_CHARACTERS:
             self._flush()
 
-    def add_record(self, record: Object, number: int) -> None:
+    def add_record(self, record: Object, number: int, parse: ParseRecord = parse_line) -> None:
         """Add the paper of a record, if it has one."""
         self._found.usable += 1
         if (own := _read_own(record)) is not None:
             self.add(own, number)
             return
         for paper in usable_paper(
-            partial(parse_line, Fields(record, "")), "", lambda error: self.add_error(error, number)
+            partial(parse, Fields(record, "")), "", lambda error: self.add_error(error, number)
         ):
             self.add(paper)
+
+    def end(self, records: int) -> None:
+        """Tell how many records, usable or not, the piece has."""
+        self._found.records = records
 
     def add_error(self, error: InputError, number: int = -1) -> None:
         """Count a bad record; `number` -1 if the error tells where it is."""
@@ -192,7 +208,7 @@ class PartWriter:
         both = np.frombuffer(self._ids, ">u8").reshape(-1, 2)
         ids = np.empty(len(both), IDS)
         ids["stem"], ids["id"], ids["row"] = both[:, 0], both[:, 1], np.arange(len(both))
-        return np.sort(ids, order="stem", kind="stable")
+        return ids[np.argsort(ids["stem"], kind="stable")]
 
     def _flush(self) -> None:
         self._clean()
@@ -240,11 +256,20 @@ def to_papers(batch: pa.RecordBatch) -> list[LibraryPaper]:
     return [LibraryPaper(**dict(zip(_COLUMNS, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
-_PLAIN, _SPACE, _OTHER = 0, 1, 2
-_KINDS = np.full(256, _PLAIN, np.uint8)
+_SPACE, _OTHER = 1, 2
+_KINDS = bytearray(256)
+"""Kinds of bytes: 0 for those that `clean_text` keeps wherever they are."""
 _KINDS[ord(" ")] = _SPACE
-_KINDS[[*range(32), 127, ord("<"), ord("&")]] = _OTHER
-_KINDS[[0xC2, 0xE1, 0xE2, 0xE3]] = _OTHER  # first bytes of white space in UTF-8
+for _byte in (
+    *range(32),
+    ord("<"),
+    ord("&"),
+    0xC2,
+    0xE1,
+    0xE2,
+    0xE3,
+):  # white space begins with the last in UTF-8
+    _KINDS[_byte] = _OTHER
 
 
 def unclean_rows(texts: list[str]) -> list[int]:
@@ -258,7 +283,7 @@ def unclean_rows(texts: list[str]) -> list[int]:
     ends = np.frombuffer(offsets, np.int64, len(texts) + 1)
     if not texts or ends[-1] == 0:
         return []
-    kinds = _KINDS[np.frombuffer(data, np.uint8, int(ends[-1]))]
+    kinds = np.frombuffer(data.to_pybytes().translate(_KINDS), np.uint8, int(ends[-1]))
     starts, filled = ends[:-1], np.flatnonzero(np.diff(ends))
     found = kinds == _OTHER
     spaces = kinds == _SPACE
@@ -348,14 +373,21 @@ def _plain_lists(get: Callable[[str], Any]) -> list[list[str]] | None:
     return lists
 
 
-def _read_whole(piece: Piece, writer: PartWriter) -> None:
-    for paper in read_source(piece.source, writer.add_error):
-        writer._found.usable += 1
-        writer.add(paper)
+def _read(piece: Piece, writer: PartWriter) -> None:
+    """Add the records of a piece to a part. Raises InputError if the file cannot be read."""
+    if piece.kind == "row groups" or piece.source.endswith(".parquet"):
+        _read_parquet(piece, writer)
+    elif piece.kind == "lines" or (not is_zotero(piece.source) and recognise(piece.source) == "lines"):
+        _read_lines(piece, writer)
+    else:
+        source = piece.source
+        path = fetch_file(source, cache_folder()) if is_url(source) else source
+        for number, paper in enumerate(read_source(path, writer.add_error), start=1):
+            writer.add(paper)
+            writer.end(number)
 
 
 def _read_lines(piece: Piece, writer: PartWriter) -> None:
-    number = 0
     for number, line in enumerate(_lines_of(piece), start=1):
         if number == 1 and piece.start == 0:
             line = line.removeprefix(BYTE_ORDER_MARK)
@@ -365,17 +397,18 @@ def _read_lines(piece: Piece, writer: PartWriter) -> None:
             record = None
         if type(record) is dict:
             writer.add_record(record, number)
-        elif not line.isspace() and line:
+        elif line.strip():
             try:
                 parse_object(line, "")
             except InputError as error:
                 writer.add_error(error, number)
-    writer._found.records = number
+        writer.end(number)
 
 
 def _lines_of(piece: Piece) -> Iterator[bytes]:
     """Yield the lines that begin in a piece."""
-    with _opened(piece.source) as file:
+    with open_bytes(piece.source) as (raw, _):
+        file = BufferedReader(cast(Any, raw), 1 << 20)
         place = piece.start
         if place:
             file.seek(place - 1)
@@ -390,13 +423,61 @@ def _lines_of(piece: Piece) -> Iterator[bytes]:
             yield line
 
 
-@contextmanager
-def _opened(source: str) -> Iterator[IO[bytes]]:
-    with open_bytes(Path(source)) as (file, _):
-        yield BufferedReader(cast(Any, file), 1 << 20)
-
-
-_READERS: dict[str, Callable[[Piece, PartWriter], None]] = {
-    "lines": _read_lines,
-    "whole": _read_whole,
+_COLUMNS_READ = {
+    *("id", "paper_id", "key", "title", "abstract", "year", "authors", "venue", "journal", "doi", "arxiv"),
+    *("url", "bibtex", "collections", "collection", "tags", "keywords", "fields", "field"),
+    *("display_name", "abstract_inverted_index", "publication_year", "authorships", "primary_location"),
+    *("host_venue", "topics"),
 }
+_FLAT_OPENALEX = {"display_name", "abstract_inverted_index", "publication_year", "authorships"}
+
+
+def _read_parquet(piece: Piece, writer: PartWriter) -> None:
+    for number, record in enumerate(_rows_of(piece), start=1):
+        writer.add_record(record, number, _parse_row)
+        writer.end(number)
+
+
+def _rows_of(piece: Piece) -> Iterator[Object]:
+    """Yield the rows of a piece of Parquet without their nulls."""
+    with opened_parquet(piece.source) as parquet:
+        columns = [name for name in parquet.schema_arrow.names if name in _COLUMNS_READ]
+        if not {"title", "display_name", "abstract", "abstract_inverted_index"} & {*columns}:
+            raise InputError(f"{piece.source}: has no column title, display_name or abstract")
+        groups = list(range(piece.start, parquet.num_row_groups if piece.end < 0 else piece.end))
+        for batch in parquet.iter_batches(BATCH_ROWS // 8, groups, columns):
+            for row in batch.to_pylist():
+                yield {name: value for name, value in row.items() if value is not None and value == value}
+
+
+@contextmanager
+def opened_parquet(source: str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file or URL. Raises InputError if it is none or damaged, also for errors inside."""
+    try:
+        with open_bytes(source) as (file, _), pq.ParquetFile(file) as parquet:
+            yield parquet
+    except pa.ArrowException as error:
+        raise InputError(f"{source}: damaged Parquet file: {error_text(error)}") from None
+
+
+def _parse_row(fields: Fields) -> LibraryPaper | None:
+    """Parse a row of Parquet: as the same JSON line, or OpenAlex's works with authors and venue as texts."""
+    if _FLAT_OPENALEX.isdisjoint(fields.record):
+        return parse_line(fields)
+    index = fields.record.get("abstract_inverted_index")
+    if isinstance(index, str | list):
+        try:
+            words = orjson.loads(index) if isinstance(index, str) else dict(index)
+        except (orjson.JSONDecodeError, TypeError, ValueError):
+            raise fields.error("abstract_inverted_index", "must be an object or its JSON") from None
+        fields = Fields(fields.record | {"abstract_inverted_index": words}, fields.where)
+    paper = parse_openalex(fields)
+    flat = make_paper(
+        paper.id,
+        abstract=fields.text("abstract"),
+        authors=fields.texts("authors"),
+        year=fields.year(),
+        venue=fields.text("venue"),
+        arxiv=fields.text("arxiv"),
+    )
+    return merge_records([paper, flat])

@@ -56,12 +56,14 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 
 
-def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
+def find_sources(
+    names: Sequence[str], option: str = "source", suffixes: tuple[str, ...] = FOLDER_SUFFIXES
+) -> list[str]:
     """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
     files of papers in it.
 
     Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
-    them, for errors.
+    them, for errors. suffixes: of the files of papers in a folder, also with .gz.
     Raises InputError for a name without files.
     """
     found: dict[str, None] = {}
@@ -74,7 +76,7 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
             inside = _outside_libraries(sorted(path.rglob("*")))
-            files = own[:1] or [f for f in inside if f.name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)]
+            files = own[:1] or [file for file in inside if is_file_of_papers(file.name, suffixes)]
             if not files:
                 raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
@@ -85,6 +87,11 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             raise InputError(f"{option}={name}: no such file")
         found.update(dict.fromkeys(str(file.resolve()) for file in files))
     return list(found)
+
+
+def is_file_of_papers(name: str, suffixes: tuple[str, ...]) -> bool:
+    """True if a file's name, also with .gz, has one of the suffixes."""
+    return name.endswith(suffixes) or name.removesuffix(".gz").endswith(suffixes)
 
 
 def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
@@ -132,14 +139,14 @@ _EXPORTS = {
 }
 
 
-def recognise(path: Path) -> str:
-    """Return the format of a file: one of _EXPORTS, "list" or "object" (of JSON), or "lines" (JSON lines).
+def recognise(path: str | Path) -> str:
+    """Return the format of a file or URL: one of _EXPORTS, "list" or "object" (of JSON), or "lines".
 
     Raises InputError for an empty file or an unknown format.
     """
     with open_bytes(path) as (file, _):
         start = file.read(SNIFF_BYTES)
-    name = path.name.lower().removesuffix(".gz")
+    name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
     first = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if not first:
         raise InputError(f"{path}: is empty")
