@@ -19,6 +19,11 @@ from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import link_or_copy
 from citerec.datasets.progress import spinner
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.drafts.latex import LATEX
+from citerec.library.drafts.markdown import MARKDOWN
+from citerec.library.drafts.org import ORG
+from citerec.library.drafts.placeholders import target_mark
+from citerec.library.drafts.typst import TYPST
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
@@ -63,23 +68,30 @@ NAMED = 0.9
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
-_MARK = re.compile(
-    rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
-)
+_SYNTAXES = (LATEX, MARKDOWN, TYPST, ORG)
+_PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
+"""Marks that are of no syntax."""
 
 
 def mark_context(text: str) -> str:
-    """Replace the first mark of a text by TARGET_MARKER and further marks by OTHER_MARKER.
+    r"""Replace the first mark of a text by `target_mark` and further marks by OTHER_MARKER.
 
-    Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT. Without a mark, TARGET_MARKER is appended.
+    Marks are the missing citations of drafts in any syntax, such as [CITE], \cite{?} and [@TODO:blei2003];
+    [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
 
-    >>> mark_context("Adam [CITE] is usual."), mark_context("So is SGD.")
-    ('Adam TARGETCIT is usual.', 'So is SGD. TARGETCIT')
+    >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
+    ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    first, *others = _MARK.split(text)
-    if not others:
-        return f"{text.rstrip()} {TARGET_MARKER}"
-    return first + TARGET_MARKER + OTHER_MARKER.join(others)
+    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
+    for syntax in _SYNTAXES:
+        found = syntax.commands.finditer(text)
+        spans += [match.span() for match in found if syntax.fill(match[0], ["?"]) is not None]
+    pieces, done = list[str](), 0
+    for start, end in sorted(spans):
+        if start >= done:
+            pieces += [text[done:start], OTHER_MARKER if pieces else target_mark(text[start:end])]
+            done = end
+    return "".join([*pieces, text[done:]]) if pieces else f"{text.rstrip()} {TARGET_MARKER}"
 
 
 def mark_query(query: Query) -> Query:
