@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, TextColumn
@@ -29,7 +30,7 @@ class SomePapers(Corpus):
         self.path, self.papers_file, self.name, self.whole = Path(name), None, name, whole
         self.fingerprint, self.continues, self.dropped = "", "", {}
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
-        self.paper_ids = [paper.id for paper in papers]  # type: ignore[assignment]
+        self.paper_ids = TextColumn([pa.array([paper.id for paper in papers], pa.string())])
         self.titles = [paper.title for paper in papers]  # type: ignore[assignment]
         self.abstracts = [paper.abstract for paper in papers]
         self.context_ids = self.context_texts = TextColumn([])

@@ -68,6 +68,8 @@ from citerec.retrieval.base import MAX_CHANGED
 VERSION = 1
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
+BUILDING = "building"
+"""Folder of what a stopped build of a large library has done (library.large.build)."""
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
 NEW = "new"
 """Folder in a generation, for the papers that are added to those of the former one."""
@@ -167,6 +169,8 @@ class Library:
         path = Path(path).expanduser()
         while True:
             manifest = read_manifest(path)
+            if manifest.shards:
+                raise InputError(f"{path}: is kept on disk (storage=disk), which this command cannot use")
             try:
                 check_generation(path, manifest, trust)
                 return cls(path, manifest)
@@ -198,9 +202,9 @@ class Library:
         check_target(path, overwrite)
         is_new = not path.exists()
         try:
-            with _lock_folder(path, wait):
+            with lock_folder(path, wait):
                 check_target(path, overwrite)
-                manifest = Manifest(created=_now(), changed=_now(), **fields)
+                manifest = Manifest(created=now(), changed=now(), **fields)
                 kept = np.empty(0, np.int64)
                 return _write_generation(path, manifest, None, kept, papers, find_contexts, indexer)
         except BaseException:
@@ -214,7 +218,7 @@ class Library:
         """Open the current generation and lock the library against changes by other processes."""
         path = Path(path).expanduser()
         read_manifest(path)
-        with _lock_folder(path, wait):
+        with lock_folder(path, wait):
             yield cls.open(path)
 
     def write_generation(
@@ -362,21 +366,21 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
         )
-    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
+    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS, BUILDING}):
         raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
 
 
 @contextmanager
-def _lock_folder(path: Path, wait: bool) -> Iterator[None]:
+def lock_folder(path: Path, wait: bool) -> Iterator[None]:
     """Lock the folder and remove what killed processes left behind."""
     with disk_errors(path, "the library", "library"):
         (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
         with file_lock(path / LOCK, "changes the library", wait):
-            _remove_old_generations(path)
+            remove_old_generations(path)
             yield
 
 
-def _remove_old_generations(path: Path) -> None:
+def remove_old_generations(path: Path) -> None:
     """Remove all generations except the current one."""
     current = ""
     if (path / MANIFEST).exists():
@@ -389,7 +393,7 @@ def _remove_old_generations(path: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -426,12 +430,12 @@ def _write_generation(
             "contexts": len(corpus.context_ids),
             "without_source": int(np.count_nonzero(source.to_numpy() < 0)),
         }
-        new = msgspec.structs.replace(manifest, generation=number, changed=_now(), counts=counts)
+        new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
         write_manifest(path, new)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _remove_old_generations(path)
+    remove_old_generations(path)
     return Library.open(path)
 
 

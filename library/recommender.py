@@ -171,9 +171,9 @@ class Recommender:
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
         if read_manifest(Path(path).expanduser()).shards:
-            from citerec.library.large.library import LargeRecommender  # imports tantivy
+            from citerec.library.large.library import LargeLibrary, LargeRecommender  # imports tantivy
 
-            return LargeRecommender.of(path, reranker)
+            return LargeRecommender(LargeLibrary.open(path), reranker)
         library = Library.open(path)
         if reranker is None:
             return cls(library)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -25,10 +25,10 @@ from citerec.datasets.word_statistics import TOTALS, WordStatistics
 from citerec.library.large.candidates import entries, record_of
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.large.deduplicate import kept_batches
-from citerec.library.large.parts import Parts, prepare_parts
+from citerec.library.large.parts import MERGED, Parts, prepare_parts
 from citerec.library.large.shard import TRAINING, Shard, train_codes
 from citerec.library.large.tasks import TaskRunner
-from citerec.library.models import open_model
+from citerec.library.models import install_model, open_model
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import first_dense
@@ -36,7 +36,7 @@ from citerec.rerank.ranker import Ranker
 from citerec.retrieval.cpu_index import faiss
 from citerec.retrieval.dense import DenseRetriever
 
-PARTS, COUNTS, GENERATION = "parts", "counts", "generation"
+PARTS, COUNTS, GENERATION, INPUTS = "parts", "counts", "generation", "inputs.json"
 MODEL, STATISTICS, SHARDS, EMPTY_CODES, DONE = "model", "statistics", "shards", "codes.faiss", "done.json"
 PAPERS_PER_SHARD = 5_000_000
 """Papers of a shard, unless the number of shards is given."""
@@ -46,45 +46,51 @@ BATCH = 8192
 
 @dataclass(frozen=True)
 class ShardTask:
-    """The shard `number` of `shards`: every `shards`-th part."""
+    """A shard, and the parts whose papers are in it."""
 
     building: str
     number: int
-    shards: int
-    parts: int
+    parts: tuple[int, ...]
 
 
 def build_generation(
     files: Sequence[str],
     building: Path,
-    install_model: Callable[[Path], None],
+    model: tuple[str, str],
     shards: int,
     run: TaskRunner,
     **options: Any,
 ) -> tuple[Path, Parts]:
     """Build the first generation of a library in `building`; returns its folder, and the parts.
 
-    install_model: writes the model to a new folder. shards: 0 means one per PAPERS_PER_SHARD, and at least
-    one per worker. options: of `prepare_parts`.
+    model: and ranker, as for library.models.install_model. shards: 0 means one per PAPERS_PER_SHARD, and at
+    least one per worker. options: of `prepare_parts`.
     """
     generation = building / GENERATION
-    generation.mkdir(parents=True, exist_ok=True)
-    if not (generation / MODEL).is_dir():
-        install_model(generation / MODEL)
+    building.mkdir(parents=True, exist_ok=True)
     parts = prepare_parts(files, building / PARTS, run=run, **options)
-    shards = shards or max(-(-parts.papers // PAPERS_PER_SHARD), min(run.workers, parts.count))
+    filled = [number for number, size in enumerate(parts.sizes) if size]
+    shards = min(shards or max(-(-parts.papers // PAPERS_PER_SHARD), run.workers), len(filled))
+    inputs = json.dumps([(parts.folder / MERGED).read_text("utf-8"), shards, model])
+    if _read(building / INPUTS) != inputs:  # otherwise a killed build of the same goes on
+        for folder in (generation, building / COUNTS):
+            shutil.rmtree(folder, ignore_errors=True)
+        write_text(building / INPUTS, inputs)
+    generation.mkdir(exist_ok=True)
+    if not (generation / MODEL).is_dir():
+        shutil.rmtree(generation / "model.tmp", ignore_errors=True)
+        install_model(*model, generation / "model.tmp")
+        (generation / "model.tmp").rename(generation / MODEL)
     if not (generation / STATISTICS / TOTALS).exists():
         count(parts, building, run)
     codes = generation / EMPTY_CODES
     if not codes.exists():
         dense, whole = dense_part(generation / MODEL), WordStatistics.open(generation / STATISTICS)
-        vectors = [
-            entries(papers, dense, whole)[1] for part in range(parts.count) for papers in _sample(parts, part)
-        ]
+        vectors = [entries(papers, dense, whole)[1] for part in filled for papers in _sample(parts, part)]
         temporary = codes.with_suffix(".tmp")
         faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
         temporary.rename(codes)
-    tasks = [ShardTask(str(building), number, shards, parts.count) for number in range(shards)]
+    tasks = [ShardTask(str(building), number, tuple(filled[number::shards])) for number in range(shards)]
     sums = np.zeros(2)
     for _, pairs in run.map(build_shard, tasks, "building shards"):
         sums += pairs
@@ -97,9 +103,14 @@ def count(parts: Parts, building: Path, run: TaskRunner) -> None:
     folder, target = building / COUNTS, building / GENERATION / STATISTICS
     folder.mkdir(exist_ok=True)
     target.mkdir(exist_ok=True)
-    files = [folder / f"part-{number:05}.npz" for number in range(parts.count)]
+    numbers = [number for number, size in enumerate(parts.sizes) if size]
+    files = [folder / f"part-{number:05}.npz" for number in numbers]
     ranges = [folder / f"range-{number:05}.npz" for number in range(RANGES)]
-    left = [(str(parts.folder), number, str(file)) for number, file in enumerate(files) if not file.exists()]
+    left = [
+        (str(parts.folder), number, str(file))
+        for number, file in zip(numbers, files, strict=True)
+        if not file.exists()
+    ]
     for _ in run.map(_count_part, left, "counting words"):
         pass
     adding = [
@@ -127,21 +138,19 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
     building = Path(task.building)
     generation = building / GENERATION
     folder = generation / SHARDS / str(task.number)
-    done = _read_done(folder / DONE)
+    done: dict[str, Any] = json.loads(_read(folder / DONE) or "{}")
     if not done:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         Shard.create(folder, faiss.read_index(str(generation / EMPTY_CODES)))
         done = {"parts": 0, "rows": 0, "length": 0.0, "titles": 0, "coded": False}
         write_text(folder / DONE, json.dumps(done))
     shard, dense = Shard(folder), dense_part(generation / MODEL)
     whole = WordStatistics.open(generation / STATISTICS)
-    own = range(task.number, task.parts, task.shards)
     writer = shard.writer()
     if shard.next_row > done["rows"]:  # of a part that was committed, but not noted
         shard.delete(writer, range(done["rows"], shard.next_row))
         writer.commit()
-    for part in own[done["parts"] :]:
+    for part in task.parts[done["parts"] :]:
         row = int(done["rows"])
         for papers in paper_batches(building / PARTS, part):
             found, vectors, corpus = entries(papers, dense, whole)
@@ -166,10 +175,10 @@ def _pair_lengths(corpus: SomePapers) -> tuple[float, int]:
     return float(lengths.sum()), int(np.count_nonzero(lengths))
 
 
-def _read_done(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        return dict(json.loads(path.read_text("utf-8")))
-    return {}
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text("utf-8")
+    return ""
 
 
 def _set_average(path: Path, kind: str, value: float) -> None:
@@ -205,7 +214,7 @@ def papers_of(batch: pa.RecordBatch) -> list[LibraryPaper]:
 
 def _sample(parts: Parts, part: int) -> Iterator[list[LibraryPaper]]:
     """Yield the first papers of a part, its share of TRAINING."""
-    wanted = -(-TRAINING // parts.count)
+    wanted = -(-TRAINING * parts.sizes[part] // parts.papers)
     for papers in islice(paper_batches(parts.folder, part), -(-wanted // BATCH)):
         yield papers[:wanted]
         wanted -= len(papers)

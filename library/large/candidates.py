@@ -114,3 +114,4 @@ class CandidateLibrary(Library):
         )
         self._batches = self.metadata.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, 7)

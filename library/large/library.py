@@ -10,19 +10,23 @@ ranks. Papers are added to the last shard and removed from any, each time by one
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.errors import InputError
+from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
+from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters, year_range
 from citerec.library.large.build import MODEL, SHARDS, STATISTICS
@@ -30,12 +34,22 @@ from citerec.library.large.candidates import (
     CALLED,
     FIRST,
     CandidateLibrary,
+    entries,
     folded,
     names_in,
     query_terms,
+    shared_names,
 )
 from citerec.library.large.shard import NOTHING, Found, Shard
-from citerec.library.library import GENERATIONS, Manifest, read_manifest
+from citerec.library.library import (
+    GENERATIONS,
+    Manifest,
+    damaged,
+    lock_folder,
+    now,
+    read_manifest,
+    write_manifest,
+)
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Generation, Ranked, Recommender, Request, mark_query
@@ -59,7 +73,6 @@ FILTERED = 5
 """Times as many if only some may be recommended."""
 MAX_NAMED = 100
 """Papers by names."""
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -126,45 +139,125 @@ class LocalShards:
 
 
 class LargeLibrary:
-    """A large library, opened for reading; `edit` opens it for changes."""
+    """A large library. A row stands for a row of a shard: row * number of shards + shard."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
         self.folder = path / GENERATIONS / str(manifest.generation)
-        self.whole = WordStatistics.open(self.folder / STATISTICS)
-        self.retriever = _without_contexts(open_model(self.folder / MODEL))
-        dense = (
-            first_dense(self.retriever.all_parts) if isinstance(self.retriever, Ranker) else self.retriever
-        )
-        assert isinstance(dense, DenseRetriever)
-        self.dense = dense
-        self.shard_folders = [self.folder / SHARDS / str(number) for number in range(manifest.shards)]
+        try:
+            self.whole = WordStatistics.open(self.folder / STATISTICS)
+            self.retriever = _without_contexts(open_model(self.folder / MODEL))
+            self.shards: Shards = LocalShards(
+                [self.folder / SHARDS / str(number) for number in range(manifest.shards)]
+            )
+        except (InputError, OSError, ValueError) as error:
+            raise damaged(path, error) from None
+        self.dense = find_dense(self.retriever)
 
     @classmethod
     def open(cls, path: str | Path) -> LargeLibrary:
-        """Open a library. Raises InputError if there is none, or if it is small."""
+        """Open a library. Raises InputError if there is none, or if it is in memory."""
         path = Path(path).expanduser()
         manifest = read_manifest(path)
         if not manifest.shards:
             raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
         return cls(path, manifest)
 
+    @classmethod
+    @contextmanager
+    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[LargeLibrary]:
+        """Open a library and lock it against changes by other processes."""
+        with lock_folder(Path(path).expanduser(), wait):
+            yield cls.open(path)
+
     def __len__(self) -> int:
         return self.manifest.counts["papers"]
+
+    @property
+    def corpus(self) -> Any:
+        raise InputError(f"{self.path}: is kept on disk (storage=disk), which this command cannot use")
+
+    metadata = collections = corpus
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        found = self.find([name])
+        return found[0][0] if found else None
+
+    def rows(self, names: Iterable[str], option: str = "id") -> list[int]:
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        rows = []
+        for name in names:
+            if (row := self.row(name)) is None:
+                raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
+            rows.append(row)
+        return sorted(set(rows))
+
+    def paper(self, row: int) -> LibraryPaper:
+        """Return the paper of a row. Raises IndexError if there is none."""
+        inside, shard = divmod(row, self.manifest.shards)
+        wanted = [[inside] if number == shard else [] for number in range(self.manifest.shards)]
+        if not (found := self.shards.read(wanted)[shard]):
+            raise IndexError(f"row {row}")
+        return found[inside]
+
+    def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
+        """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
+        asked = ShardQuery([], None, list(names), [], [CALLED + name for name in called], 1)
+        answers = self.shards.ask(asked)
+        wanted = [
+            [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
+            for one in answers
+        ]
+        return [
+            (row * self.manifest.shards + number, paper)
+            for number, found in enumerate(self.shards.read(wanted))
+            for row, paper in sorted(found.items())
+        ]
 
     def encode(self, query: Query) -> Floats:
         """Encode a query, [D]."""
         corpus = SomePapers([], self.whole, self.path.name)
         dense = copy(self.dense)
         dense.prepare(corpus)
-        vector: Floats = dense.encode_queries(
-            Queries.from_list(corpus, [replace(query, known=(), own=None)])
-        )[0]
-        return vector
+        vectors = dense.encode_queries(Queries.from_list(corpus, [replace(query, known=(), own=None)]))
+        return np.asarray(vectors[0], np.float32)
 
     def candidates(self, papers: Sequence[LibraryPaper]) -> CandidateLibrary:
         """Return the small library of papers that the shards found."""
         return CandidateLibrary(self.path, self.manifest, papers, self.whole)
+
+    def change(self, added: Sequence[tuple[int, LibraryPaper]], removed: Iterable[int], **fields: Any) -> int:
+        """Add papers to shards and remove rows. Call it inside `edit`. Returns the number of papers.
+
+        added: the shard of each paper; one that replaces a removed paper belongs to the same shard, whose
+        commit then does both. fields: of the manifest.
+        """
+        shards = self.manifest.shards
+        new: dict[int, list[LibraryPaper]] = {}
+        gone: dict[int, list[int]] = {}
+        for number, paper in added:
+            new.setdefault(number, []).append(paper)
+        for row in removed:
+            gone.setdefault(row % shards, []).append(row // shards)
+        assert isinstance(self.shards, LocalShards)
+        for number in sorted({*gone, *new}):
+            found, vectors, _ = entries(new.get(number, []), self.dense, self.whole)
+            self.shards.shards[number].change(found, vectors, gone.get(number, ()))
+        papers = sum(map(len, self.shards.shards))
+        changed = msgspec.structs.replace(
+            self.manifest, counts=self.manifest.counts | {"papers": papers}, changed=now(), **fields
+        )
+        write_manifest(self.path, changed)
+        return papers
+
+
+def find_dense(retriever: Retriever) -> DenseRetriever:
+    """Return the dense retriever of a model. Raises InputError for one that has none."""
+    dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
+    if not isinstance(dense, DenseRetriever):
+        raise InputError(f"model={retriever.name}: a library on disk needs one with vectors")
+    return dense
 
 
 def _without_contexts(retriever: Retriever) -> Retriever:
@@ -178,15 +271,9 @@ def _without_contexts(retriever: Retriever) -> Retriever:
 class LargeRecommender(Recommender):
     """Recommends papers of a large library. Several threads may query it at once."""
 
-    def __init__(self, library: LargeLibrary, shards: Shards, reranker: Reranker | None = None) -> None:
-        self.reranker, self._large, self._shards = reranker, library, shards
+    def __init__(self, library: LargeLibrary, reranker: Reranker | None = None) -> None:
+        self.reranker, self._large = reranker, library
         self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
-
-    @classmethod
-    def of(cls, path: str | Path, reranker: Reranker | None = None) -> LargeRecommender:
-        """Open a large library, with its shards in this process."""
-        library = LargeLibrary.open(path)
-        return cls(library, LocalShards(library.shard_folders), reranker)
 
     @property
     def library(self) -> Any:
@@ -227,7 +314,7 @@ class LargeRecommender(Recommender):
             depth,
             year_range(filters.years) if filters.years else None,
         )
-        library = large.candidates(self._read(self._shards.ask(asked), depth))
+        library = large.candidates(self._read(self._large.shards.ask(asked), depth))
         return CandidateRecommender(library, large.retriever, self.reranker)
 
     def _read(self, answers: Sequence[ShardAnswer | None], depth: int) -> list[LibraryPaper]:
@@ -246,7 +333,7 @@ class LargeRecommender(Recommender):
             best = np.lexsort((rows, shard, -scores))[:most]
             for number, own in enumerate(wanted):
                 own.append(rows[best[shard[best] == number]])
-        papers = self._shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
+        papers = self._large.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
         return [paper for part in papers for _, paper in sorted(part.items())]
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
@@ -254,13 +341,57 @@ class LargeRecommender(Recommender):
         names = [FIRST + folded(word) for word in words]
         called = [CALLED + word for word in query.split()]
         asked = ShardQuery(query_terms(Query(query)), None, names, [], called, IN_PART)
-        papers = self._read(self._shards.ask(asked), IN_PART)
+        papers = self._read(self._large.shards.ask(asked), IN_PART)
         return CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)), None).search(
             query, k
         )
 
+    def add(self, papers: Sequence[LibraryPaper]) -> None:
+        with LargeLibrary.edit(self._large.path) as library:
+            add_records(library, papers)
+        self.refresh()
+
+    def remove(self, names: Sequence[str]) -> None:
+        with LargeLibrary.edit(self._large.path) as library:
+            library.change([], library.rows(names))
+        self.refresh()
+
     def refresh(self) -> Any:
+        """Reload the library if it has changed on disk."""
+        try:
+            manifest = read_manifest(self._large.path)
+        except InputError:
+            return self._large  # it was deleted
+        if manifest != self._large.manifest:
+            self._large = LargeLibrary(self._large.path, manifest)
         return self._large
+
+
+def add_records(
+    library: LargeLibrary, records: Iterable[LibraryPaper], **fields: Any
+) -> tuple[int, int, int]:
+    """Add records to a library; those of papers that it has complete these (library.duplicates).
+
+    Call it inside `LargeLibrary.edit`. fields: of the manifest. Returns the numbers of added and completed
+    papers, and of all papers.
+    """
+    new = list(records)
+    shared = sorted({name for paper in new for name in shared_names(paper)})
+    found = library.find([paper.id for paper in new], shared)
+    rows, known = [row for row, _ in found], library.candidates([paper for _, paper in found])
+    with Deduplicator(library.path, known) as merged:
+        for paper in new:
+            merged.add(paper)
+        merged.finish()
+        papers, shards = list(merged.papers()), library.manifest.shards
+        replaced = [rows[row] for row in merged.replaced.tolist()]
+    numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
+    total = (
+        library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
+        if papers
+        else len(library)
+    )
+    return len(papers) - len(replaced), len(replaced), total
 
 
 class CandidateRecommender(Recommender):

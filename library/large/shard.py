@@ -200,9 +200,11 @@ class Shard:
 
     # Changes.
 
-    def append(self, entries: Iterable[Entry], vectors: Floats, first: int, writer: Any) -> int:
+    def append(self, entries: Sequence[Entry], vectors: Floats, first: int, writer: Any) -> int:
         """Add papers with vectors [n, D] from row `first` on, through a writer; returns the next row."""
         row = first
+        if not entries:
+            return first
         for entry in entries:
             document = tantivy.Document()
             document.add_unsigned(ROW, row)
@@ -223,10 +225,10 @@ class Shard:
         """Return tantivy's writer; `append` and `delete` through it become visible by its `commit`."""
         return self._index.writer(WRITER_MEMORY, threads)
 
-    @staticmethod
-    def delete(writer: Any, rows: Iterable[int]) -> None:
-        for row in rows:
-            writer.delete_documents(ROW, row)
+    def delete(self, writer: Any, rows: Iterable[int]) -> None:
+        """Remove rows through a writer."""
+        if wanted := list(rows):
+            writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, ROW, wanted))
 
     @property
     def next_row(self) -> int:
@@ -243,13 +245,13 @@ class Shard:
         faiss.write_index(codes, str(temporary))
         temporary.replace(self.folder / CODES)
 
-    def add(self, entries: Sequence[Entry], vectors: Floats, removed: Iterable[int] = ()) -> None:
-        """Add papers and remove rows, atomically."""
+    def change(self, entries: Sequence[Entry], vectors: Floats, removed: Iterable[int] = ()) -> None:
+        """Add papers and remove rows, atomically. Call it from one process at a time."""
         writer = self.writer()
-        first = self.next_row
+        first = max(self.next_row, self._codes.ntotal)
         self.delete(writer, removed)
         with (self.folder / VECTORS).open("r+b") as file:
-            file.truncate(first * vectors.shape[1])  # what a killed process left
+            file.truncate(first * self.dim)  # what a killed process left
         last = self.append(entries, vectors, first, writer)
         writer.commit()
         writer.wait_merging_threads()
