@@ -20,9 +20,9 @@ from citerec.datasets.columns import load_array
 Hashes = NDArray[np.uint64]
 
 WORD, BM25_TERM, TERM, BEGINNING, PAIR = "word", "bm25_term", "term", "beginning", "pair"
-"""Kinds: words by their occurrences; terms of BM25 and of the ranker and beginnings of words (retrieval.terms)
-by the papers that have them; pairs of adjacent terms in titles by their occurrences. Further kinds are the
-ranker's names (CorpusStatistics.NAMES)."""
+"""Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
+(retrieval.terms) by the papers that have them; pairs of adjacent terms in titles by their occurrences. The
+ranker's names (CorpusStatistics.NAMES) are further kinds."""
 TOTALS = "statistics.json"
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

@@ -103,8 +103,16 @@ class Recommendation:
         return {name: getattr(self, name) for name in names}
 
 
+class Recommendations(list[Recommendation]):
+    """Recommendations of a library in shards. missing: shards that did not answer in time."""
+
+    missing = 0
+
+
 def note_on(found: Sequence[Recommendation]) -> str:
-    """Return NOTHING_FITS if no paper is probable; else, and if the model cannot tell, nothing."""
+    """Return what to say above a list: that shards are missing, or that no paper is probable; or nothing."""
+    if isinstance(found, Recommendations) and found.missing:
+        return f"partial: {found.missing} parts of the library did not answer in time"
     known = [paper.probability for paper in found if paper.probability is not None]
     return NOTHING_FITS if known and max(known) < LEAST_PROBABILITY else ""
 

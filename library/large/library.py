@@ -27,7 +27,7 @@ from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import Explainer, Recommendation
+from citerec.library.explanation import Explainer, Recommendation, Recommendations
 from citerec.library.filters import Filters, year_range
 from citerec.library.large.build import MODEL, SHARDS, STATISTICS
 from citerec.library.large.candidates import (
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 
 DEPTH = 200
 """Papers by words and by vectors, unless the ranker reads more."""
-MARGIN = 1.5
-"""Times as many papers by words are read, because shards round lengths and know only their own papers."""
+MORE_WORDS, MORE_VECTORS = 1.5, 1.1
+"""Times as many papers are read: shards round lengths and vectors, and weight terms by their own papers."""
 FILTERED = 5
 """Times as many if only some may be recommended."""
 MAX_NAMED = 100
@@ -80,7 +80,7 @@ class ShardQuery:
     """What a shard is asked.
 
     terms: of BM25, with repeats. vector: [D], or None. names, years: near the mark. called: ids and keys.
-    k: papers by words, two thirds as many by the vector. between: first and last year that may be found.
+    by_words, by_vector: number of papers. between: first and last year that may be found.
     """
 
     terms: list[str]
@@ -88,7 +88,8 @@ class ShardQuery:
     names: list[str]
     years: list[int]
     called: list[str]
-    k: int
+    by_words: int = 0
+    by_vector: int = 0
     between: tuple[int, int] | None = None
 
 
@@ -105,8 +106,8 @@ class ShardAnswer:
 def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
     """Ask a shard."""
     return ShardAnswer(
-        shard.search_terms(query.terms, query.k, query.between),
-        NOTHING if query.vector is None else shard.search_vector(query.vector, round(query.k / MARGIN)),
+        shard.search_terms(query.terms, query.by_words, query.between),
+        NOTHING if query.vector is None else shard.search_vector(query.vector, query.by_vector),
         shard.search_names(query.names, MAX_NAMED, query.years),
         shard.search_names(query.called, MAX_NAMED),
     )
@@ -119,8 +120,12 @@ class Shards(Protocol):
         """Ask all shards; None for one that does not answer in time."""
         ...
 
-    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
-        """Read papers of each shard."""
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
+        """Read papers of each shard; None likewise."""
+        ...
+
+    def refresh(self) -> None:
+        """See the latest changes."""
         ...
 
 
@@ -134,8 +139,12 @@ class LocalShards:
     def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
         return list(self._pool.map(lambda shard: ask_shard(shard, query), self.shards))
 
-    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
         return list(self._pool.map(Shard.read, self.shards, rows))
+
+    def refresh(self) -> None:
+        for shard in self.shards:
+            shard.reload()
 
 
 class LargeLibrary:
@@ -177,7 +186,9 @@ class LargeLibrary:
     def corpus(self) -> Any:
         raise InputError(f"{self.path}: is kept on disk (storage=disk), which this command cannot use")
 
-    metadata = collections = corpus
+    metadata = corpus
+    collections: Sequence[str] = ()
+    """of a library in memory"""
 
     def row(self, name: str) -> int | None:
         """Return the row of the paper with this id, citation key or alias; None if there is none."""
@@ -197,13 +208,13 @@ class LargeLibrary:
         """Return the paper of a row. Raises IndexError if there is none."""
         inside, shard = divmod(row, self.manifest.shards)
         wanted = [[inside] if number == shard else [] for number in range(self.manifest.shards)]
-        if not (found := self.shards.read(wanted)[shard]):
+        if not (found := self.shards.read(wanted)[shard] or {}):
             raise IndexError(f"row {row}")
         return found[inside]
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
-        asked = ShardQuery([], None, list(names), [], [CALLED + name for name in called], 1)
+        asked = ShardQuery([], None, list(names), [], [CALLED + name for name in called])
         answers = self.shards.ask(asked)
         wanted = [
             [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
@@ -212,7 +223,7 @@ class LargeLibrary:
         return [
             (row * self.manifest.shards + number, paper)
             for number, found in enumerate(self.shards.read(wanted))
-            for row, paper in sorted(found.items())
+            for row, paper in sorted((found or {}).items())
         ]
 
     def encode(self, query: Query) -> Floats:
@@ -286,10 +297,14 @@ class LargeRecommender(Recommender):
     def recommend_batch(
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
-        return [
-            self.small(request, k).recommend_batch([request], k, rerank=rerank, explain=explain)[0]
-            for request in requests
-        ]
+        self.refresh()
+        answers: list[list[Recommendation]] = []
+        for request in requests:
+            small = self.small(request, k)
+            found = Recommendations(small.recommend_batch([request], k, rerank=rerank, explain=explain)[0])
+            found.missing = small.missing
+            answers.append(found)
+        return answers
 
     def ranked(self, request: Request, depth: int) -> Ranked:
         return self.small(request, depth).ranked(request, depth)
@@ -297,11 +312,11 @@ class LargeRecommender(Recommender):
     def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
         raise NotImplementedError("rows of a large library mean nothing outside it; use recommend_batch")
 
-    def small(self, request: Request, k: int) -> Recommender:
+    def small(self, request: Request, k: int) -> CandidateRecommender:
         """Return the recommender of what the shards find for a request."""
         large, query = self._large, mark_query(request.query)
         filters = request.filters
-        depth = int(MARGIN * (max(k, getattr(large.retriever, "depth", DEPTH)) + 1))
+        depth = max(k, getattr(large.retriever, "depth", DEPTH)) + 1
         depth *= FILTERED if filters != Filters() else 1
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
@@ -311,18 +326,20 @@ class LargeRecommender(Recommender):
             names,
             sorted(years),
             [CALLED + name for name in called if name],
-            depth,
+            round(MORE_WORDS * depth),
+            round(MORE_VECTORS * depth),
             year_range(filters.years) if filters.years else None,
         )
-        library = large.candidates(self._read(self._large.shards.ask(asked), depth))
-        return CandidateRecommender(library, large.retriever, self.reranker)
+        papers, missing = self._read(asked)
+        return CandidateRecommender(large.candidates(papers), large.retriever, self.reranker, missing)
 
-    def _read(self, answers: Sequence[ShardAnswer | None], depth: int) -> list[LibraryPaper]:
-        """Read the best papers of all shards: `depth` by words, two thirds as many by the vector, all by names."""
+    def _read(self, query: ShardQuery) -> tuple[list[LibraryPaper], int]:
+        """Ask all shards, and read the best papers that they find; also returns how many did not answer."""
+        answers = self._large.shards.ask(query)
         wanted: list[list[NDArray[np.int64]]] = [[] for _ in answers]
         for kind, most in (
-            ("words", depth),
-            ("near", round(depth / MARGIN)),
+            ("words", query.by_words),
+            ("near", query.by_vector),
             ("named", MAX_NAMED),
             ("called", MAX_NAMED),
         ):
@@ -333,8 +350,10 @@ class LargeRecommender(Recommender):
             best = np.lexsort((rows, shard, -scores))[:most]
             for number, own in enumerate(wanted):
                 own.append(rows[best[shard[best] == number]])
-        papers = self._large.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
-        return [paper for part in papers for _, paper in sorted(part.items())]
+        parts = self._large.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
+        papers = [paper for part in parts if part is not None for _, paper in sorted(part.items())]
+        missing = sum(part is None or answer is None for part, answer in zip(parts, answers, strict=True))
+        return papers, missing
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         words = query_words(query)
@@ -362,8 +381,11 @@ class LargeRecommender(Recommender):
             manifest = read_manifest(self._large.path)
         except InputError:
             return self._large  # it was deleted
-        if manifest != self._large.manifest:
+        if manifest.generation != self._large.manifest.generation:
             self._large = LargeLibrary(self._large.path, manifest)
+        elif manifest != self._large.manifest:
+            self._large.manifest = manifest
+            self._large.shards.refresh()
         return self._large
 
 
@@ -397,8 +419,15 @@ def add_records(
 class CandidateRecommender(Recommender):
     """Recommends papers of the small library that one query has."""
 
-    def __init__(self, library: CandidateLibrary, retriever: Retriever, reranker: Reranker | None) -> None:
-        self.reranker = reranker
+    def __init__(
+        self,
+        library: CandidateLibrary,
+        retriever: Retriever,
+        reranker: Reranker | None = None,
+        missing: int = 0,
+    ) -> None:
+        """missing: shards that did not answer."""
+        self.reranker, self.missing = reranker, missing
         self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         retriever = fresh(retriever)
         retriever.index(library.corpus)

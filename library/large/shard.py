@@ -11,7 +11,6 @@ once; vectors of rows that no commit knows are overwritten by the next change.
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -79,6 +78,7 @@ def train_codes(vectors: Floats) -> Any:
     """Return empty codes of unit vectors [n, D], to be given to each shard."""
     dim = vectors.shape[1]
     codes = faiss.IndexPQFastScan(dim, dim // 2 if dim % 2 == 0 else dim, 4, faiss.METRIC_INNER_PRODUCT)
+    codes.pq.cp.min_points_per_centroid = 1  # silences a warning
     codes.train(vectors)
     return codes
 
@@ -94,8 +94,7 @@ class Shard:
         except ValueError as error:
             raise InputError(f"{folder}: not a part of a large library ({error})") from None
         self._schema = self._index.schema
-        self._searcher = self._index.searcher()
-        self._lock = threading.Lock()
+        self._searcher, self._codes_time = self._index.searcher(), 0
 
     @classmethod
     def create(cls, folder: Path, codes: Any) -> Shard:
@@ -112,12 +111,13 @@ class Shard:
     def reload(self) -> None:
         """See the latest commit."""
         self._index.reload()
-        with self._lock:
-            self._searcher = self._index.searcher()
+        self._searcher = self._index.searcher()
+        if self._codes_time != (self.folder / CODES).stat().st_mtime_ns:
             self.__dict__.pop("_codes", None)
 
     @cached_property
     def _codes(self) -> Any:
+        self._codes_time = (self.folder / CODES).stat().st_mtime_ns
         return faiss.read_index(str(self.folder / CODES))
 
     @property
