@@ -23,6 +23,8 @@ from citerec.retrieval.terms import PAPERS_PER_BATCH
 
 _INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
 """A word with an inner capital or a digit."""
+_HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
+"""What a text with such a word has; much faster to look for."""
 _BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
@@ -41,7 +43,7 @@ def title_names(title: str) -> list[str]:
     """
     head, colon, _ = title.partition(":")
     names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
-    return list(dict.fromkeys(names if title.isupper() else [*names, *_INNER.findall(title)]))
+    return list(dict.fromkeys(names if title.isupper() else [*names, *_inner(title)]))
 
 
 def initials(title: str) -> list[str]:
@@ -64,7 +66,11 @@ def abstract_names(abstract: str) -> list[str]:
     >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
     ['AGM', 'AdaGrad']
     """
-    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
+    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_inner(abstract)]))
+
+
+def _inner(text: str) -> list[str]:
+    return _INNER.findall(text) if _HAS_INNER.search(text) else []
 
 
 def word_hash(word: str) -> int:

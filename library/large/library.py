@@ -10,6 +10,7 @@ ranks. Papers are added to the last shard and removed from any, each time by one
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,11 +26,11 @@ from numpy.typing import NDArray
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
-from citerec.datasets.word_statistics import WordStatistics
+from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation, Recommendations
 from citerec.library.filters import Filters, year_range
-from citerec.library.large.build import MODEL, SHARDS, STATISTICS
+from citerec.library.large.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.large.candidates import (
     CALLED,
     FIRST,
@@ -54,12 +55,11 @@ from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Generation, Ranked, Recommender, Request, mark_query
 from citerec.library.search import IN_PART, named_key, query_words
-from citerec.rerank.features import first_dense
 from citerec.rerank.ranker import Ranker
+from citerec.rerank.texts import idf
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 
 if TYPE_CHECKING:
@@ -79,11 +79,12 @@ MAX_NAMED = 100
 class ShardQuery:
     """What a shard is asked.
 
-    terms: of BM25, with repeats. vector: [D], or None. names, years: near the mark. called: ids and keys.
-    by_words, by_vector: number of papers. between: first and last year that may be found.
+    terms: of BM25, and their counts times their idf in the whole collection. vector: [D], or None. names,
+    years: near the mark. called: ids and keys. by_words, by_vector: number of papers. between: first and last
+    year that may be found.
     """
 
-    terms: list[str]
+    terms: dict[str, float]
     vector: Floats | None
     names: list[str]
     years: list[int]
@@ -156,9 +157,7 @@ class LargeLibrary:
         try:
             self.whole = WordStatistics.open(self.folder / STATISTICS)
             self.retriever = _without_contexts(open_model(self.folder / MODEL))
-            self.shards: Shards = LocalShards(
-                [self.folder / SHARDS / str(number) for number in range(manifest.shards)]
-            )
+            self.shards: Shards = LocalShards(self.shard_folders)
         except (InputError, OSError, ValueError) as error:
             raise damaged(path, error) from None
         self.dense = find_dense(self.retriever)
@@ -181,6 +180,11 @@ class LargeLibrary:
 
     def __len__(self) -> int:
         return self.manifest.counts["papers"]
+
+    @property
+    def shard_folders(self) -> list[Path]:
+        """The folders of the shards."""
+        return [self.folder / SHARDS / str(number) for number in range(self.manifest.shards)]
 
     @property
     def corpus(self) -> Any:
@@ -214,7 +218,7 @@ class LargeLibrary:
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
-        asked = ShardQuery([], None, list(names), [], [CALLED + name for name in called])
+        asked = ShardQuery({}, None, list(names), [], [CALLED + name for name in called])
         answers = self.shards.ask(asked)
         wanted = [
             [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
@@ -261,14 +265,6 @@ class LargeLibrary:
         )
         write_manifest(self.path, changed)
         return papers
-
-
-def find_dense(retriever: Retriever) -> DenseRetriever:
-    """Return the dense retriever of a model. Raises InputError for one that has none."""
-    dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
-    if not isinstance(dense, DenseRetriever):
-        raise InputError(f"model={retriever.name}: a library on disk needs one with vectors")
-    return dense
 
 
 def _without_contexts(retriever: Retriever) -> Retriever:
@@ -321,7 +317,7 @@ class LargeRecommender(Recommender):
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
         asked = ShardQuery(
-            query_terms(query),
+            self._weights(query),
             large.encode(query),
             names,
             sorted(years),
@@ -332,6 +328,12 @@ class LargeRecommender(Recommender):
         )
         papers, missing = self._read(asked)
         return CandidateRecommender(large.candidates(papers), large.retriever, self.reranker, missing)
+
+    def _weights(self, query: Query) -> dict[str, float]:
+        """Return BM25's terms of a query, and their counts times their idf in the whole collection."""
+        counts, whole = Counter(query_terms(query)), self._large.whole
+        rarity = idf(whole.count(BM25_TERM, list(counts)), whole.papers)
+        return {term: times * float(rarity[n]) for n, (term, times) in enumerate(counts.items())}
 
     def _read(self, query: ShardQuery) -> tuple[list[LibraryPaper], int]:
         """Ask all shards, and read the best papers that they find; also returns how many did not answer."""
@@ -359,7 +361,7 @@ class LargeRecommender(Recommender):
         words = query_words(query)
         names = [FIRST + folded(word) for word in words]
         called = [CALLED + word for word in query.split()]
-        asked = ShardQuery(query_terms(Query(query)), None, names, [], called, IN_PART)
+        asked = ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART)
         papers = self._read(self._large.shards.ask(asked), IN_PART)
         return CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)), None).search(
             query, k
@@ -408,11 +410,7 @@ def add_records(
         papers, shards = list(merged.papers()), library.manifest.shards
         replaced = [rows[row] for row in merged.replaced.tolist()]
     numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
-    total = (
-        library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
-        if papers
-        else len(library)
-    )
+    total = library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
     return len(papers) - len(replaced), len(replaced), total
 
 

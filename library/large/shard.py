@@ -10,9 +10,9 @@ once; vectors of rows that no commit knows are overwritten by the next change.
 
 from __future__ import annotations
 
+import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -131,16 +131,18 @@ class Shard:
 
     # Searching.
 
-    def search_terms(self, terms: Sequence[str], k: int, years: tuple[int, int] | None = None) -> Found:
-        """Return the k best papers by BM25; repeated terms count repeatedly. years: first and last."""
-        query = tantivy.Query
-        wanted = []
-        for term, times in Counter(terms).items():
-            one = query.term_query(self._schema, TERMS, term, "freq")
-            wanted.append((tantivy.Occur.Should, query.boost_query(one, float(times)) if times > 1 else one))
-        if not wanted:
-            return NOTHING
-        return self._search(query.boolean_query(wanted), k, years)
+    def search_terms(self, terms: Mapping[str, float], k: int, years: tuple[int, int] | None = None) -> Found:
+        """Return the k best papers by BM25. terms: with their counts times their idf in the whole collection.
+
+        years: first and last.
+        """
+        query, searcher, wanted = tantivy.Query, self._searcher, []
+        for term, weight in terms.items():
+            if frequency := searcher.doc_freq(TERMS, term):
+                own = math.log(1 + (searcher.num_docs - frequency + 0.5) / (frequency + 0.5))
+                one = query.term_query(self._schema, TERMS, term, "freq")
+                wanted.append((tantivy.Occur.Should, query.boost_query(one, weight / own)))
+        return self._search(query.boolean_query(wanted), k, years) if wanted else NOTHING
 
     def search_names(self, names: Sequence[str], k: int, years: Sequence[int] = ()) -> Found:
         """Return k papers that have any of the names, first those of one of the years."""

@@ -312,7 +312,7 @@ def test_bad_options(options: list[str], message: str, source: Path, tmp_path: P
     assert not (tmp_path / "lib" / "library.json").exists()
 
 
-@pytest.mark.parametrize("command", [["update"], ["draft", "draft=x.md"], ["verify"]])
+@pytest.mark.parametrize("command", [["update"], ["draft", "tex=x.md"], ["verify"]])
 def test_commands_that_need_a_library_in_memory_say_so(
     command: list[str], on_disk: Path, tmp_path: Path
 ) -> None:
