@@ -114,7 +114,7 @@ def _find(folder: Path, starts: Rows, run: TaskRunner) -> None:
 
 def _filled(starts: Rows) -> list[int]:
     """Return the numbers of the parts that have rows."""
-    return cast(list[int], np.flatnonzero(np.diff(starts)).tolist())
+    return np.flatnonzero(np.diff(starts)).tolist()
 
 
 def _find_in_range(task: tuple[str, Rows, int, int, int]) -> None:

@@ -91,8 +91,6 @@ def prepare_parts(
     with disk_errors(folder, "the parts", "folder"):
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "parts.lock", "prepares the same parts"):
-            for path in folder.glob(".*.*"):  # of killed workers
-                path.unlink()
             found = _read(plan_pieces(files, piece_bytes), folder, run)
             bad, skipped = _judge(found, bad_parts, on_bad)
             sizes = [0 if read.piece.source in skipped else read.papers for read in found]
@@ -106,6 +104,8 @@ def prepare_parts(
             for path in folder.glob("part-*"):
                 if int(path.name.removeprefix("part-").partition(".")[0]) >= len(found):
                     path.unlink()
+            for path in folder.glob(".*.*"):  # of killed workers
+                path.unlink()
     kept = tuple(merged.sizes)
     return Parts(folder, len(kept), sum(kept), merged.duplicates, bad, skipped, kept)
 

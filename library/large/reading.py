@@ -228,11 +228,12 @@ class PartWriter:
     def _clean(self) -> None:
         """Clean titles and abstracts, and drop papers that have neither."""
         papers, raw = self._papers, self._raw
-        for name in ("title", "abstract"):
-            for row in unclean_rows([getattr(paper, name) for paper in papers]):
-                if raw[row] >= 0:
-                    text = clean_text(getattr(papers[row], name))
-                    papers[row] = papers[row]._replace(**{name: text})
+        for row in unclean_rows([paper.title for paper in papers]):
+            if raw[row] >= 0:
+                papers[row] = papers[row]._replace(title=clean_text(papers[row].title))
+        for row in unclean_rows([paper.abstract for paper in papers]):
+            if raw[row] >= 0:
+                papers[row] = papers[row]._replace(abstract=clean_text(papers[row].abstract))
         empty = [row for row, paper in enumerate(papers) if not (paper.title or paper.abstract)]
         for row in reversed(empty):
             self.add_error(InputError(": has neither title nor abstract"), raw[row])

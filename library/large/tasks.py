@@ -29,8 +29,10 @@ AHEAD = 2
 class TaskRunner(Protocol):
     """Runs tasks; `local` or `over_ray` gives one."""
 
-    workers: int
-    """Number of tasks that run at once."""
+    @property
+    def workers(self) -> int:
+        """Number of tasks that run at once."""
+        ...
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
@@ -42,11 +44,10 @@ class TaskRunner(Protocol):
         ...
 
 
-@dataclass(frozen=True)
 class LocalRunner:
     """Runs one task after the other in this process; Ray is not imported."""
 
-    workers: int = 1
+    workers = 1
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
