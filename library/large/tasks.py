@@ -69,7 +69,10 @@ class RayRunner:
     ) -> Iterator[tuple[int, Result]]:
         import ray
 
-        task: Any = ray.remote(max_retries=RETRIES)(function)
+        @ray.remote(max_retries=RETRIES)
+        def task(item: Item) -> Result:
+            return function(item)
+
         waiting = iter(range(len(items)))
         running: dict[Any, int] = {}
 
