@@ -71,10 +71,19 @@ class Measured(NamedTuple):
     """Processor's seconds of the first process, outside of tasks."""
 
 
+def start(_: int) -> None:
+    """Import what tasks need: Ray's processes start with their first task."""
+    import citerec.library.large.parts  # noqa: F401
+
+    time.sleep(0.5)  # so that each process gets a task
+
+
 def measure(files: list[str], folder: Path, workers: int, piece_bytes: int) -> Measured:
+    started = time.perf_counter()
     with task_runner(workers) as run:
-        for _ in run.map(abs, range(2 * workers), "starting"):  # Ray's processes start with their first task
+        for _ in run.map(start, range(2 * workers), "processes"):
             pass
+        print(f"start of {workers} workers, not counted below: {time.perf_counter() - started:.1f} s")
         timed_run, wall, processor = Timed(run, folder), time.perf_counter(), time.process_time()
         parts = prepare_parts(files, folder, run=timed_run, piece_bytes=piece_bytes)
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
