@@ -97,8 +97,12 @@ RECORDS = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=12), min_size=1, max_size=3))
 def test_parts_are_what_one_process_gives(sources: list[list[dict[str, Any]]]) -> None:
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
+        for constant, value in {"reading.BATCH_ROWS": 3, "deduplicate.BATCH_ROWS": 2}.items():
+            patch.setattr(f"citerec.library.large.{constant}", value)
+        for constant, value in {"ROWS_OF_TASK": 3, "KEYS_OF_TASK": 5}.items():
+            patch.setattr(f"citerec.library.large.deduplicate.{constant}", value)
         good = {"id": "z", "title": "Something else"}
         files = [
             write_lines(folder / f"{number}.jsonl", [*records, good])
