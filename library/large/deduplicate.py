@@ -6,7 +6,7 @@
     4. merge  per part: rows to leave out, and merged papers              part-N.removed.npy, .changed.npy and
                                                                           .merged.arrow
 Rows are numbered over all parts. Records of one paper are always of one group, so that groups need nothing of
-each other. Step 2 cannot be shared: one process holds the links (some 50 bytes for each row that shares a
+each other. Step 2 cannot be shared: one process holds the links (some 60 bytes for each row that shares a
 key, nothing for the others). It also numbers papers whose id is taken.
 """
 

@@ -91,6 +91,7 @@ def prepare_parts(
     with disk_errors(folder, "the parts", "folder"):
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "parts.lock", "prepares the same parts"):
+            _remove_unfinished(folder)
             found = _read(plan_pieces(files, piece_bytes), folder, run)
             bad, skipped = _judge(found, bad_parts, on_bad)
             sizes = [0 if read.piece.source in skipped else read.papers for read in found]
@@ -104,10 +105,15 @@ def prepare_parts(
             for path in folder.glob("part-*"):
                 if int(path.name.removeprefix("part-").partition(".")[0]) >= len(found):
                     path.unlink()
-            for path in folder.glob(".*.*"):  # of killed workers
-                path.unlink()
+            _remove_unfinished(folder)
     kept = tuple(merged.sizes)
     return Parts(folder, len(kept), sum(kept), merged.duplicates, bad, skipped, kept)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files of killed workers (`atomic_write`)."""
+    for path in folder.glob(".*.*"):
+        path.unlink(missing_ok=True)
 
 
 def plan_pieces(names: Sequence[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:

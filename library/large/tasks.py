@@ -92,7 +92,7 @@ class RayRunner:
                     advance(1)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
-        except ray.exceptions.WorkerCrashedError:
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
             reason = f"a worker was killed {RETRIES + 1} times; is there memory left?"
             raise InputError(f"{what}: {reason}") from None
         finally:
