@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
 from citerec.library.duplicates import Deduplicator
-from citerec.library.large.parts import Parts, prepare_parts
+from citerec.library.large.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.large.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
 from citerec.library.large.tasks import LocalRunner, TaskRunner, task_runner
 from citerec.library.papers import LibraryPaper, clean_text
@@ -318,6 +318,15 @@ def test_a_damaged_file_is_refused_or_skipped(
     assert [paper.id for paper in papers_of(parts)] == ["ga", "gc"]
     assert (parts.papers, parts.bad, [*parts.skipped]) == (2, {str(bad): 0}, [str(bad)])
     assert parts.skipped[str(bad)].startswith(reason)
+
+
+def test_pieces_of_large_sources_are_larger(tmp_path: Path) -> None:
+    path = tmp_path / "papers.jsonl"
+    for gigabytes, pieces in {1: 16, 63: 1008, 65: 520, 130: 520}.items():
+        with path.open("wb") as file:
+            file.write(b"{}\n")
+            file.truncate(gigabytes << 30)  # takes no space
+        assert len(plan_pieces([str(path)])) == pieces
 
 
 class Counting(LocalRunner):
