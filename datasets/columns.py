@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,11 @@ class Ragged:
         >>> Ragged.from_rows([[1, 2], [], [3]]).lengths.tolist()
         [2, 0, 1]
         """
-        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
-        parts = [np.asarray(row, np.int32) for row in rows]
-        values = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        if any(isinstance(row, np.ndarray) for row in rows):
+            values = np.concatenate([np.asarray(row, np.int32) for row in rows])
+        else:
+            values = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
         return cls(values, offsets_of(lengths))
 
     @classmethod

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
 from citerec.datasets.errors import InputError
+from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 2
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""
@@ -133,6 +134,19 @@ class Corpus:
             )
             for split in manifest["splits"]
         }
+
+    whole: WordStatistics | None = None
+    """statistics of the collection that the papers are some of (datasets.some_papers), for their words"""
+
+    @property
+    def total_papers(self) -> int:
+        """Number of papers of the whole collection."""
+        return len(self.paper_ids) if self.whole is None else self.whole.papers
+
+    @property
+    def total_words(self) -> int:
+        """Number of occurrences of all words in the whole collection."""
+        return int(np.sum(self.word_counts)) if self.whole is None else self.whole.words
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self.paper_ids)} papers, {len(self.context_ids)} contexts)"

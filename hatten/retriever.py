@@ -79,7 +79,7 @@ class WordsRetriever(DenseRetriever):
             check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
         self.known_share = self._compute_known_share(corpus)
-        if self.known_share < KNOWN_SHARE:
+        if self.known_share < KNOWN_SHARE and corpus.whole is None:  # else at each query
             log.warning(
                 f"{self.name}: the model knows {self.known_share:.0%} of the words of {corpus.name}; "
                 "is it in another language, or a field that the model was not trained on?"

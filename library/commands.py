@@ -56,8 +56,13 @@ SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
 
 
-def build(settings: BuildSettings) -> Library:
+def build(settings: BuildSettings) -> Library | None:
     """Build a library."""
+    if settings.storage == "disk":
+        from citerec.library.large.commands import build as build_on_disk  # imports tantivy
+
+        build_on_disk(settings, absolute(settings.model), absolute(settings.ranker))
+        return None
     started = time.perf_counter()
     library, duplicates = create(settings)
     path, duration = library.path, time.perf_counter() - started
@@ -68,6 +73,11 @@ def build(settings: BuildSettings) -> Library:
             f"citerec enrich library={path} looks them up"
         )
     return library
+
+
+def is_on_disk(path: str) -> bool:
+    """True for a library on disk (library.large). Raises InputError if there is no library."""
+    return bool(read_manifest(Path(path).expanduser()).shards)
 
 
 def create(settings: BuildSettings) -> tuple[Library, int]:
@@ -144,8 +154,13 @@ def _refuse_loss(path: Path, old: Manifest, removed: int, sources: Sequence[Read
         )
 
 
-def add(settings: AddSettings) -> Library:
+def add(settings: AddSettings) -> Library | None:
     """Add the papers in files to a library."""
+    if is_on_disk(settings.library):
+        from citerec.library.large.commands import add as add_on_disk  # imports tantivy
+
+        add_on_disk(settings)
+        return None
     files = find_sources(settings.source)
     with (
         Library.edit(settings.library, settings.wait) as library,
@@ -168,8 +183,13 @@ def add(settings: AddSettings) -> Library:
     return changed
 
 
-def remove(settings: RemoveSettings) -> Library:
+def remove(settings: RemoveSettings) -> Library | None:
     """Remove papers, or sources with their papers."""
+    if is_on_disk(settings.library):
+        from citerec.library.large.commands import remove as remove_on_disk
+
+        remove_on_disk(settings)
+        return None
     if bool(settings.id) == bool(settings.source):
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     with Library.edit(settings.library, settings.wait) as library:
@@ -306,6 +326,11 @@ def verify(settings: VerifySettings) -> None:
 
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
+    if is_on_disk(settings.library):
+        from citerec.library.large.commands import info as tell_of_disk
+
+        tell_of_disk(settings)
+        return
     library = Library.open(settings.library)
     corpus, about, collections = library.corpus, library.manifest, library.collections
     years = corpus.years[corpus.years > 0]

@@ -103,8 +103,16 @@ class Recommendation:
         return {name: getattr(self, name) for name in names}
 
 
+class Recommendations(list[Recommendation]):
+    """Recommendations of a library in shards. missing: shards that did not answer in time."""
+
+    missing = 0
+
+
 def note_on(found: Sequence[Recommendation]) -> str:
-    """Return NOTHING_FITS if no paper is probable; else, and if the model cannot tell, nothing."""
+    """Return what to say above a list: that shards are missing, or that no paper is probable; or nothing."""
+    if isinstance(found, Recommendations) and found.missing:
+        return f"partial: {found.missing} parts of the library did not answer in time"
     known = [paper.probability for paper in found if paper.probability is not None]
     return NOTHING_FITS if known and max(known) < LEAST_PROBABILITY else ""
 
@@ -114,7 +122,7 @@ class Explainer:
 
     def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
-        self._tokens = max(float(np.sum(corpus.word_counts)), 2.0)
+        self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
     def _citing_contexts(self) -> CitingContexts | None:
@@ -143,7 +151,7 @@ class Explainer:
 
     def idf(self, word: str) -> float:
         """Return the idf of a word, by its number of occurrences in the corpus."""
-        papers = len(self._corpus.paper_ids)
+        papers = self._corpus.total_papers
         return float(idf(np.array(min(self._count(word), papers)), papers))
 
     def _count(self, word: str) -> int:

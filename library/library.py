@@ -68,6 +68,8 @@ from citerec.retrieval.base import MAX_CHANGED
 VERSION = 1
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
+BUILDING = "building"
+"""Folder of what a stopped build of a large library has done (library.large.build)."""
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
 NEW = "new"
 """Folder in a generation, for the papers that are added to those of the former one."""
@@ -83,7 +85,7 @@ _IN_CORPUS = ("id", "title", "abstract", "year")
 _LISTS = ("authors", "collections", "tags", "aliases", "filled")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
 _COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
-_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Files that citing contexts were read from."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
+    shards: int = 0
+    """Number of shards of a large library (library.large); 0: this one is in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}
@@ -148,10 +152,10 @@ class Library:
         self.identities: NDArray[np.uint64] = load_array(self.folder, IDENTITIES)
         """Fields of library.identities.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
-        if any(batch.schema.names != _SCHEMA.names for batch in self._batches):
+        if any(batch.schema.names != SCHEMA.names for batch in self._batches):
             raise _OtherColumns
         self._starts = np.cumsum([0, *map(len, self._batches)])
-        self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
+        self.metadata = pa.Table.from_batches(self._batches, SCHEMA)
         """The fields of LibraryPaper that are not in `corpus` [P], memory-mapped."""
         if len(self.metadata) != len(self.corpus.paper_ids):
             raise InputError("corpus and metadata differ in their number of papers")
@@ -165,6 +169,8 @@ class Library:
         path = Path(path).expanduser()
         while True:
             manifest = read_manifest(path)
+            if manifest.shards:
+                raise InputError(f"{path}: is kept on disk (storage=disk), which this command cannot use")
             try:
                 check_generation(path, manifest, trust)
                 return cls(path, manifest)
@@ -196,9 +202,9 @@ class Library:
         check_target(path, overwrite)
         is_new = not path.exists()
         try:
-            with _lock_folder(path, wait):
+            with lock_folder(path, wait):
                 check_target(path, overwrite)
-                manifest = Manifest(created=_now(), changed=_now(), **fields)
+                manifest = Manifest(created=now(), changed=now(), **fields)
                 kept = np.empty(0, np.int64)
                 return _write_generation(path, manifest, None, kept, papers, find_contexts, indexer)
         except BaseException:
@@ -212,7 +218,7 @@ class Library:
         """Open the current generation and lock the library against changes by other processes."""
         path = Path(path).expanduser()
         read_manifest(path)
-        with _lock_folder(path, wait):
+        with lock_folder(path, wait):
             yield cls.open(path)
 
     def write_generation(
@@ -233,7 +239,7 @@ class Library:
 
     def update_manifest(self, **fields: Any) -> None:
         """Change sources, contexts or removed in library.json. Call it inside `edit`."""
-        _write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+        write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
     def __len__(self) -> int:
         return len(self.metadata)
@@ -360,21 +366,21 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
         )
-    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
+    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS, BUILDING}):
         raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
 
 
 @contextmanager
-def _lock_folder(path: Path, wait: bool) -> Iterator[None]:
+def lock_folder(path: Path, wait: bool) -> Iterator[None]:
     """Lock the folder and remove what killed processes left behind."""
     with disk_errors(path, "the library", "library"):
         (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
         with file_lock(path / LOCK, "changes the library", wait):
-            _remove_old_generations(path)
+            remove_old_generations(path)
             yield
 
 
-def _remove_old_generations(path: Path) -> None:
+def remove_old_generations(path: Path) -> None:
     """Remove all generations except the current one."""
     current = ""
     if (path / MANIFEST).exists():
@@ -387,7 +393,7 @@ def _remove_old_generations(path: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -418,18 +424,18 @@ def _write_generation(
         if indexer is not None:
             indexer(old, corpus, kept, folder)
         write_checksums(folder, before=continued.folder if continued else None)
-        source = pa.Table.from_batches(table_batches(folder / METADATA)[1], _SCHEMA)["source"]
+        source = pa.Table.from_batches(table_batches(folder / METADATA)[1], SCHEMA)["source"]
         counts = {
             "papers": len(corpus.paper_ids),
             "contexts": len(corpus.context_ids),
             "without_source": int(np.count_nonzero(source.to_numpy() < 0)),
         }
-        new = msgspec.structs.replace(manifest, generation=number, changed=_now(), counts=counts)
-        _write_manifest(path, new)
+        new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
+        write_manifest(path, new)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _remove_old_generations(path)
+    remove_old_generations(path)
     return Library.open(path)
 
 
@@ -450,7 +456,7 @@ def _continue_papers(old: Library, folder: Path, papers: list[LibraryPaper]) -> 
     shutil.rmtree(new)
 
 
-def _write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(path: Path, manifest: Manifest) -> None:
     write_text(path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1).decode())
 
 
@@ -462,7 +468,7 @@ def _write_papers(
     find_contexts: ContextFinder | None,
 ) -> None:
     """Write the corpus, metadata and identities of a generation."""
-    table = TableWriter(folder / METADATA, _SCHEMA)
+    table = TableWriter(folder / METADATA, SCHEMA)
     identities = Identities(old.identities[kept] if old else None)
     ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and find_contexts else []
     queries: list[Iterable[QueryRecord]] = []

@@ -35,7 +35,10 @@ def ask(settings: AskSettings) -> None:
     elif settings.format == "json":
         print(as_json(found))
     else:
-        _print_papers([library.paper(library.corpus.paper_row(paper.id)) for paper in found], settings.format)
+        _print_papers(
+            [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
+            settings.format,
+        )
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":

@@ -19,6 +19,11 @@ from citerec.datasets.errors import InputError, error_text
 from citerec.datasets.files import link_or_copy
 from citerec.datasets.progress import spinner
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.drafts.latex import LATEX
+from citerec.library.drafts.markdown import MARKDOWN
+from citerec.library.drafts.org import ORG
+from citerec.library.drafts.placeholders import target_mark
+from citerec.library.drafts.typst import TYPST
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
@@ -31,6 +36,7 @@ from citerec.library.library import (
     Rows,
     damaged,
     outdated,
+    read_manifest,
 )
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
@@ -62,23 +68,43 @@ NAMED = 0.9
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
-_MARK = re.compile(
-    rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
-)
+_SYNTAXES = (LATEX, MARKDOWN, TYPST, ORG)
+_PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
+"""Marks that are of no syntax."""
 
 
 def mark_context(text: str) -> str:
-    """Replace the first mark of a text by TARGET_MARKER and further marks by OTHER_MARKER.
+    r"""Replace the first mark of a text by `target_mark` and further marks by OTHER_MARKER.
 
-    Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT. Without a mark, TARGET_MARKER is appended.
+    Marks are the missing citations of drafts in any syntax, such as [CITE], \cite{?} and [@TODO:blei2003];
+    [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
 
-    >>> mark_context("Adam [CITE] is usual."), mark_context("So is SGD.")
-    ('Adam TARGETCIT is usual.', 'So is SGD. TARGETCIT')
+    >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
+    ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    first, *others = _MARK.split(text)
-    if not others:
-        return f"{text.rstrip()} {TARGET_MARKER}"
-    return first + TARGET_MARKER + OTHER_MARKER.join(others)
+    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
+    for syntax in _SYNTAXES:
+        found = syntax.commands.finditer(text)
+        spans += [match.span() for match in found if syntax.fill(match[0], ["?"]) is not None]
+    pieces, done = list[str](), 0
+    for start, end in sorted(spans):
+        if start >= done:
+            pieces += [text[done:start], OTHER_MARKER if pieces else target_mark(text[start:end])]
+            done = end
+    return "".join([*pieces, text[done:]]) if pieces else f"{text.rstrip()} {TARGET_MARKER}"
+
+
+def mark_query(query: Query) -> Query:
+    """Mark the citation in a query. Raises InputError for a text that is too long or has no words."""
+    if len(query.context) > MAX_TEXT:
+        raise InputError(
+            f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
+            f"most {MAX_TEXT:,}"
+        )
+    context = mark_context(query.context)
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        raise InputError("text: has no words; give the passage around the citation")
+    return replace(query, context=context)
 
 
 @dataclass(frozen=True)
@@ -90,7 +116,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class _Generation:
+class Generation:
     """The library, retriever and explanations of one generation."""
 
     library: Library
@@ -98,7 +124,7 @@ class _Generation:
     explainer: Explainer
 
     @classmethod
-    def load(cls, library: Library) -> _Generation:
+    def load(cls, library: Library) -> Generation:
         try:
             retriever = open_model(library.folder / MODEL)
             retriever.load(library.folder / RANKING, library.corpus)
@@ -133,7 +159,7 @@ class Recommender:
         self.reranker = reranker
         self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         self._reload_lock = threading.Lock()
-        self._current, self._mtime = _Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
+        self._current, self._mtime = Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
     def open(
@@ -144,6 +170,10 @@ class Recommender:
         reranker: folder of a cross-encoder (rerank.reranker). scoring: None means the fastest settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
+        if read_manifest(Path(path).expanduser()).shards:
+            from citerec.library.large.library import LargeLibrary, LargeRecommender  # imports tantivy
+
+            return LargeRecommender(LargeLibrary.open(path), reranker)
         library = Library.open(path)
         if reranker is None:
             return cls(library)
@@ -235,7 +265,7 @@ class Recommender:
 
     def _rank(
         self, requests: Sequence[Request], k: int, rerank: bool | None
-    ) -> tuple[_Generation, Queries, list[Ranking], list[dict[int, str]]]:
+    ) -> tuple[Generation, Queries, list[Ranking], list[dict[int, str]]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         generation, reranks = self.refresh(), self.reranker is not None and rerank is not False
@@ -263,9 +293,9 @@ class Recommender:
         ]
         return generation, queries, rankings, named
 
-    def _named(self, generation: _Generation, context: str, mask: Mask | None) -> dict[int, str]:
+    def _named(self, generation: Generation, context: str, mask: Mask | None) -> dict[int, str]:
         """Return the rows of the papers that a question names, and their name in it."""
-        rows, name = named_papers(generation.library, generation.search_index, context)
+        rows, name = named_papers(generation.library, generation, context)
         return {row: name for row in rows if mask is None or mask[row]}
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
@@ -302,7 +332,7 @@ class Recommender:
             remove_papers(library, names)
         self.refresh()
 
-    def refresh(self) -> _Generation:
+    def refresh(self) -> Generation:
         """Return the current generation, reloaded if the library has changed on disk."""
         path = self._current.library.path
         try:
@@ -312,24 +342,14 @@ class Recommender:
         if mtime != self._mtime:
             with self._reload_lock:
                 if mtime != self._mtime:
-                    self._current, self._mtime = _Generation.load(Library.open(path)), mtime
+                    self._current, self._mtime = Generation.load(Library.open(path)), mtime
         return self._current
 
     def _prepare_query(self, library: Library, query: Query) -> Query:
-        """Mark the citation and resolve known papers to ids. Raises InputError for a text that is too long or
-        has no words.
-        """
-        if len(query.context) > MAX_TEXT:
-            raise InputError(
-                f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
-                f"most {MAX_TEXT:,}"
-            )
-        context = mark_context(query.context)
-        if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-            raise InputError("text: has no words; give the passage around the citation")
+        """Mark the citation and resolve known papers to ids. Raises InputError like `mark_query`."""
         known = [library.row(name) for name in query.known]
         ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
-        return replace(query, context=context, known=ids)
+        return replace(mark_query(query), known=ids)
 
     def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
         assert self.reranker is not None
@@ -343,7 +363,7 @@ class Recommender:
 
     def _recommendations(
         self,
-        generation: _Generation,
+        generation: Generation,
         query: Queries,
         ranking: Ranking,
         explain: bool,
@@ -371,7 +391,7 @@ class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick."""
 
     recommender: Recommender
-    generation: _Generation
+    generation: Generation
     query: Queries
     ranking: Ranking
     named: dict[int, str]

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -188,19 +188,32 @@ _SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
 _KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
 
 
-def named_papers(library: Library, index: SearchIndex, context: str) -> tuple[list[int], str]:
+def named_key(context: str) -> str:
+    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    return alone[1] if alone else ""
+
+
+class Searchable(Protocol):
+    """Has a search index, which may be made on demand."""
+
+    @property
+    def search_index(self) -> SearchIndex: ...
+
+
+def named_papers(library: Library, searchable: Searchable, context: str) -> tuple[list[int], str]:
     """Return the rows of the papers that a question names, and the name: its key, or authors and year.
 
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
-    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
-    if alone and (row := library.row(alone[1])) is not None:
-        return [row], alone[1]
+    key = named_key(context)
+    if key and (row := library.row(key)) is not None:
+        return [row], key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]
         for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := index.cited(names[start], names[start + 1 :], citation["year"]):
+            if rows := searchable.search_index.cited(names[start], names[start + 1 :], citation["year"]):
                 named = citation["names"].partition(names[start])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, setting
+from citerec.datasets.settings import Settings, check_count, setting
 from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
@@ -72,9 +72,21 @@ class BuildSettings(AddSettings):
     """replace an existing library"""
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
+    storage: str = setting("memory", choices=("memory", "disk"))
+    """memory, or disk: for millions of papers, in shards (docs/guide/scale.md)"""
+    shards: int = 0
+    """storage=disk: number of shards; 0: one per 5 million papers, and at least one per worker"""
+    workers: int = 0
+    """storage=disk: number of processes, over Ray if more than one; 0: one per core"""
+    bad_parts: str = setting("refuse", choices=("refuse", "skip"))
+    """storage=disk: refuse or skip source files that are damaged or hold no papers"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("shards", "workers"):
+            check_count(name, getattr(self, name), 0)
+        if self.storage == "memory" and (self.shards, self.workers, self.bad_parts) != (0, 0, "refuse"):
+            raise InputError("shards, workers and bad_parts need storage=disk")
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 
@@ -250,6 +262,10 @@ class ServeSettings(RankingSettings):
     """maximum bytes of a request body"""
     timeout: float = setting(limits.TIMEOUT, above=0)
     """seconds in which a request's head, and then its body, must arrive"""
+    replicas: int = setting(0, least=0)
+    """processes per shard of a library on disk, over Ray Serve (RAY_ADDRESS: on a cluster); 0: in this one"""
+    deadline: float = setting(2.0, above=0)
+    """seconds to wait for served shards; the answer then is partial, and says so"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix, vstack
 from citerec.datasets.columns import Ragged, continue_arrays, link_others, offsets_of, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
+from citerec.datasets.word_statistics import BEGINNING, PAIR, TERM, hash_names, hash_pairs
 from citerec.rerank.names import Names, abstract_names, initials, title_names
 from citerec.rerank.surnames import author_names
 from citerec.rerank.texts import B_SHORT, NEAR, B, ParallelRows, WeightedTexts, idf, nearness
@@ -204,14 +205,14 @@ class CorpusStatistics:
         ):
             average = float(getattr(self, name).average[0])
             more[name] = WeightedTexts.from_counts(counts, rarity, b, average)
-        for name, (find, texts) in self._names(corpus).items():
+        for name, (find, texts) in self.names_of(corpus).items():
             new = (texts[row] for row in rows.tolist())
-            more[name] = Names.from_texts(corpus, find, new, getattr(self, name).hashes)
+            more[name] = Names.from_texts(corpus, find, new, name, getattr(self, name).hashes)
         known = np.concatenate([self.first_authors.hashes, self.other_authors.hashes])
         return made, more | author_names(corpus, rows, known)
 
     @staticmethod
-    def _names(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:
+    def names_of(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:
         return {
             "title_names": (title_names, corpus.titles),
             "initials": (initials, corpus.titles),
@@ -237,20 +238,29 @@ class CorpusStatistics:
         for start in range(0, papers, PAPERS_PER_BATCH):
             part = slice(start, start + PAPERS_PER_BATCH)
             frequency += np.bincount((title[part] + abstract[part]).indices, minlength=len(frequency))
-        self.rarity = idf(frequency, papers)
-        self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT)
-        self.abstract = WeightedTexts.from_counts(abstract, self.rarity)
+        if corpus.whole is not None:
+            frequency = corpus.whole.count(TERM, self.terms.names)
+        self.rarity = idf(frequency, corpus.total_papers)
+        self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT, self._average("title"))
+        self.abstract = WeightedTexts.from_counts(abstract, self.rarity, B, self._average("abstract"))
         del title, abstract
         self.title_beginnings, self.beginning_rarity = self._beginnings(corpus.title_tokens)
-        for name, (find, texts) in self._names(corpus).items():
-            setattr(self, name, Names.from_texts(corpus, find, texts))
+        for name, (find, texts) in self.names_of(corpus).items():
+            setattr(self, name, Names.from_texts(corpus, find, texts, name))
         for name, found in author_names(corpus, np.arange(papers)).items():
             setattr(self, name, found)
 
     def _beginnings(self, words: Ragged) -> tuple[WeightedTexts, Floats]:
         counts = self.counts(words, self.beginnings)
-        rarity = idf(np.bincount(counts.indices, minlength=self.beginnings.size), len(words))
-        return WeightedTexts.from_counts(counts, rarity, B_SHORT), rarity
+        frequency = np.bincount(counts.indices, minlength=self.beginnings.size)
+        if self.corpus.whole is not None:
+            frequency = self.corpus.whole.count(BEGINNING, self.beginnings.names)
+        rarity = idf(frequency, self.corpus.total_papers)
+        return WeightedTexts.from_counts(counts, rarity, B_SHORT, self._average("title_beginnings")), rarity
+
+    def _average(self, text: str) -> float:
+        """Return the average length of a text of papers in the whole collection; 0: that of the corpus."""
+        return 0.0 if self.corpus.whole is None else self.corpus.whole.averages[text]
 
     def read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
         """Read the citation links; returns the training contexts as queries."""
@@ -279,13 +289,9 @@ class CorpusStatistics:
                 name,
                 WeightedTexts.from_counts(self.near_counts(words, side, reach), self.rarity, B_SHORT),
             )
-        found = [self._adjacent_pairs(block)[0] for of in (titles, words) for block in _blocks(of)]
-        keys, times = np.unique(np.concatenate(found), return_counts=True)
-        del found
-        self.pair_keys = keys[times > 1]
-        self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
+        self.find_pairs(words)
         self.title_pairs = WeightedTexts.from_counts(
-            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT
+            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT, self._average("title_pairs")
         )
         self.pairs = WeightedTexts.from_counts(self.pair_counts(words), self.pair_rarity, B_SHORT)
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
@@ -294,6 +300,16 @@ class CorpusStatistics:
             self.context_vectors = dense.encode_queries(keep_fields(queries, "context"))
             _, one = np.unique(self.source, return_index=True)
             self.paper_vectors = dense.encode_queries(keep_fields(queries[one], "title", "abstract"))
+
+    def find_pairs(self, contexts: Ragged | None = None) -> None:
+        """Find the pairs of adjacent terms that titles and contexts have at least twice, and their rarity."""
+        corpus, texts = self.corpus, [self.corpus.title_tokens, *([] if contexts is None else [contexts])]
+        found = [self.adjacent_pairs(block)[0] for of in texts for block in _blocks(of)]
+        keys, times = np.unique(np.concatenate(found), return_counts=True)
+        if corpus.whole is not None:
+            times = corpus.whole.count_hashes(PAIR, self.hash_pairs(keys))
+        self.pair_keys = keys[times > 1]
+        self.pair_rarity = np.log(1 + corpus.total_papers / times[times > 1]).astype(np.float32)
 
     @_in_blocks
     def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
@@ -320,20 +336,23 @@ class CorpusStatistics:
 
     def locate_pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """Return, for each known pair, its text, its index in `pair_keys`, and its weight by nearness."""
-        keys, text, distance = self._adjacent_pairs(words)
+        keys, text, distance = self.adjacent_pairs(words)
         pair = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
         kept = self.pair_keys[pair] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
         return text[kept], pair[kept], nearness(distance[kept])
 
-    def _adjacent_pairs(
-        self, words: Ragged
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def adjacent_pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return, for each pair of adjacent terms, its key, its text, and its distance from the mark."""
         text, term, distance = self.locate_terms(words)
         same = text[1:] == text[:-1]
         keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
+
+    def hash_pairs(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Hash pairs of terms, given by their keys [n], as in the statistics of a collection."""
+        hashes = hash_names(self.terms.names)
+        return hash_pairs(hashes[keys // self.terms.size], hashes[keys % self.terms.size])
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

@@ -99,40 +99,59 @@ class Names(ParallelRows):
         corpus: Corpus,
         find: Callable[[str], list[str]],
         texts: Iterable[str],
+        kind: str,
         others: NDArray[np.uint64] | None = None,
     ) -> Names:
         """Find names in the texts of papers.
 
-        find: returns the names in a text. others: names of further papers, for the counts. The weight of a
-        name in n of N papers is log(N / n) / log N, but at most the rarity of its rarest word in all texts.
+        find: returns the names in a text. kind: of names, in the statistics of the whole collection. others:
+        names of further papers, for the counts. The weight of a name in n of N papers is log(N / n) / log N,
+        but at most the rarity of its rarest word in all texts.
         """
-        table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
-        numbers, parts = list[int](), [Ragged.from_rows([])]
-        while found := list(islice(rest, PAPERS_PER_BATCH)):
-            numbers += [len(names) for names in found]
-            parts.append(table.ids([name for names in found for name in names]))
-        read, words = Ragged.concat(parts), table.words().to_pylist()
+        lengths, hashes, read, words = hash_texts(corpus, find, texts)
         counts = [
             max(int(corpus.word_counts[corpus.word_ids[word]]), 1) if word in corpus.word_ids else 1
             for word in words
         ]
-        rarity = 1 - np.log(np.array(counts)) / np.log(max(float(np.sum(corpus.word_counts)), 2))
-        of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
-        lengths, hashes, rarest = read.lengths, np.zeros(len(read), np.uint64), np.zeros(len(read))
+        rarity = 1 - np.log(np.array(counts)) / np.log(max(corpus.total_words, 2))
+        rarest = np.zeros(len(read))
         for length in range(1, MAX_NAME_WORDS + 1):
-            rows = np.flatnonzero(lengths == length)
-            hashes[rows] = ngram_hashes(of_words, read.offsets[rows], length)
+            rows = np.flatnonzero(read.lengths == length)
             rarest[rows] = rarity[read.values[read.offsets[rows, None] + np.arange(length)]].max(axis=1)
         known = rarest > 0
-        paper = np.repeat(np.arange(len(numbers)), numbers)[known]
+        paper = np.repeat(np.arange(len(lengths)), lengths)[known]
         hashes, rarest = hashes[known], rarest[known]
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
-        papers = len(corpus.paper_ids)
-        if others is not None:
+        if corpus.whole is not None:
+            times = corpus.whole.count_hashes(kind, different)
+        elif others is not None:
             times = times + count_names(different, others)
+        papers = corpus.total_papers
         own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)
-        return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
+        return cls(offsets_of(np.bincount(paper, minlength=len(lengths))), hashes, weights)
+
+
+def hash_texts(
+    corpus: Corpus, find: Callable[[str], list[str]], texts: Iterable[str]
+) -> tuple[list[int], NDArray[np.uint64], Ragged, list[str]]:
+    """Find names in texts and hash them.
+
+    Returns the number of names in each text; their hashes, 0 for a name of no word or of more than
+    MAX_NAME_WORDS; the words of each, and these words.
+    """
+    table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
+    numbers, parts = list[int](), [Ragged.from_rows([])]
+    while found := list(islice(rest, PAPERS_PER_BATCH)):
+        numbers += [len(names) for names in found]
+        parts.append(table.ids([name for names in found for name in names]))
+    read, words = Ragged.concat(parts), table.words().to_pylist()
+    of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
+    hashes = np.zeros(len(read), np.uint64)
+    for length in range(1, MAX_NAME_WORDS + 1):
+        rows = np.flatnonzero(read.lengths == length)
+        hashes[rows] = ngram_hashes(of_words, read.offsets[rows], length)
+    return numbers, hashes, read, words
 
 
 def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -20,6 +20,8 @@ REACH = 40
 """Words on each side of the mark that are read."""
 NAMED, MAX_NAMED = 10, 20
 """Words on each side of the mark that make a paper a candidate, and maximum number of these."""
+AUTHOR = "author"
+"""Kind of surnames in the statistics of a collection (datasets.word_statistics)."""
 _NONE = np.empty(0, np.uint64)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
@@ -39,13 +41,12 @@ def author_names(corpus: Corpus, rows: Rows, others: NDArray[np.uint64] = _NONE)
     if not has_authors(corpus):
         empty = Names(np.zeros(len(rows) + 1, np.int64), _NONE, np.empty(0, np.float32))
         return {"first_authors": empty, "other_authors": empty}
-    authors = corpus.fields.take(rows)
-    codes, place = np.unique(authors.values, return_inverse=True)
-    hashes = np.fromiter((_hash_surname(corpus.field_names[code]) for code in codes.tolist()), np.uint64)
-    hashes = hashes[place]
+    authors, hashes = hash_authors(corpus, rows)
     different, place = np.unique(hashes, return_inverse=True)
     times = count_names(different, hashes) + count_names(different, others)
-    papers = max(len(corpus.paper_ids), 2)
+    if corpus.whole is not None:
+        times = corpus.whole.count_hashes(AUTHOR, different)
+    papers = max(corpus.total_papers, 2)
     rarity = (1 - np.log(times.clip(max=papers)) / np.log(papers)).astype(np.float32)[place]
     position = np.arange(len(authors.values)) - np.repeat(authors.offsets[:-1], authors.lengths)
     owner = np.repeat(np.arange(len(rows)), authors.lengths)
@@ -56,9 +57,22 @@ def author_names(corpus: Corpus, rows: Rows, others: NDArray[np.uint64] = _NONE)
     return made
 
 
-def _hash_surname(author: str) -> int:
-    # Contexts are split at hyphens and apostrophes: "Bar-Hillel" is found as "Hillel".
-    return word_hash(max(_WORD.findall(surname(author)), key=len, default=""))
+def hash_authors(corpus: Corpus, rows: Rows) -> tuple[Ragged, NDArray[np.uint64]]:
+    """Return the authors of papers [n], as codes of `field_names`, and the hashes of their surnames."""
+    authors = corpus.fields.take(rows)
+    codes, place = np.unique(authors.values, return_inverse=True)
+    hashes = np.fromiter(
+        (word_hash(longest_part(corpus.field_names[code])) for code in codes.tolist()), np.uint64
+    )
+    return authors, hashes[place]
+
+
+def longest_part(author: str) -> str:
+    """Return the longest part of an author's surname.
+
+    Contexts are split at hyphens and apostrophes: "Bar-Hillel" is found as "Hillel".
+    """
+    return max(_WORD.findall(surname(author)), key=len, default="")
 
 
 def capitalised_words(
@@ -85,14 +99,12 @@ def named_papers(
     """
     found = []
     for context in contexts:
-        words = [(word, distance) for word, distance in _words_near(context) if distance <= NAMED]
-        dates = {int(word[:4]) for word, _ in words if _YEAR.fullmatch(word)}
-        names = {word_hash(word): distance for word, distance in words if word[0].isupper()}
-        short = {word: distance for word, distance in words if sum(map(str.isupper, word)) > 1}
+        names, short, dates = names_beside(context)
         hashes = ngram_hashes(word_hashes(short), np.arange(len(short)), 1)
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
+        near_names = {word_hash(name): distance for name, distance in names.items()}
         scores = dict[int, float]()
-        for texts, near in ((first_authors, names), (initials, acronyms)):
+        for texts, near in ((first_authors, near_names), (initials, acronyms)):
             rows = np.flatnonzero(np.isin(texts.hashes, np.array(list(near), np.uint64)))
             papers = np.searchsorted(texts.offsets, rows, side="right") - 1
             for row, paper in zip(rows.tolist(), papers.tolist(), strict=True):
@@ -101,6 +113,15 @@ def named_papers(
                 scores[paper] = max(scores.get(paper, 0.0), score)
         found.append(sorted(scores, key=lambda paper: (-scores[paper], paper))[:MAX_NAMED])
     return Ragged.from_rows(found)
+
+
+def names_beside(context: str) -> tuple[dict[str, int], dict[str, int], set[int]]:
+    """Return the words within NAMED words of the mark that may be surnames (a capital), and those that may be
+    initials (two), each with its distance; and the years."""
+    words = [(word, distance) for word, distance in _words_near(context) if distance <= NAMED]
+    names = {word: distance for word, distance in words if word[0].isupper()}
+    short = {word: distance for word, distance in words if sum(map(str.isupper, word)) > 1}
+    return names, short, {int(word[:4]) for word, _ in words if _YEAR.fullmatch(word)}
 
 
 def years_near(contexts: Sequence[str]) -> list[dict[int, int]]:

@@ -19,6 +19,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.datasets.settings import check_count
+from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, few_changed, small_change
 from citerec.retrieval.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
@@ -72,8 +73,8 @@ class BM25(Retriever):
         self._formula = Formula(method, k1, b)
         self.set_parameters()
         self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
-        self._tokenisation = {"stemmer": stemmer, "stopwords": stopwords}
-        tokenizer(**self._tokenisation)  # raises InputError for unknown values
+        self.tokenisation = {"stemmer": stemmer, "stopwords": stopwords}
+        tokenizer(**self.tokenisation)  # raises InputError for unknown values
         if contexts:
             self.name = "bm25-contexts"
 
@@ -89,7 +90,7 @@ class BM25(Retriever):
 
     def settings(self) -> dict[str, Any]:
         library = "rank_bm25" if self._backend == "rank_bm25" else "bm25s"
-        return {"library": library, **asdict(self._formula), **self._tokenisation, "contexts": self._contexts}
+        return {"library": library, **asdict(self._formula), **self.tokenisation, "contexts": self._contexts}
 
     def query_settings(self) -> dict[str, Any]:
         return {"query": list(self.query)}
@@ -118,7 +119,7 @@ class BM25(Retriever):
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or contexts are to be indexed but cannot."""
         self._prepare(corpus)
-        self._terms = Terms.from_words(corpus.words, **self._tokenisation)
+        self._terms = Terms.from_words(corpus.words, **self.tokenisation)
         contexts = self._indexed_contexts(corpus)
         counts = [
             self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
@@ -129,7 +130,14 @@ class BM25(Retriever):
         if self._backend == "rank_bm25":
             self._engine: RankBM25 | Postings = RankBM25.from_counts(counts, self._formula)
         else:
-            self._engine = Postings.from_counts(counts, self._formula)
+            self._engine = Postings.from_counts(counts, self._formula, self._whole(corpus))
+
+    def _whole(self, corpus: Corpus) -> tuple[NDArray[np.int64], int, float] | None:
+        """Document frequencies [T], papers and average length of the collection that the papers are from."""
+        if corpus.whole is None:
+            return None
+        whole = corpus.whole
+        return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
 
     def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
         """Keep the weights of unchanged papers if few papers have changed."""
@@ -243,7 +251,7 @@ class BM25(Retriever):
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._prepare(corpus)
-        self._terms = Terms.load(folder, **self._tokenisation)
+        self._terms = Terms.load(folder, **self.tokenisation)
         if self._backend == "rank_bm25":
             self._engine = RankBM25.load(folder, self._formula)
         else:

@@ -101,13 +101,23 @@ class Postings:
     FILES = ("data.csc.index", "indices.csc.index", "indptr.csc.index")
 
     @classmethod
-    def from_counts(cls, counts: list[csc_matrix], formula: Formula) -> Postings:
-        """Build from batches of term counts [texts, T]; empties the list to save memory."""
+    def from_counts(
+        cls,
+        counts: list[csc_matrix],
+        formula: Formula,
+        whole: tuple[NDArray[np.int64], int, float] | None = None,
+    ) -> Postings:
+        """Build from batches of term counts [texts, T]; empties the list to save memory.
+
+        whole: if the texts are some of many, document frequencies [T], number and average length of these.
+        """
         lengths = [np.asarray(part.sum(axis=1)).ravel() for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
         total = sum(map(len, lengths))
         frequency = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
-        idf, offsets = formula.idf(frequency, total), offsets_of(frequency)
+        offsets, idf = offsets_of(frequency), formula.idf(frequency, total)
+        if whole is not None:
+            idf, average = formula.idf(*whole[:2]), whole[2]
         data, indices = np.empty(offsets[-1], np.float32), np.empty(offsets[-1], np.int32)
         next_free, texts = offsets[:-1].copy(), 0
         for length in lengths:

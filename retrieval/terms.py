@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -84,8 +84,8 @@ class Terms:
     Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
     """
 
-    def __init__(self, word_terms: Ragged, names: Sequence[str], tokenizer: Tokenizer) -> None:
-        self.word_terms, self.names, self.size, self._tokenizer = word_terms, names, len(names), tokenizer
+    def __init__(self, word_terms: Ragged, names: Sequence[str], known: _WordTerms) -> None:
+        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), known
         self._words: Sequence[str] = ()
 
     @classmethod
@@ -93,15 +93,14 @@ class Terms:
         """The terms of words, cached per corpus; arguments as for `tokenizer`."""
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
-            rows, names = _tokenise(words, made := tokenizer(stemmer, stopwords))
-            terms = _CACHE[key] = cls(Ragged.from_rows(rows), names, made)
+            rows, names = _tokenise(words, known := _word_terms(stemmer, stopwords))
+            terms = _CACHE[key] = cls(Ragged.from_rows(rows), names, known)
             terms._words = words  # kept alive, so that no other object gets this id
-            made.reset_vocab()  # frees memory
         return terms
 
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
-        rows, names = _tokenise(words, self._tokenizer)
+        rows, names = _tokenise(words, self._known)
         all_names, ids = self.names, self._ids
         if more_terms:
             all_names = [*self.names, *(name for name in names if name not in ids)]
@@ -111,7 +110,7 @@ class Terms:
         more = Ragged.from_rows(known)
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
-        return Terms(Ragged(values, offsets), all_names, self._tokenizer)
+        return Terms(Ragged(values, offsets), all_names, self._known)
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -149,18 +148,52 @@ class Terms:
     def load(cls, folder: Path, stemmer: str | None, stopwords: str | None) -> Terms:
         """Memory-map terms written by `save`."""
         names = (folder / NAMES).read_text("utf-8").split("\n")
-        return cls(load_ragged(folder, "terms"), names, tokenizer(stemmer, stopwords))
+        return cls(load_ragged(folder, "terms"), names, _word_terms(stemmer, stopwords))
 
 
 NAMES = "terms.txt"
 _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
 
 
-def _tokenise(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], list[str]]:
+KEPT_WORDS = 1 << 18
+"""Words whose terms are kept for the next texts."""
+
+
+class _WordTerms(dict[str, tuple[str, ...]]):
+    """The terms of words, by a tokeniser; those of many words are not kept."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def of(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the terms of each word."""
+        if len(words) > KEPT_WORDS // 4:
+            return self._read(words)
+        new = [word for word in words if word not in self]
+        if len(self) + len(new) > KEPT_WORDS:
+            self.clear()
+            new = list(words)
+        self.update(zip(new, self._read(new), strict=True))
+        return [self[word] for word in words]
+
+    def _read(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        self._tokenizer.reset_vocab()
+        plain = map(_without_markers, words)
+        rows = list(self._tokenizer.streaming_tokenize(plain, allow_empty=False))
+        names = list(self._tokenizer.get_vocab_dict())
+        self._tokenizer.reset_vocab()  # frees memory
+        return [tuple(names[term] for term in row) for row in rows]
+
+
+@lru_cache
+def _word_terms(stemmer: str | None, stopwords: str | None) -> _WordTerms:
+    return _WordTerms(tokenizer(stemmer, stopwords))
+
+
+def _tokenise(words: Sequence[str], known: _WordTerms) -> tuple[list[list[int]], list[str]]:
     """The term ids of each word, and the name of each term."""
-    tokenizer.reset_vocab()
-    rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
-    return rows, list(tokenizer.get_vocab_dict())
+    ids: dict[str, int] = {}
+    return [[ids.setdefault(name, len(ids)) for name in names] for names in known.of(words)], list(ids)
 
 
 def _without_markers(word: str) -> str:

@@ -25,6 +25,7 @@ from citerec.datasets.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
+from citerec.training.rounds import CURVES, History
 
 store_schemas()
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test asserts a time
@@ -166,6 +167,12 @@ class Server:
                 if "pause" in page:
                     time.sleep(page["pause"])
                 request.wfile.write(rest[at : at + 1024])
+
+
+@pytest.fixture
+def blank_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training curves are empty files: drawing them takes longer than a round of a tiny model."""
+    monkeypatch.setattr(History, "_plot", lambda history: (history.folder / CURVES).touch())
 
 
 @pytest.fixture

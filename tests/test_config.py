@@ -16,6 +16,8 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from citerec.datasets.help import option_notes
+
 CONF = Path(__file__).parents[1] / "conf"
 ENTRIES = ("train", "evaluate", "build", "generate", "inspect", "embed")
 OPTIONS = sorted(
@@ -88,6 +90,30 @@ def unknown_keys(node: dict[str, Any]) -> set[str]:
     return set(node) - SPECIAL - {parameter.name for parameter in parameters}
 
 
+def configs_with(group: str, option: str) -> Iterator[DictConfig]:
+    """Compose an option with each entry point that knows its group."""
+    return (config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None)
+
+
+def flat_items(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of a configuration and their values."""
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from flat_items(value, f"{path}{key}.")
+        elif not str(key).startswith("_"):
+            yield f"{path}{key}", value
+
+
+def undescribed(config: DictConfig) -> set[str]:
+    """Return the options that the help does not describe."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        HydraConfig.instance().set_config(config)
+        known = option_notes()
+    plain: Any = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict) and plain.pop("hydra")
+    return {key for key, value in flat_items(plain) if not known.get(key) and "${" not in str(value)}
+
+
 def check(config: DictConfig) -> None:
     for node in target_nodes(resolve(config)):
         assert unknown_keys(node) == set(), node["_target_"]
@@ -101,12 +127,24 @@ def test_the_defaults_compose(entry: str) -> None:
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS, ids=[f"{group}={option}" for group, option in OPTIONS])
-def test_every_option_composes(group: str, option: str) -> None:
-    # Each group must belong to at least one entry point.
-    configs = [config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None]
-    assert configs, f"no entry point knows the group {group}"
-    for config in configs:
-        check(config)
+def test_every_option_composes_and_its_help_describes_it(group: str, option: str) -> None:
+    """With the first entry point that knows the group."""
+    config = next(configs_with(group, option), None)
+    assert config is not None, f"no entry point knows the group {group}"
+    check(config)
+    assert undescribed(config) <= {"callbacks"}
+
+
+@pytest.mark.slow
+def test_every_option_composes_with_every_entry_point() -> None:
+    for group, option in OPTIONS:
+        for config in configs_with(group, option):
+            check(config)
+
+
+@pytest.mark.parametrize("entry", ["build", "count", "embed", "generate", "inspect"])
+def test_help_describes_every_option_of_a_data_command(entry: str) -> None:
+    assert undescribed(compose_entry(entry)) == set()
 
 
 def test_encoders_rank_by_the_distance_of_their_publications() -> None:

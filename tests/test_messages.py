@@ -15,10 +15,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
 
 from citerec.datasets.errors import error_line
-from citerec.datasets.help import option_notes
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -126,39 +124,6 @@ def test_wrong_options_are_reported_before_slow_imports(command: str, line: str)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n"
     assert done.stderr.startswith(f"error: {line}")
-
-
-def choices(*groups: str) -> list[str]:
-    """Return GROUP=NAME for every option of the groups."""
-    return [f"{group}={path.stem}" for group in groups for path in sorted((CONF / group).glob("*.yaml"))]
-
-
-def flat_items(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys of a configuration and their values."""
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from flat_items(value, f"{path}{key}.")
-        elif not str(key).startswith("_"):
-            yield f"{path}{key}", value
-
-
-@pytest.mark.parametrize(
-    ("entry", "choice"),
-    [
-        *(("train", choice) for choice in choices("model", "data", "embeddings", "logger", "trainer")),
-        *(("evaluate", choice) for choice in choices("retriever", "benchmark", "encoder")),
-        *((entry, "seed=0") for entry in ("build", "count", "embed", "generate", "inspect")),
-    ],
-)
-def test_help_describes_every_option(entry: str, choice: str) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose(entry, [choice], return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        known = option_notes()
-    plain: Any = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict) and plain.pop("hydra")
-    found = {key for key, value in flat_items(plain) if not known.get(key) and "${" not in str(value)}
-    assert found <= {"callbacks"}
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from citerec.datasets.files import read_limited
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
 from citerec.datasets.fulltext.latex import citation_placeholder, number_keys, read_paragraph
 from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, clean_latex
+from citerec.datasets.records import TARGET_MARKER
 
 PLACEHOLDER = "\uf000"
 """First character of placeholder keys. `clean_latex` removes their characters from texts; none is a word."""
 MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 """A key that stands for a missing one."""
-_PARTS = re.compile(r"[{}\[\],;@]")
+_PARTS = re.compile(r"[{}\[\]<>\",;@]")
 CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
 """A missing citation in every syntax but LaTeX."""
 _SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
@@ -101,15 +102,15 @@ def name_bibliographies(pattern: re.Pattern[str], text: str) -> str:
     return "".join(f"\\addbibresource{{{name}}}" for name in names if name.endswith(".bib"))
 
 
-def suffix_words(command: str) -> str:
-    r"""Return the words of the suffixes of missing keys, as beside a citation in running text.
+def target_mark(command: str) -> str:
+    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
 
-    >>> suffix_words(r"\citep{TODO:blei2003latent, lee2020}"), suffix_words("[see @TODO:srivastava; @?]")
-    ('Blei 2003 Latent', 'Srivastava')
+    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
     """
     keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
     words = (word for key in keys if key for word in _WORDS.findall(key[1]))
-    return " ".join(word[0].upper() + word[1:] for word in words)
+    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])
 
 
 class PlaceholderReader:
@@ -122,8 +123,8 @@ class PlaceholderReader:
         """File, start and end of the command of each placeholder."""
         self.replaced: dict[str, tuple[str, ...]] = {}
         """The keys that each placeholder replaces."""
-        self.named: dict[str, str] = {}
-        """What each placeholder says of the missing paper (suffix_words)."""
+        self.marks: dict[str, str] = {}
+        """The mark in each placeholder's own context (target_mark)."""
         self._marked: dict[Path, str] = {}
 
     def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
@@ -141,7 +142,7 @@ class PlaceholderReader:
                 if filled := self.syntax.fill(match[0], [key]):
                     self.spans[key] = (path, *match.span())
                     self.replaced[key] = tuple(self.syntax.replaced(match[0]))
-                    self.named[key] = suffix_words(match[0])
+                    self.marks[key] = target_mark(match[0])
                     before, after = filled[0].split(key, 1)
                     pieces += [clean_latex(text[done : match.start()] + before), key, clean_latex(after)]
                     done = match.end()

@@ -122,8 +122,7 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
         if key in contexts:
             sentence, others = sentences[key]
             keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
-            # As in "Blei 2003 [CITE]": a ranker reads surnames and years beside the mark.
-            context = contexts[key].replace(TARGET_MARKER, f"{reader.named[key]} {TARGET_MARKER}".lstrip())
+            context = contexts[key].replace(TARGET_MARKER, reader.marks[key])
             found = context, sentence, keys_there, reader.replaced[key]
             places.append(Place(file, start, end, line, command, *found))
         elif key in keys:

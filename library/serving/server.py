@@ -363,10 +363,24 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.temporary import is_temporary, open_recommender
+    from citerec.library.temporary import open_recommender
+
+    if settings.replicas:
+        from citerec.library.large.serving import served  # imports Ray
+
+        if settings.reranker:
+            raise InputError("reranker: not with replicas")
+        opened = served(settings.library, settings.replicas, settings.deadline)
+    else:
+        opened = nullcontext(open_recommender(settings.library, settings.reranker))
+    with opened as recommender:
+        _run(recommender, listening, settings)
+
+
+def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
+    from citerec.library.temporary import is_temporary
     from citerec.library.watch import watching
 
-    recommender = open_recommender(settings.library, settings.reranker)
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"
     print(f"{url}/  {count_noun(len(recommender.library))} of {settings.library}", flush=True)

@@ -69,7 +69,7 @@ SHORT: Options = {
     "model.validation.queries": 0,
 }
 SHORTEST: Options = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2}
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("blank_curves")]
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

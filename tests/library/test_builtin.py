@@ -40,6 +40,16 @@ def test_it_finds_papers_of_the_example_library(example: Path) -> None:
     assert "johnson2021faiss" in [paper.key for paper in found]
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [r"\cite{TODO:srivastava2014}", "[@TODO:srivastava]", "TODO:srivastava2014", "#cite(<todo:srivastava>)"],
+)
+def test_a_placeholder_that_names_an_author_finds_the_paper(example: Path, mark: str) -> None:
+    library, question = Recommender.open(example), "We train our networks as usual %s, with little data."
+    first, plain = (library.recommend(question % one, k=1)[0].key for one in (mark, "[CITE]"))
+    assert first == "srivastava2014dropout" != plain
+
+
 HEAVY = {
     "torch", "hydra", "omegaconf", "transformers", "lightning", "lightning_utilities", "pandas", "sklearn"
 }  # fmt: skip

@@ -157,7 +157,7 @@ def in_child(work: Callable[[], object]) -> int | None:
     return process.exitcode
 
 
-@pytest.mark.parametrize("way", ["written anew", "added to files"])
+@pytest.mark.parametrize("way", [pytest.param("written anew", marks=pytest.mark.slow), "added to files"])
 def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path, way: str) -> None:
     moments, fatal = 0, -1
     known, changed, index = SHELF, SHELF[:4] + SHELF[5:] + [NEW], None

@@ -105,6 +105,14 @@ def ids(found: Any) -> list[str]:
         ("Adam~\\citep[see][]{TODO} is", "Adam~TARGETCIT is"),
         ("Adam [@?] and [CITE] are", "Adam TARGETCIT and OTHERCIT are"),
         ("we use \\cite{kingma}", "we use \\cite{kingma} TARGETCIT"),
+        ("Adam [e.g. \\cite{?}] and [1]", "Adam [e.g. TARGETCIT] and [1]"),
+        ("Adam \\cite{TODO:kingma2015} is", "Adam Kingma 2015 TARGETCIT is"),
+        ("Adam [see @lee; @TODO:kingma] is, @?", "Adam Kingma TARGETCIT is, OTHERCIT"),
+        ("TODO: say more of Adam TODO:kingma2015.", "TODO: say more of Adam Kingma 2015 TARGETCIT."),
+        ('Adam #cite(label("TODO:kingma 2015")) is', "Adam Kingma 2015 TARGETCIT is"),
+        ("Adam [cite:@TODO:kingma] is", "Adam Kingma TARGETCIT is"),
+        ("Adam TARGETCIT is \\cite{TODO:lee2020}", "Adam TARGETCIT is OTHERCIT"),
+        ("write to a@todo.org", "write to a@todo.org TARGETCIT"),
     ],
 )
 def test_the_first_mark_becomes_the_target(text: str, expected: str) -> None:

@@ -35,6 +35,7 @@ def folder(
 ) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(module, "TICK", 50)
     caplog.set_level(logging.INFO, module.__name__)
     yield tmp_path
 
@@ -114,7 +115,6 @@ def test_a_file_that_is_half_written_or_gone_is_waited_for(
 
 
 def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TICK", 50)
     looks: list[object] = []
     state = module._state
 
@@ -147,10 +147,7 @@ def test_zotero_by_its_database(folder: Path) -> None:
         wait_for(lambda: "Changed" in titles())
 
 
-def test_zotero_by_its_answers_if_its_database_is_elsewhere(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "TICK", 50)
+def test_zotero_by_its_answers_if_its_database_is_elsewhere(folder: Path) -> None:
     zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
     with Zotero([], groups={"Our lab": zotero}).running(folder):
         make("zotero://group/Our lab")

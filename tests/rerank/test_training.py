@@ -28,7 +28,7 @@ from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import CONF, Composed, assert_same_run, compose_config, history, train_until_crash
 from citerec.train import train
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("blank_curves")]
 
 TOP = {
     "model.lists": "top",
@@ -248,6 +248,7 @@ def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp
         train(tiny_training(**TWO, **{"model.batch.queries": 1}, output_dir=tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_a_student_of_fewer_layers_follows_its_teacher(
     tiny_training: Composed, tiny_reranker: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:

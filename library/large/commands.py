@@ -1,0 +1,123 @@
+"""The commands that build, change and describe libraries on disk (storage=disk)."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from itertools import chain
+from pathlib import Path
+
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import disk_errors
+from citerec.library.formats import count_noun
+from citerec.library.large.build import build_generation
+from citerec.library.large.library import LargeLibrary, add_records
+from citerec.library.large.tasks import task_runner
+from citerec.library.library import (
+    BUILDING,
+    GENERATIONS,
+    Manifest,
+    check_target,
+    lock_folder,
+    now,
+    remove_old_generations,
+    write_manifest,
+)
+from citerec.library.models import model_files
+from citerec.library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings
+from citerec.library.sources.readers import find_sources, read_source
+from citerec.retrieval.base import folder_bytes
+
+log = logging.getLogger(__name__)
+
+SHOWN = 10
+"""Maximum number of bad records to list."""
+
+
+def build(settings: BuildSettings, model: str, ranker: str) -> None:
+    """Build a library on disk. A killed build goes on where it was."""
+    started, path = time.perf_counter(), Path(settings.library).expanduser()
+    if settings.contexts:
+        raise InputError("contexts: a library on disk does not rank by contexts; leave them out")
+    model_files(model, ranker)  # to report errors before the papers are read
+    check_target(path, settings.overwrite)
+    bad: list[InputError] = []
+    with disk_errors(path, "the library", "library"), lock_folder(path, settings.wait):
+        check_target(path, settings.overwrite)
+        with task_runner(settings.workers) as run:
+            generation, parts = build_generation(
+                settings.source,
+                path / BUILDING,
+                (model, ranker),
+                settings.shards,
+                run,
+                bad_parts=settings.bad_parts,
+                on_bad=bad.append,
+            )
+        for line in bad[:SHOWN]:
+            log.warning("%s", line)
+        for name, reason in parts.skipped.items():
+            log.warning("%s: skipped: %s", name, reason)
+        numbers = [int(one.name) for one in (path / GENERATIONS).iterdir() if one.name.isdecimal()]
+        number = max(numbers, default=0) + 1
+        shards = len(list((generation / "shards").iterdir()))
+        generation.rename(path / GENERATIONS / str(number))
+        manifest = Manifest(
+            generation=number,
+            model=model,
+            ranker=ranker,
+            named=list(settings.source),
+            shards=shards,
+            created=now(),
+            changed=now(),
+            counts={"papers": parts.papers, "contexts": 0},
+        )
+        write_manifest(path, manifest)
+        remove_old_generations(path)
+        shutil.rmtree(path / BUILDING)
+    dropped = sum(parts.bad.values())
+    print(
+        f"{path}: {count_noun(parts.papers)} in {shards} shards, {parts.duplicates:,} duplicates merged, "
+        f"{count_noun(dropped, 'record')} dropped, {len(parts.skipped)} files skipped, "
+        f"in {time.perf_counter() - started:.1f} s"
+    )
+
+
+def add(settings: AddSettings) -> None:
+    """Add the papers in files to a library on disk."""
+    bad: list[InputError] = []
+    with LargeLibrary.edit(settings.library, settings.wait) as library:
+        files = find_sources(settings.source)
+        records = chain.from_iterable(read_source(file, bad.append) for file in files)
+        named = list(dict.fromkeys([*library.manifest.named, *files]))
+        added, completed, papers = add_records(library, records, named=named)
+    for line in bad[:SHOWN]:
+        log.warning("%s", line)
+    print(f"{library.path}: {added:,} added, {completed:,} completed; {count_noun(papers)}")
+
+
+def remove(settings: RemoveSettings) -> None:
+    """Remove papers from a library on disk."""
+    if settings.source or not settings.id:
+        raise InputError(f"{settings.library}: is kept on disk; give id=[...], the papers to remove")
+    with LargeLibrary.edit(settings.library, settings.wait) as library:
+        rows = library.rows(settings.id)
+        papers = library.change([], rows)
+    print(f"{library.path}: {len(rows):,} removed; {count_noun(papers)}")
+
+
+def info(settings: InfoSettings) -> None:
+    """Show what a library on disk contains."""
+    library = LargeLibrary.open(settings.library)
+    about = library.manifest
+    lines = {
+        "papers": f"{len(library):,}",
+        "shards": f"{about.shards}",
+        "sources": ", ".join(about.named),
+        "model": about.ranking_model,
+        "size": f"{folder_bytes(library.folder) / 1e6:,.1f} MB",
+        "created": about.created,
+        "changed": about.changed,
+    }
+    print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
