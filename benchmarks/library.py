@@ -140,7 +140,9 @@ def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, librar
     scanned = [SortedNames(one.names, one.order[:0]) for one in by_hash]
     names = sum(len(one.names.hashes) for one in by_hash)
     looked_up, scan = (
-        1000 * time_call(args, partial(named_papers, texts, *ways, library.corpus.years)) / len(texts)
+        1000
+        * time_call(args, partial(named_papers, texts, ways[0], ways[1], library.corpus.years))
+        / len(texts)
         for ways in (by_hash, scanned)
     )
     print(
