@@ -13,7 +13,7 @@ import xxhash
 from numba import njit
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
@@ -158,6 +158,26 @@ def hash_texts(
         rows = np.flatnonzero(read.lengths == length)
         hashes[rows] = ngram_hashes(of_words, read.offsets[rows], length)
     return numbers, hashes, read, words
+
+
+@dataclass(frozen=True)
+class SortedNames:
+    """Names that are looked up by their hash.
+
+    order: rows of the first names, ascending by hash; names that were added later are scanned.
+    """
+
+    names: Names
+    order: NDArray[np.int64]
+
+    def rows(self, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the rows of all names with one of these hashes."""
+        wanted, sorted_ones = np.unique(wanted), len(self.order)
+        first, later = self.names.hashes[:sorted_ones], self.names.hashes[sorted_ones:]
+        starts = np.searchsorted(first, wanted, sorter=self.order)
+        ends = np.searchsorted(first, wanted, side="right", sorter=self.order)
+        found = self.order[concat_ranges(starts, ends)[0]]
+        return np.append(found, sorted_ones + np.flatnonzero(np.isin(later, wanted)))
 
 
 def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
