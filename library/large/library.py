@@ -361,11 +361,9 @@ class LargeRecommender(Recommender):
         words = query_words(query)
         names = [FIRST + folded(word) for word in words]
         called = [CALLED + word for word in query.split()]
-        asked = ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART)
-        papers = self._read(self._large.shards.ask(asked), IN_PART)
-        return CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)), None).search(
-            query, k
-        )
+        papers, _ = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
+        small = CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)))
+        return small.search(query, k)
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         with LargeLibrary.edit(self._large.path) as library:

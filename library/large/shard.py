@@ -36,6 +36,8 @@ UNCODED = 50_000
 """Most vectors that no code stands for yet; they are compared one by one."""
 TRAINING = 65_536
 """Vectors that the codes are learned from."""
+LEAST = 16
+"""Fewest of them; if there are fewer, they are repeated."""
 WRITER_MEMORY = 300_000_000
 """Bytes of tantivy's writer."""
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -79,7 +81,7 @@ def train_codes(vectors: Floats) -> Any:
     dim = vectors.shape[1]
     codes = faiss.IndexPQFastScan(dim, dim // 2 if dim % 2 == 0 else dim, 4, faiss.METRIC_INNER_PRODUCT)
     codes.pq.cp.min_points_per_centroid = 1  # silences a warning
-    codes.train(vectors)
+    codes.train(np.resize(vectors, (max(len(vectors), LEAST), dim)))
     return codes
 
 
