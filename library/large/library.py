@@ -28,7 +28,7 @@ from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import Explainer, Recommendation, Recommendations
+from citerec.library.explanation import Explainer, Recommendations
 from citerec.library.filters import Filters, year_range
 from citerec.library.large.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.large.candidates import (
@@ -292,14 +292,15 @@ class LargeRecommender(Recommender):
 
     def recommend_batch(
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
-    ) -> list[list[Recommendation]]:
+    ) -> list[Recommendations]:  # type: ignore[override]
         self.refresh()
-        answers: list[list[Recommendation]] = []
+        answers: list[Recommendations] = []
         for request in requests:
             small = self.small(request, k)
-            found = Recommendations(small.recommend_batch([request], k, rerank=rerank, explain=explain)[0])
-            found.missing = small.missing
-            answers.append(found)
+            options: dict[str, Any] = {"rerank": rerank, "explain": explain}
+            found = small.recommend_batch([request], k, **options)[0] if len(small.library) else ()
+            answers.append(Recommendations(found))
+            answers[-1].missing = small.missing
         return answers
 
     def ranked(self, request: Request, depth: int) -> Ranked:
@@ -426,8 +427,9 @@ class CandidateRecommender(Recommender):
         self.reranker, self.missing = reranker, missing
         self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
         retriever = fresh(retriever)
-        retriever.index(library.corpus)
-        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        if len(library):
+            retriever.index(library.corpus)
+        statistics = retriever.statistics if isinstance(retriever, Ranker) and len(library) else None
         self._current = Generation(library, retriever, Explainer(library.corpus, statistics))
 
     def refresh(self) -> Generation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +37,7 @@ TITLES = [f"{first} {second} of trees" for first in ("Parsing", "Growing") for s
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "lib"
+    folder = tmp_path_factory.mktemp("served") / f"served{os.getpid()}"
     build(folder, TITLES)
     return folder
 
@@ -59,11 +60,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def replicas() -> list[int]:
-    from ray.util.state import list_actors
-
-    alive = list_actors(filters=[("state", "=", "ALIVE")])
-    return [actor.pid for actor in alive if actor.class_name.startswith("ServeReplica:")]
+def replicas(library: Path) -> list[int]:
+    """The processes of the replicas of a library's shards."""
+    found = subprocess.run(
+        ["pgrep", "-f", f"ServeReplica:{library.name}-"], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in found.stdout.split()]
 
 
 def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, library: Path) -> None:
@@ -75,7 +77,7 @@ def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, l
     recommend.run(["add", f"library={library}", f"source={added}"])
     assert ask(recommender)[0][0] == "new"
 
-    [pid] = replicas()
+    [pid] = replicas(library)
     recommender.library.shards.deadline = 1.0
     os.kill(pid, signal.SIGKILL)
     started = time.monotonic()
@@ -85,9 +87,9 @@ def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, l
         assert time.monotonic() - started < WAIT
     recommender.library.shards.deadline = 20.0
     wait_for(lambda: ask(recommender) == (["new", *ids[1:]] if ids else ask(recommender)[0], ""))
-    assert replicas() != [pid]
+    assert replicas(library) != [pid]
 
     build(library, [*TITLES, "Roots grow as usual, we grow roots"])
     assert LargeLibrary.open(library).manifest.generation > 1
     assert ask(recommender) == ask(Recommender.open(library))
-    wait_for(lambda: len(replicas()) == 1)
+    wait_for(lambda: len(replicas(library)) == 1)
