@@ -14,6 +14,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -142,10 +143,6 @@ def build_stages(library: LargeLibrary, sources: Sequence[str]) -> dict[str, Any
         names = [part_path(parts, number, name) for number in range(len(kept)) for name in PART_FILES]
         scratch["parts"] = sum(path.stat().st_size for path in names) / records
         scratch["counts"] = sum(path.stat().st_size for path in counts) / records
-        scratch["counts, in memory"] = 0
-        for file in counts:
-            with np.load(file) as part:
-                scratch["counts, in memory"] += (part["hashes"].nbytes + part["counts"].nbytes) / records
     return {
         "papers": records,
         "seconds": {stage: value / records for stage, value in seconds.items()},
@@ -276,8 +273,10 @@ def cached_files(files: Sequence[Path]) -> list[tuple[Path, int]]:
     return list(zip(files, map(int, lines), strict=True))
 
 
-def ask_queries(args: argparse.Namespace, library: LargeLibrary) -> dict[str, Any]:
-    """Ask with cold and warm cache; returns what the queries cost, and whether they find the cited paper."""
+def ask_queries(
+    args: argparse.Namespace, library: LargeLibrary
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Ask with cold and warm cache; returns figures of all queries, and the CPU seconds of each."""
     papers, files = len(library), library_files(library)
     asked = list(generated_requests(library, args.papers or papers, args.questions))
 
@@ -310,10 +309,9 @@ def ask_queries(args: argparse.Namespace, library: LargeLibrary) -> dict[str, An
     targets = [target for _, target in asked]
     found["resident GB"] = {"private": memory_gb("RssAnon"), "mapped": memory_gb("RssFile")}
     found["R@10"] = share_found(answers, targets)
-    found["queries"] = [times for _, times in answers]
     if args.exact:
         found |= exact_recall(recommender, [request for request, _ in asked], targets)
-    return found
+    return found, [times for _, times in answers]
 
 
 def share_found(answers: Sequence[tuple[list[str], Any]], targets: Sequence[str]) -> float:
@@ -388,7 +386,7 @@ def report(found: dict[str, Any]) -> None:
             f"{name}: p50 {p50:,.0f} ms, p95 {p95:,.0f} ms, p99 {p99:,.0f} ms, {size:,.2f} MB read per query"
         )
     for stage in ("encode", "words", "vectors", "names", "read", "rank"):
-        times = 1000 * np.array([query[stage] for query in asked["queries"]]).ravel()
+        times = 1000 * np.array([query[stage] for query in found["queries"]]).ravel()
         each = " of a shard" if stage in ("words", "vectors", "names") else ""
         print(f"  {stage}{each}: CPU, mean {times.mean():.1f} ms, p95 {np.percentile(times, 95):.1f} ms")
     print("touched, bytes per paper:", asked["touched bytes per paper"], "resident:", asked["resident GB"])
@@ -431,8 +429,8 @@ def main() -> None:
             "shards": library.manifest.shards,
             "bytes per paper": per_paper(sizes, len(library)),
             "build": build_stages(library, args.sources or library.manifest.named),
-            "asking": ask_queries(args, library),
         }
+        found["asking"], found["queries"] = ask_queries(args, library)
     report(found)
     if args.output:
         write_text(args.output, dump(found))
@@ -441,9 +439,10 @@ def main() -> None:
 def dump(found: dict[str, Any]) -> str:
     """Return JSON with four significant digits, one query a line."""
     rounded = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.4g}"))
-    queries = rounded["asking"].pop("queries")
+    queries = rounded.pop("queries")
     lines = ",\n".join(json.dumps(query) for query in queries)
-    text = json.dumps(rounded | {"queries": []}, indent=1)
+    text = re.sub(r"\[[^\[\]]*\]", lambda match: " ".join(match[0].split()), json.dumps(rounded, indent=1))
+    text = text.removesuffix("\n}") + ',\n "queries": []\n}'
     return text.replace('"queries": []', f'"queries": [\n{lines}\n]') + "\n"
 
 
