@@ -28,7 +28,7 @@ from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import Explainer, Recommendations
+from citerec.library.explanation import Explainer, Recommendation, Recommendations
 from citerec.library.filters import Filters, year_range
 from citerec.library.large.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.large.candidates import (
@@ -292,15 +292,14 @@ class LargeRecommender(Recommender):
 
     def recommend_batch(
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
-    ) -> list[Recommendations]:  # type: ignore[override]
+    ) -> list[list[Recommendation]]:
         self.refresh()
-        answers: list[Recommendations] = []
+        answers: list[list[Recommendation]] = []
         for request in requests:
             small = self.small(request, k)
             options: dict[str, Any] = {"rerank": rerank, "explain": explain}
             found = small.recommend_batch([request], k, **options)[0] if len(small.library) else ()
-            answers.append(Recommendations(found))
-            answers[-1].missing = small.missing
+            answers.append(Recommendations(found, small.missing))
         return answers
 
     def ranked(self, request: Request, depth: int) -> Ranked:
@@ -328,7 +327,7 @@ class LargeRecommender(Recommender):
             year_range(filters.years) if filters.years else None,
         )
         papers, missing = self._read(asked)
-        return CandidateRecommender(large.candidates(papers), large.retriever, self.reranker, missing)
+        return CandidateRecommender(large.candidates(papers), large.retriever, self, missing)
 
     def _weights(self, query: Query) -> dict[str, float]:
         """Return BM25's terms of a query, and their counts times their idf in the whole collection."""
@@ -420,12 +419,13 @@ class CandidateRecommender(Recommender):
         self,
         library: CandidateLibrary,
         retriever: Retriever,
-        reranker: Reranker | None = None,
+        asked: LargeRecommender | None = None,
         missing: int = 0,
     ) -> None:
-        """missing: shards that did not answer."""
-        self.reranker, self.missing = reranker, missing
-        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
+        """asked: whose cross-encoder reranks. missing: shards that did not answer."""
+        self.missing, self._search_lock = missing, threading.Lock()
+        self.reranker = None if asked is None else asked.reranker
+        self._reranker_lock = threading.Lock() if asked is None else asked._reranker_lock
         retriever = fresh(retriever)
         if len(library):
             retriever.index(library.corpus)

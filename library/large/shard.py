@@ -168,7 +168,7 @@ class Shard:
             query = tantivy.Query.boolean_query(parts)
         searcher = self._searcher
         hits = searcher.search(query, limit=k, count=False).hits
-        rows = searcher.fast_field_values(ROW, [place for _, place in hits])
+        rows: Any = searcher.fast_field_values(ROW, [place for _, place in hits])
         return Found(np.array(rows, np.int64), np.array([score for score, _ in hits], np.float32))
 
     def search_vector(self, vector: Floats, k: int) -> Found:
@@ -199,7 +199,7 @@ class Shard:
         searcher = self._searcher
         query = tantivy.Query.term_set_query(self._schema, ROW, wanted)
         places = [place for _, place in searcher.search(query, limit=max(len(wanted), 1), count=False).hits]
-        found = searcher.fast_field_values(ROW, places)
+        found: Any = searcher.fast_field_values(ROW, places)
         return {row: _paper(searcher.doc(place)) for row, place in zip(found, places, strict=True)}
 
     # Changes.

@@ -83,7 +83,7 @@ def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, l
     started = time.monotonic()
     ids, note = ask(recommender)
     if not ids:  # unless it is back already
-        assert note == "partial: 1 parts of the library did not answer in time"
+        assert note == "partial: 1 of the library's shards did not answer in time"
         assert time.monotonic() - started < WAIT
     recommender.library.shards.deadline = 20.0
     wait_for(lambda: ask(recommender) == (["new", *ids[1:]] if ids else ask(recommender)[0], ""))
