@@ -356,7 +356,7 @@ def exact_search(shard: Shard, vectors: Floats, k: int) -> list[Found]:
         numbers = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
         rows, scores = np.hstack([rows, numbers]), np.hstack([scores, block])
         best = np.argpartition(-scores, min(k, scores.shape[1]) - 1)[:, :k]
-        rows, scores = (np.take_along_axis(values, best, 1) for values in (rows, scores))
+        rows, scores = np.take_along_axis(rows, best, 1), np.take_along_axis(scores, best, 1)
     order = np.argsort(-scores, kind="stable")
     pairs = (np.take_along_axis(values, order, 1) for values in (rows, scores))
     return [Found(*pair) for pair in zip(*pairs, strict=True)]

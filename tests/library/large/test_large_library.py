@@ -323,6 +323,16 @@ def test_commands_that_need_a_library_in_memory_say_so(
         run(name, f"library={on_disk}", *options)
 
 
+def test_one_process_changes_a_library_at_a_time(library: Path, source: Path) -> None:
+    with LargeLibrary.edit(library):
+        for command in (
+            ["add", f"source={source}"],
+            ["build", f"source={source}", "storage=disk", "overwrite=true"],
+        ):
+            with pytest.raises(InputError, match="another process changes the library"):
+                run(command[0], f"library={library}", "wait=false", *command[1:])
+
+
 def test_a_damaged_library_is_one_message(library: Path) -> None:
     (library / "generations" / "1" / "shards" / "1" / "words" / "meta.json").write_text("{}")
     with pytest.raises(InputError, match="damaged library"):
