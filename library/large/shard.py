@@ -138,13 +138,17 @@ class Shard:
 
         years: first and last.
         """
-        query, searcher, wanted = tantivy.Query, self._searcher, []
+        query, wanted = tantivy.Query, []
         for term, weight in terms.items():
-            if frequency := searcher.doc_freq(TERMS, term):
-                own = math.log(1 + (searcher.num_docs - frequency + 0.5) / (frequency + 0.5))
+            if own := self.own_idf(term):
                 one = query.term_query(self._schema, TERMS, term, "freq")
                 wanted.append((tantivy.Occur.Should, query.boost_query(one, weight / own)))
         return self._search(query.boolean_query(wanted), k, years) if wanted else NOTHING
+
+    def own_idf(self, term: str) -> float:
+        """Return the idf of a term in this shard; 0 for one that no paper has."""
+        frequency, papers = self._searcher.doc_freq(TERMS, term), self._searcher.num_docs
+        return math.log(1 + max(papers - frequency + 0.5, 0.5) / (frequency + 0.5)) if frequency else 0.0
 
     def search_names(self, names: Sequence[str], k: int, years: Sequence[int] = ()) -> Found:
         """Return k papers that have any of the names, first those of one of the years."""
