@@ -30,6 +30,7 @@ from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation, Recommendations
 from citerec.library.filters import Filters, year_range
+from citerec.library.identities import MAX_SAME_KEY
 from citerec.library.large.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.large.candidates import (
     CALLED,
@@ -71,8 +72,6 @@ MORE_WORDS, MORE_VECTORS = 1.5, 1.1
 """Times as many papers are read: shards round lengths and vectors, and weight terms by their own papers."""
 FILTERED = 5
 """Times as many if only some may be recommended."""
-MAX_NAMED = 100
-"""Papers by names."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class ShardQuery:
     """What a shard is asked.
 
     terms: of BM25, and their counts times their idf in the whole collection. vector: [D], or None. names,
-    years: near the mark. called: ids and keys. by_words, by_vector: number of papers. between: first and last
-    year that may be found.
+    years: near the mark. called: ids and keys. by_words, by_vector, by_name: number of papers. between: first
+    and last year that may be found.
     """
 
     terms: dict[str, float]
@@ -91,6 +90,7 @@ class ShardQuery:
     called: list[str]
     by_words: int = 0
     by_vector: int = 0
+    by_name: int = 100
     between: tuple[int, int] | None = None
 
 
@@ -109,8 +109,8 @@ def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
     return ShardAnswer(
         shard.search_terms(query.terms, query.by_words, query.between),
         NOTHING if query.vector is None else shard.search_vector(query.vector, query.by_vector),
-        shard.search_names(query.names, MAX_NAMED, query.years),
-        shard.search_names(query.called, MAX_NAMED),
+        shard.search_names(query.names, query.by_name, query.years),
+        shard.search_names(query.called, query.by_name),
     )
 
 
@@ -218,7 +218,8 @@ class LargeLibrary:
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
-        asked = ShardQuery({}, None, list(names), [], [CALLED + name for name in called])
+        most = MAX_SAME_KEY * (len(names) + len(called))
+        asked = ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
         answers = self.shards.ask(asked)
         wanted = [
             [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
@@ -324,7 +325,7 @@ class LargeRecommender(Recommender):
             [CALLED + name for name in called if name],
             round(MORE_WORDS * depth),
             round(MORE_VECTORS * depth),
-            year_range(filters.years) if filters.years else None,
+            between=year_range(filters.years) if filters.years else None,
         )
         papers, missing = self._read(asked)
         return CandidateRecommender(large.candidates(papers), large.retriever, self, missing)
@@ -342,8 +343,8 @@ class LargeRecommender(Recommender):
         for kind, most in (
             ("words", query.by_words),
             ("near", query.by_vector),
-            ("named", MAX_NAMED),
-            ("called", MAX_NAMED),
+            ("named", query.by_name),
+            ("called", query.by_name),
         ):
             found = [NOTHING if answer is None else getattr(answer, kind) for answer in answers]
             scores = np.concatenate([part.scores for part in found])
@@ -363,7 +364,7 @@ class LargeRecommender(Recommender):
         called = [CALLED + word for word in query.split()]
         papers, _ = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
         small = CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)))
-        return small.search(query, k)
+        return small.search(query, k) if papers else []
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         with LargeLibrary.edit(self._large.path) as library:
