@@ -163,17 +163,18 @@ def simulate(
     del machines[0][:down]
     fronts = [simpy.Resource(environment, cluster.cores) for _ in range(cluster.fronts)]
     disk = DISK_READ * service.papers / cluster.shards if cluster.on_disk else 0.0
-    latencies, partial = np.zeros(queries), np.zeros(queries, bool)
+    starts, ends, partial = np.zeros(queries), np.zeros(queries), np.zeros(queries, bool)
     busy = {"shards": 0.0, "fronts": 0.0}
 
     def serve(
         choices: list[simpy.Resource], seconds: float, kind: str, idle: float = 0.0
     ) -> Generator[simpy.Event, None, None]:
-        resource = min(choices, key=lambda one: one.count + len(one.queue))
-        with resource.request() as core:
-            yield core
-            busy[kind] += seconds
-            yield environment.timeout(seconds)
+        if seconds:
+            resource = min(choices, key=lambda one: one.count + len(one.queue))
+            with resource.request() as core:
+                yield core
+                busy[kind] += seconds
+                yield environment.timeout(seconds)
         if idle:
             yield environment.timeout(idle)
 
@@ -185,7 +186,7 @@ def simulate(
         return simpy.AllOf(environment, running)
 
     def query(number: int) -> Generator[simpy.Event, None, None]:
-        start = environment.now
+        starts[number] = environment.now
         encode, search, read, rank = service.draw(cluster.shards, rng)
         yield environment.process(serve(fronts, encode, "fronts"))
         answers, late = call(search), environment.timeout(deadline)
@@ -193,7 +194,7 @@ def simulate(
         partial[number] = missing > 0 or not answers.triggered
         yield call(np.full(cluster.shards, read), disk)
         yield environment.process(serve(fronts, rank, "fronts"))
-        latencies[number] = environment.now - start + 2 * network
+        ends[number] = environment.now
 
     def arrive() -> Generator[simpy.Event, None, None]:
         for number, wait in enumerate(rng.exponential(1 / rate, queries)):
@@ -202,10 +203,10 @@ def simulate(
 
     environment.process(arrive())
     environment.run()
-    cores = environment.now * cluster.cores
+    cores = ends.max() * cluster.cores
     up = cluster.shard_machines - down
     return Simulated(
-        latencies,
+        ends - starts + 2 * network,
         float(partial.mean()),
         busy["shards"] / cores / up,
         busy["fronts"] / cores / cluster.fronts,

@@ -69,6 +69,8 @@ KINDS = {
 }
 """What is in a file of a library, by the end of its name."""
 MADV_RANDOM, MADV_DONTNEED = 1, 4
+NEAREST = 1000
+"""Neighbours that exact search finds, more than any query asks for."""
 BLOCK = 1 << 16
 """Vectors that exact search compares at a time."""
 
@@ -324,11 +326,10 @@ def exact_recall(
     """Compare the search by vectors with exact search over the 8-bit vectors, and the answers with both."""
     shards = recommender.shards
     vectors = np.stack(shards.vectors[-len(requests) * len(shards.shards) :: len(shards.shards)])
-    depth = max(len(shards.shards[0].search_vector(vectors[0], 1000).rows), 1)
     shards.nearest = [
         {
             vector.tobytes(): found
-            for vector, found in zip(vectors, exact_search(shard, vectors, depth), strict=True)
+            for vector, found in zip(vectors, exact_search(shard, vectors, NEAREST), strict=True)
         }
         for shard in shards.shards
     ]
@@ -397,7 +398,8 @@ def small_library(folder: Path, papers: int) -> tuple[Path, list[str]]:
     """Build a library of generated papers."""
     generate_corpus(papers, max(1000, papers // 100), folder / "corpus", seed=0, workers=1)
     source = str(folder / "corpus" / "papers.json")
-    build(BuildSettings(library=str(folder / "library"), source=(source,), workers=1, shards=2), "", "")
+    settings = BuildSettings(library=str(folder / "library"), source=(source,), storage="disk", workers=1)
+    build(settings, "", "")
     return folder / "library", [source]
 
 
