@@ -161,7 +161,7 @@ class MeasuredShards(LocalShards):
     def __init__(self, shards: Sequence[Shard], clock: Callable[[], float]) -> None:
         self.shards, self.clock = list(shards), clock
         self.stages: dict[str, list[float]] = defaultdict(list)
-        self.read_papers = 0
+        self.read_papers = self.by_vector = 0
         self.vectors: list[Floats] = []
         self.nearest: list[dict[bytes, Found]] = []
         """Exact neighbours by query vector for each shard; empty to search them by codes."""
@@ -181,6 +181,7 @@ class MeasuredShards(LocalShards):
         words = self._time("words", lambda: shard.search_terms(query.terms, query.by_words, query.between))
         if (vector := query.vector) is not None:
             self.vectors.append(vector)
+            self.by_vector = query.by_vector
             if self.nearest:
                 exact = self.nearest[number][vector.tobytes()]
                 near = Found(exact.rows[: query.by_vector], exact.scores[: query.by_vector])
@@ -334,11 +335,14 @@ def exact_recall(
         for shard in shards.shards
     ]
     result: dict[str, float] = {}
+    found = [
+        [shard.search_vector(vector, shards.by_vector).rows for vector in vectors] for shard in shards.shards
+    ]
     for k in (10, 100, 200):
         shares = [
-            np.isin(exact.rows[:k], shard.search_vector(vector, k).rows).mean()
-            for shard, nearest in zip(shards.shards, shards.nearest, strict=True)
-            for vector, exact in zip(vectors, nearest.values(), strict=True)
+            np.isin(exact.rows[:k], rows).mean()
+            for nearest, own in zip(shards.nearest, found, strict=True)
+            for exact, rows in zip(nearest.values(), own, strict=True)
         ]
         result[f"recall@{k} of vectors"] = float(np.mean(shares))
     answers = [
@@ -412,7 +416,7 @@ def main() -> None:
         "--papers",
         type=int,
         default=0,
-        help="papers of the generated corpus; default: as many as the library has",
+        help="papers that the corpus was generated with; default: as many as the library has",
     )
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--cold", type=int, default=20, help="queries with nothing in the page cache")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from citerec.benchmarks import capacity, large_library
 from citerec.benchmarks.capacity import BUSY, DISK_READS, MACHINE, RESERVED, Cluster, Service, plan, simulate
+from citerec.library.large.build import PAPERS_PER_SHARD
 from citerec.library.large.library import LargeLibrary, LargeRecommender
 from citerec.library.large.shard import VECTORS, Shard
 
@@ -23,8 +24,8 @@ PAGE = capacity.MEASURED.with_suffix(".md")
 
 def searching(seconds: np.ndarray, **others: float) -> Service:
     """Queries that search one shard or more [Q, shards]."""
-    times = {name: np.full(len(seconds), others.get(name, 0.0)) for name in ("encode", "read", "rank")}
-    return Service(search=seconds, **times)
+    encode, read, rank = (np.full(len(seconds), others.get(name, 0.0)) for name in ("encode", "read", "rank"))
+    return Service(encode, seconds, read, rank)
 
 
 def erlang_wait(cores: int, load: float) -> float:
@@ -85,7 +86,7 @@ def test_load_slows_and_copies_help() -> None:
 @given(papers=st.integers(1_000_000, 500_000_000), rate=st.floats(0.01, 500))
 def test_a_plan_fits_memory_cores_and_disks(papers: int, rate: float) -> None:
     service, cluster = Service.measured(MEASURED["queries"]), plan(MEASURED, papers, rate)
-    size = capacity.bytes_in_memory(MEASURED, cluster.on_disk) * capacity.PAPERS_PER_SHARD
+    size = capacity.bytes_in_memory(MEASURED, cluster.on_disk) * PAPERS_PER_SHARD
     assert cluster.per_machine * size <= MACHINE.memory - RESERVED
     seconds = service.search.mean() * cluster.shards + service.read.mean()
     assert rate * seconds <= (BUSY + 1e-9) * MACHINE.cores * cluster.shard_machines * 1.0001
