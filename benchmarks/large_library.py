@@ -37,7 +37,6 @@ from citerec.library.large.commands import build
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.large.deduplicate import deduplicate
 from citerec.library.large.library import (
-    MAX_NAMED,
     LargeLibrary,
     LargeRecommender,
     LocalShards,
@@ -187,8 +186,8 @@ class MeasuredShards(LocalShards):
                 near = Found(exact.rows[: query.by_vector], exact.scores[: query.by_vector])
             else:
                 near = self._time("vectors", lambda: shard.search_vector(vector, query.by_vector))
-        named = self._time("names", lambda: shard.search_names(query.names, MAX_NAMED, query.years))
-        called = shard.search_names(query.called, MAX_NAMED)
+        named = self._time("names", lambda: shard.search_names(query.names, query.by_name, query.years))
+        called = shard.search_names(query.called, query.by_name)
         return ShardAnswer(words, near, named, called)
 
     def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
