@@ -16,7 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import word
 from citerec.datasets.records import PaperRecord
 from citerec.rerank.features import FEATURES, RETRIEVERS, is_relative
-from citerec.rerank.linear import (
+from citerec.rerank.linear import COVERED, (
     CITED,
     FAMILIAR,
     FLOOR,
@@ -88,7 +88,7 @@ def test_inputs_match_plain_python(made: tuple[list[np.ndarray], list[np.ndarray
             )
             wanted += (np.where(np.isfinite(column), centred, 0) / scale).tolist()
             seen = float(np.mean(values[:, COLUMNS.index("unseen")] == 0))
-            shares += [min(1.3 * seen**0.5, 1)] * len(values)
+            shares += [min((seen / COVERED) ** 0.5, 1)] * len(values)
         np.testing.assert_allclose(found[name], wanted, rtol=1e-3, atol=1e-3, err_msg=name)
         np.testing.assert_allclose(found[CITED + name], found[name] * shares, rtol=1e-4, atol=1e-4)
         if group_of(name) in GATED:
@@ -149,7 +149,7 @@ def test_familiar_papers_have_weights_of_their_own() -> None:
     assert FAMILIAR + "name_near" not in names
 
 
-@pytest.mark.parametrize("seen, share", [(0, 0), (1, 1.3 * 0.1**0.5), (5, 1.3 * 0.5**0.5), (8, 1), (10, 1)])
+@pytest.mark.parametrize("seen, share", [(0, 0), (1, (0.1 / COVERED) ** 0.5), (5, (0.5 / COVERED) ** 0.5), (8, 1), (10, 1)])
 def test_weights_of_cited_inputs_grow_with_the_candidates_that_contexts_cite(seen: int, share: float) -> None:
     values = np.zeros((10, len(COLUMNS)))
     values[:5, 0] = 10
