@@ -16,8 +16,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import word
 from citerec.datasets.records import PaperRecord
 from citerec.rerank.features import FEATURES, RETRIEVERS, is_relative
-from citerec.rerank.linear import COVERED, (
+from citerec.rerank.linear import (
     CITED,
+    COVERED,
     FAMILIAR,
     FLOOR,
     GATED,
@@ -149,7 +150,10 @@ def test_familiar_papers_have_weights_of_their_own() -> None:
     assert FAMILIAR + "name_near" not in names
 
 
-@pytest.mark.parametrize("seen, share", [(0, 0), (1, (0.1 / COVERED) ** 0.5), (5, (0.5 / COVERED) ** 0.5), (8, 1), (10, 1)])
+@pytest.mark.parametrize(
+    "seen, share",
+    [(0, 0), (1, (0.1 / COVERED) ** 0.5), (5, (0.5 / COVERED) ** 0.5), (8, 1), (10, 1)],
+)
 def test_weights_of_cited_inputs_grow_with_the_candidates_that_contexts_cite(seen: int, share: float) -> None:
     values = np.zeros((10, len(COLUMNS)))
     values[:5, 0] = 10
