@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -168,7 +168,7 @@ def simulate(
 
     def serve(
         choices: list[simpy.Resource], seconds: float, kind: str, idle: float = 0.0
-    ) -> Iterator[simpy.Event]:
+    ) -> Generator[simpy.Event, None, None]:
         if seconds:
             resource = min(choices, key=lambda one: one.count + len(one.queue))
             with resource.request() as core:
@@ -185,7 +185,7 @@ def simulate(
         ]
         return simpy.AllOf(environment, running)
 
-    def query(number: int) -> Iterator[simpy.Event]:
+    def query(number: int) -> Generator[simpy.Event, None, None]:
         starts[number] = environment.now
         encode, search, read, rank = service.draw(cluster.shards, rng)
         yield environment.process(serve(fronts, encode, "fronts"))
@@ -196,7 +196,7 @@ def simulate(
         yield environment.process(serve(fronts, rank, "fronts"))
         ends[number] = environment.now
 
-    def arrive() -> Iterator[simpy.Event]:
+    def arrive() -> Generator[simpy.Event, None, None]:
         for number, wait in enumerate(rng.exponential(1 / rate, queries)):
             yield environment.timeout(wait)
             environment.process(query(number))

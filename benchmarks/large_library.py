@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from citerec.benchmarks._common import make_parser, memory_gb, setup
 from citerec.datasets.files import write_text
@@ -37,7 +38,6 @@ from citerec.library.large.commands import build
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.large.deduplicate import deduplicate
 from citerec.library.large.library import (
-    MAX_NAMED,
     LargeLibrary,
     LargeRecommender,
     LocalShards,
@@ -187,8 +187,8 @@ class MeasuredShards(LocalShards):
                 near = Found(exact.rows[: query.by_vector], exact.scores[: query.by_vector])
             else:
                 near = self._time("vectors", lambda: shard.search_vector(vector, query.by_vector))
-        named = self._time("names", lambda: shard.search_names(query.names, MAX_NAMED, query.years))
-        called = shard.search_names(query.called, MAX_NAMED)
+        named = self._time("names", lambda: shard.search_names(query.names, query.by_name, query.years))
+        called = shard.search_names(query.called, query.by_name)
         return ShardAnswer(words, near, named, called)
 
     def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
@@ -354,14 +354,14 @@ def exact_recall(
 def exact_search(shard: Shard, vectors: Floats, k: int) -> list[Found]:
     """Return the k papers of a shard with the highest cosine with each vector of unit length [Q, D]."""
     raw = np.memmap(shard.folder / VECTORS, np.int8, "r").reshape(-1, vectors.shape[1])
-    rows = np.empty((len(vectors), 0), np.int64)
-    scores = np.empty((len(vectors), 0), np.float32)
+    rows: NDArray[np.int64] = np.empty((len(vectors), 0), np.int64)
+    scores: Floats = np.empty((len(vectors), 0), np.float32)
     for start in range(0, len(raw), BLOCK):
         block = vectors @ to_unit_length(raw[start : start + BLOCK].astype(np.float32)).T
         numbers = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
         rows, scores = np.hstack([rows, numbers]), np.hstack([scores, block])
         best = np.argpartition(-scores, min(k, scores.shape[1]) - 1)[:, :k]
-        rows, scores = (np.take_along_axis(values, best, 1) for values in (rows, scores))
+        rows, scores = np.take_along_axis(rows, best, 1), np.take_along_axis(scores, best, 1)
     order = np.argsort(-scores, kind="stable")
     pairs = (np.take_along_axis(values, order, 1) for values in (rows, scores))
     return [Found(*pair) for pair in zip(*pairs, strict=True)]

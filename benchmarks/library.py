@@ -42,9 +42,14 @@ from citerec.datasets.records import ContextRecord
 from citerec.datasets.source_files import find_files, read_contexts
 from citerec.library.commands import add, build, remove
 from citerec.library.library import Library
-from citerec.library.recommender import Recommender, mark_context
+from citerec.library.models import open_model
+from citerec.library.recommender import MODEL, RANKING, Recommender, mark_context
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
+from citerec.rerank.corpus_statistics import CorpusStatistics
+from citerec.rerank.names import SortedNames
+from citerec.rerank.ranker import Ranker
+from citerec.rerank.surnames import named_papers
 
 ADDED = 100
 """Number of new papers to add."""
@@ -122,6 +127,27 @@ def ask_questions(args: argparse.Namespace) -> None:
     print(
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
         f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
+    )
+    if isinstance(ranker := open_model(recommender.library.folder / MODEL), Ranker):
+        ranker.load(recommender.library.folder / RANKING, recommender.library.corpus)
+        look_up_names(args, ranker.statistics, recommender.library)
+
+
+def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, library: Library) -> None:
+    """Find papers that questions name by author or initials; the baseline scans the names of all papers."""
+    texts = [mark_context(text) for text, *_ in read_questions(args, library, args.questions)]
+    by_hash = [statistics.sorted_names(name) for name in statistics.SORTED]
+    scanned = [SortedNames(one.names, one.order[:0]) for one in by_hash]
+    names = sum(len(one.names.hashes) for one in by_hash)
+    looked_up, scan = (
+        1000
+        * time_call(args, partial(named_papers, texts, ways[0], ways[1], library.corpus.years))
+        / len(texts)
+        for ways in (by_hash, scanned)
+    )
+    print(
+        f"papers named near the mark: {looked_up:.2f} ms a query among {names:,} names, "
+        f"scanned {scan:.2f} ms; looked up / scanned: {looked_up / scan:.3f}"
     )
 
 

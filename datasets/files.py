@@ -184,7 +184,7 @@ def read_limited(path: Path, largest: int) -> bytes:
     return content
 
 
-def strip_byte_order_mark(start: bytes, path: Path) -> bytes:
+def strip_byte_order_mark(start: bytes, path: str | Path) -> bytes:
     """Strip the byte order mark from the start of a JSON file; InputError if it is in UTF-16 or UTF-32."""
     # JSON begins with two ASCII characters, so a zero byte among the first two means UTF-16 or UTF-32.
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in start[:2] and start[:4].strip(b"\0")):

@@ -90,6 +90,8 @@ class DraftsSettings(Settings):
 
     drafts: str | None = None
     """folder of drafts, each in a folder of its own with its .bib files (citerec data drafts fetches some)"""
+    languages: tuple[str, ...] = ()
+    """only drafts whose language in the folder's list is one of these, e.g. [fr,de]; empty: all"""
     model: str = "builtin"
     """model of the libraries, as in citerec build: builtin, bm25, a folder, or a hub id"""
     baseline: str | None = "bm25"

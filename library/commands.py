@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,8 @@ SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
 
 
-def build(settings: BuildSettings) -> Library | None:
-    """Build a library."""
+def build(settings: BuildSettings) -> Any:
+    """Build a library; returns it if it is in memory."""
     if settings.storage == "disk":
         from citerec.library.large.commands import build as build_on_disk  # imports tantivy
 
@@ -154,7 +154,7 @@ def _refuse_loss(path: Path, old: Manifest, removed: int, sources: Sequence[Read
         )
 
 
-def add(settings: AddSettings) -> Library | None:
+def add(settings: AddSettings) -> Any:
     """Add the papers in files to a library."""
     if is_on_disk(settings.library):
         from citerec.library.large.commands import add as add_on_disk  # imports tantivy
@@ -183,7 +183,7 @@ def add(settings: AddSettings) -> Library | None:
     return changed
 
 
-def remove(settings: RemoveSettings) -> Library | None:
+def remove(settings: RemoveSettings) -> Any:
     """Remove papers, or sources with their papers."""
     if is_on_disk(settings.library):
         from citerec.library.large.commands import remove as remove_on_disk

@@ -170,18 +170,20 @@ class Recommender:
         reranker: folder of a cross-encoder (rerank.reranker). scoring: None means the fastest settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        if read_manifest(Path(path).expanduser()).shards:
+        on_disk = bool(read_manifest(Path(path).expanduser()).shards)
+        library = None if on_disk else Library.open(path)
+        cross_encoder = None
+        if reranker is not None:
+            from citerec.rerank.reranker import Reranker  # imports torch, which nothing else here needs
+            from citerec.rerank.settings import ScoringSettings
+
+            cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
+        if library is None:
             from citerec.library.large.library import LargeLibrary, LargeRecommender  # imports tantivy
 
-            return LargeRecommender(LargeLibrary.open(path), reranker)
-        library = Library.open(path)
-        if reranker is None:
-            return cls(library)
-        from citerec.rerank.reranker import Reranker  # imports torch, which nothing else here needs
-        from citerec.rerank.settings import ScoringSettings
-
-        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
-        cross_encoder.prepare(library.corpus)  # now rather than at the first query
+            return LargeRecommender(LargeLibrary.open(path), cross_encoder)
+        if cross_encoder is not None:
+            cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
     @classmethod

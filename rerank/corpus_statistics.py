@@ -17,7 +17,7 @@ from citerec.datasets.columns import Ragged, continue_arrays, link_others, offse
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BEGINNING, PAIR, TERM, hash_names, hash_pairs
-from citerec.rerank.names import Names, abstract_names, initials, title_names
+from citerec.rerank.names import Names, SortedNames, abstract_names, initials, title_names
 from citerec.rerank.surnames import author_names
 from citerec.rerank.texts import B_SHORT, NEAR, B, ParallelRows, WeightedTexts, idf, nearness
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
@@ -88,8 +88,14 @@ class CorpusStatistics:
         "pairs",
     )
     NAMES = ("title_names", "initials", "abstract_names", "first_authors", "other_authors")
+    SORTED = ("first_authors", "initials")
+    """Names that have an order, by which they are looked up (SortedNames)."""
+    ORDERS = ("first_authors_order", "initials_order")
     VECTORS = ("context_vectors", "paper_vectors")
-    ARRAYS = ("drift", "rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
+    ARRAYS = (
+        *("drift", "rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers"),
+        *(*VECTORS, *ORDERS),
+    )
     title: WeightedTexts
     near: WeightedTexts
     title_names: Names
@@ -143,6 +149,7 @@ class CorpusStatistics:
         made.read_citations(corpus, corpus.splits.get(TRAIN))
         for name, new in more.items():
             setattr(made, name, getattr(before, name).select_and_append(kept, new))
+        made._sort_names()
         return made
 
     @classmethod
@@ -154,7 +161,8 @@ class CorpusStatistics:
     def extend_saved(cls, before: Path, folder: Path, old: Corpus, corpus: Corpus) -> None:
         """Like `update_saved`, for a corpus that continues the old one: writes to a new folder.
 
-        Files are hard-linked, and get the rows of the new papers at their end.
+        Files are hard-linked, and get the rows of the new papers at their end; the order of names stays
+        that of the papers before.
         """
         known = cls.load(before, old)
         papers, added = len(old.paper_ids), len(corpus.paper_ids) - len(old.paper_ids)
@@ -249,6 +257,15 @@ class CorpusStatistics:
             setattr(self, name, Names.from_texts(corpus, find, texts, name))
         for name, found in author_names(corpus, np.arange(papers)).items():
             setattr(self, name, found)
+        self._sort_names()
+
+    def _sort_names(self) -> None:
+        for name, order in zip(self.SORTED, self.ORDERS, strict=True):
+            setattr(self, order, np.argsort(getattr(self, name).hashes, kind="stable"))
+
+    def sorted_names(self, name: str) -> SortedNames:
+        """Return names (SORTED) that are looked up by their hash."""
+        return SortedNames(getattr(self, name), getattr(self, self.ORDERS[self.SORTED.index(name)]))
 
     def _beginnings(self, words: Ragged) -> tuple[WeightedTexts, Floats]:
         counts = self.counts(words, self.beginnings)

@@ -179,16 +179,23 @@ class LinearModel:
 
 
 FAMILIAR, CITED = "familiar ", "cited "
+COVERED = 0.59
+"""Share of a list's candidates that training contexts cite from which the list counts as fully covered.
+
+About a quarter of the lists over all contexts of acl-scisumm-lcr reach it. Models fitted with 1 in its place
+rank as well (docs/results/ranking.md), but those that were fitted with this value need it.
+"""
 
 
 def _cited_share(lists: Lists) -> Floats:
     """Return how well training contexts cover each list, [Q]: the root of the share of candidates that any
-    cites, at most 1."""
+    cites, relative to COVERED, at most 1."""
     if "unseen" not in lists.columns:
         return np.zeros(len(lists), np.float32)
     unseen = lists.values[:, list(lists.columns).index("unseen")]
     seen = np.add.reduceat((unseen == 0).astype(np.float32), lists.offsets[:-1])
-    return np.minimum(np.sqrt(seen / np.maximum(lists.lengths, 1)) * np.float32(1.3), 1)
+    share = seen / np.maximum(lists.lengths, 1)
+    return np.sqrt(np.minimum(share / np.float32(COVERED), 1))
 
 
 def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:

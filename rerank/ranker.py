@@ -264,8 +264,8 @@ class Ranker(Retriever):
     def _find_named(self, queries: Queries, allowed: Mask | None) -> Ranking:
         """Papers whose first author or initials are near the mark, which no text may share a word with."""
         statistics, eligible = self.statistics, self.corpus.is_candidate if allowed is None else allowed
-        names = statistics.first_authors, statistics.initials
-        rows = named_papers(queries.texts("context"), *names, self.corpus.years)
+        authors, initials = map(statistics.sorted_names, statistics.SORTED)
+        rows = named_papers(queries.texts("context"), authors, initials, self.corpus.years)
         papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
         papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
         drop = (papers == queries.citing[:, None]) | ~eligible[papers]

@@ -13,7 +13,7 @@ from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import TARGET_MARKER
-from citerec.rerank.names import Names, count_names, ngram_hashes, word_hash, word_hashes
+from citerec.rerank.names import Names, SortedNames, count_names, ngram_hashes, word_hash, word_hashes
 from citerec.retrieval.arrays import Rows
 
 REACH = 40
@@ -90,7 +90,7 @@ def capitalised_words(
 
 
 def named_papers(
-    contexts: Sequence[str], first_authors: Names, initials: Names, years: NDArray[np.integer]
+    contexts: Sequence[str], first_authors: SortedNames, initials: SortedNames, years: NDArray[np.integer]
 ) -> Ragged:
     """Papers [Q] whose first author or initials (of two capitals) are within NAMED words of the mark.
 
@@ -104,8 +104,8 @@ def named_papers(
         acronyms = dict(zip(hashes.tolist(), short.values(), strict=True))
         near_names = {word_hash(name): distance for name, distance in names.items()}
         scores = dict[int, float]()
-        for texts, near in ((first_authors, near_names), (initials, acronyms)):
-            rows = np.flatnonzero(np.isin(texts.hashes, np.array(list(near), np.uint64)))
+        for by_hash, near in ((first_authors, near_names), (initials, acronyms)):
+            texts, rows = by_hash.names, by_hash.rows(np.array(list(near), np.uint64))
             papers = np.searchsorted(texts.offsets, rows, side="right") - 1
             for row, paper in zip(rows.tolist(), papers.tolist(), strict=True):
                 nearness = 3 / (3 + near[int(texts.hashes[row])])

@@ -125,7 +125,7 @@ class BM25(Retriever):
             self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
             for start in range(0, len(self._rows), PAPERS_PER_BATCH)
         ]
-        if not any(part.nnz for part in counts):
+        if corpus.whole is None and not any(part.nnz for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 can index")
         if self._backend == "rank_bm25":
             self._engine: RankBM25 | Postings = RankBM25.from_counts(counts, self._formula)

@@ -181,7 +181,7 @@ class Drafts(Benchmark):
         given = self.settings
         models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
         files = {model: model_files(model)[0] for model in models.values()}
-        drafts, left_out = find_drafts(Path(given.drafts or "").expanduser())
+        drafts, left_out = find_drafts(Path(given.drafts or "").expanduser(), given.languages)
         for line in left_out:
             log.warning("%s", line)
         if (folder / METRICS).is_file():  # finished: repeated rather than continued

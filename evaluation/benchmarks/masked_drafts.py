@@ -45,8 +45,8 @@ class Question:
     known: list[str]
 
 
-def find_drafts(folder: Path) -> tuple[list[MaskedDraft], list[str]]:
-    """Read the drafts of a folder, in order; also returns why others were left out.
+def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[MaskedDraft], list[str]]:
+    """Read the drafts of a folder, in order; also returns why others were left out. languages: empty for all.
 
     The folder's list (datasets.drafts) names them; without one, each of its folders has one draft, the
     document with most citations that its .bib files contain, and so has each document beside these folders.
@@ -56,6 +56,10 @@ def find_drafts(folder: Path) -> tuple[list[MaskedDraft], list[str]]:
         raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
     listed = (folder / LIST).is_file()
     chosen = _listed(folder) if listed else _found(folder)
+    if languages:
+        chosen = {name: of for name, of in chosen.items() if of[0][-1] in languages}
+        if not chosen:
+            raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
     found, left_out = [], []
     with count_progress("reading drafts", len(chosen)) as advance:
         for name, candidates in chosen.items():

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from citerec.datasets.errors import InputError
 from citerec.datasets.files import write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
@@ -26,6 +26,7 @@ from citerec.library.large.candidates import entries, record_of
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.large.deduplicate import kept_batches
 from citerec.library.large.parts import MERGED, Parts, prepare_parts
+from citerec.library.large.reading import to_papers
 from citerec.library.large.shard import TRAINING, Shard, train_codes
 from citerec.library.large.tasks import TaskRunner
 from citerec.library.models import install_model, open_model
@@ -33,6 +34,7 @@ from citerec.library.papers import LibraryPaper
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.features import first_dense
 from citerec.rerank.ranker import Ranker
+from citerec.retrieval.base import Retriever
 from citerec.retrieval.cpu_index import faiss
 from citerec.retrieval.dense import DenseRetriever
 
@@ -78,9 +80,10 @@ def build_generation(
         write_text(building / INPUTS, inputs)
     generation.mkdir(exist_ok=True)
     if not (generation / MODEL).is_dir():
-        shutil.rmtree(generation / "model.tmp", ignore_errors=True)
-        install_model(*model, generation / "model.tmp")
-        (generation / "model.tmp").rename(generation / MODEL)
+        unfinished = generation / f"{MODEL}.tmp"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        install_model(*model, unfinished)
+        unfinished.rename(generation / MODEL)
     if not (generation / STATISTICS / TOTALS).exists():
         count(parts, building, run)
     codes = generation / EMPTY_CODES
@@ -90,7 +93,10 @@ def build_generation(
         temporary = codes.with_suffix(".tmp")
         faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
         temporary.rename(codes)
-    tasks = [ShardTask(str(building), number, tuple(filled[number::shards])) for number in range(shards)]
+    # In the order of the sources, because equal scores are told apart by it.
+    bounds = np.searchsorted(np.cumsum(parts.sizes), parts.papers * np.arange(1, shards) / shards)
+    own = [[n for n in some.tolist() if parts.sizes[n]] for some in np.split(np.arange(parts.count), bounds)]
+    tasks = [ShardTask(str(building), number, tuple(some)) for number, some in enumerate(own)]
     sums = np.zeros(2)
     for _, pairs in run.map(build_shard, tasks, "building shards"):
         sums += pairs
@@ -189,27 +195,21 @@ def _set_average(path: Path, kind: str, value: float) -> None:
 
 def dense_part(model: Path) -> DenseRetriever:
     """Return the dense retriever of an installed model."""
-    retriever = open_model(model)
+    return find_dense(open_model(model))
+
+
+def find_dense(retriever: Retriever) -> DenseRetriever:
+    """Return the dense retriever of a model. Raises InputError for one that has none."""
     dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
-    assert isinstance(dense, DenseRetriever)
+    if not isinstance(dense, DenseRetriever):
+        raise InputError(f"model={retriever.name}: a library on disk needs one with vectors")
     return dense
 
 
 def paper_batches(folder: Path, part: int) -> Iterator[list[LibraryPaper]]:
     """Yield the papers of a part, BATCH at a time."""
     for batch in kept_batches(folder, part):
-        yield papers_of(batch)
-
-
-def papers_of(batch: pa.RecordBatch) -> list[LibraryPaper]:
-    """Return the papers of a batch of parts.SCHEMA."""
-    columns = [batch.column(name).to_pylist() for name in batch.schema.names]
-    columns = [
-        [tuple(value) for value in column] if pa.types.is_list(field.type) else column
-        for column, field in zip(columns, batch.schema, strict=True)
-    ]
-    names = batch.schema.names
-    return [LibraryPaper(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+        yield to_papers(batch)
 
 
 def _sample(parts: Parts, part: int) -> Iterator[list[LibraryPaper]]:

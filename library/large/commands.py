@@ -24,7 +24,7 @@ from citerec.library.library import (
     remove_old_generations,
     write_manifest,
 )
-from citerec.library.models import model_files
+from citerec.library.models import PLAIN, model_files
 from citerec.library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings
 from citerec.library.sources.readers import find_sources, read_source
 from citerec.retrieval.base import folder_bytes
@@ -40,7 +40,8 @@ def build(settings: BuildSettings, model: str, ranker: str) -> None:
     started, path = time.perf_counter(), Path(settings.library).expanduser()
     if settings.contexts:
         raise InputError("contexts: a library on disk does not rank by contexts; leave them out")
-    model_files(model, ranker)  # to report errors before the papers are read
+    if model_files(model, ranker)[1] == PLAIN:  # also reports other errors before the papers are read
+        raise InputError(f"model={model}: a library on disk needs one with vectors")
     check_target(path, settings.overwrite)
     bad: list[InputError] = []
     with disk_errors(path, "the library", "library"), lock_folder(path, settings.wait):

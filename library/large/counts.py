@@ -51,9 +51,8 @@ def count_part(batches: Iterator[Sequence[PaperRecord]], file: Path) -> None:
             totals[name] = totals.get(name, np.zeros(2)) + pair
     hashes, counts_ = add_up(found)
     temporary = file.with_suffix(".tmp.npz")
-    np.savez(
-        temporary, hashes=hashes, counts=counts_, **{f"sum {name}": pair for name, pair in totals.items()}
-    )
+    columns: dict[str, Any] = {f"sum {name}": pair for name, pair in totals.items()}
+    np.savez(temporary, hashes=hashes, counts=counts_, **columns)
     temporary.rename(file)
 
 

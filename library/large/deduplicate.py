@@ -6,7 +6,7 @@
     4. merge  per part: rows to leave out, and merged papers              part-N.removed.npy, .changed.npy and
                                                                           .merged.arrow
 Rows are numbered over all parts. Records of one paper are always of one group, so that groups need nothing of
-each other. Step 2 cannot be shared: one process holds the links (some 50 bytes for each row that shares a
+each other. Step 2 cannot be shared: one process holds the links (some 60 bytes for each row that shares a
 key, nothing for the others). It also numbers papers whose id is taken.
 """
 
@@ -114,7 +114,7 @@ def _find(folder: Path, starts: Rows, run: TaskRunner) -> None:
 
 def _filled(starts: Rows) -> list[int]:
     """Return the numbers of the parts that have rows."""
-    return cast(list[int], np.flatnonzero(np.diff(starts)).tolist())
+    return np.flatnonzero(np.diff(starts)).tolist()
 
 
 def _find_in_range(task: tuple[str, Rows, int, int, int]) -> None:
@@ -249,25 +249,30 @@ def _merge_part(task: tuple[str, Rows, int]) -> int:
         own = batch.slice(first, last - first)
         ids |= dict(zip(own["row"].to_pylist(), own["id"].to_pylist(), strict=True))
     changed = np.union1d(of_leaders[:, 1], np.array([*ids], np.int64))
-    needed = np.union1d(changed, of_leaders[:, 0])
-    papers = dict[int, LibraryPaper]()
-    for other, inside in _by_part(needed, starts):
-        found = [paper for batch in _take(folder, other, inside).to_batches() for paper in to_papers(batch)]
-        papers |= zip((inside + starts[other]).tolist(), found, strict=True)
-    merged: list[LibraryPaper] = []
-    for row in changed.tolist():
-        others = _between(of_leaders, 1, row, row + 1)[:, 0].tolist()
-        paper = merge_records([papers[row], *map(papers.__getitem__, others)])
-        merged.append(paper._replace(id=ids[row]) if row in ids else paper)
     with (
         atomic_write(part_path(folder, part, "merged.arrow")) as unfinished,
         pa.ipc.new_file(str(unfinished), SCHEMA) as writer,
     ):
-        for first in range(0, len(merged), BATCH_ROWS):
-            writer.write_batch(to_batch(merged[first : first + BATCH_ROWS]))
+        for first in range(0, len(changed), BATCH_ROWS):
+            rows = changed[first : first + BATCH_ROWS]
+            merged = _merged(folder, starts, rows, _between(of_leaders, 1, rows[0], rows[-1] + 1))
+            named = (paper._replace(id=ids[row]) if row in ids else paper for row, paper in merged)
+            writer.write_batch(to_batch([*named]))
     save_array(part_path(folder, part, "changed.npy"), changed - low)
     save_array(part_path(folder, part, "removed.npy"), removed - low)
     return len(removed)
+
+
+def _merged(folder: Path, starts: Rows, leaders: Rows, members: Rows) -> Iterator[tuple[int, LibraryPaper]]:
+    """Yield each leader with its completed paper. members: row and leader [M, 2], by leader."""
+    papers = dict[int, LibraryPaper]()
+    for part, inside in _by_part(np.union1d(leaders, members[:, 0]), starts):
+        found = [paper for batch in _take(folder, part, inside).to_batches() for paper in to_papers(batch)]
+        papers |= zip((inside + starts[part]).tolist(), found, strict=True)
+    bounds = np.searchsorted(members[:, 1], [*leaders, leaders[-1] + 1]).tolist()
+    for leader, (low, high) in zip(leaders.tolist(), pairwise(bounds), strict=True):
+        others = map(papers.__getitem__, members[low:high, 0].tolist())
+        yield leader, merge_records([papers[leader], *others])
 
 
 def _between(pairs: Rows, column: int, low: int, high: int) -> Rows:

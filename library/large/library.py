@@ -10,6 +10,7 @@ ranks. Papers are added to the last shard and removed from any, each time by one
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,11 +26,12 @@ from numpy.typing import NDArray
 from citerec.datasets.errors import InputError
 from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
-from citerec.datasets.word_statistics import WordStatistics
+from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation, Recommendations
 from citerec.library.filters import Filters, year_range
-from citerec.library.large.build import MODEL, SHARDS, STATISTICS
+from citerec.library.identities import MAX_SAME_KEY
+from citerec.library.large.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.large.candidates import (
     CALLED,
     FIRST,
@@ -54,12 +56,11 @@ from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Generation, Ranked, Recommender, Request, mark_query
 from citerec.library.search import IN_PART, named_key, query_words
-from citerec.rerank.features import first_dense
 from citerec.rerank.ranker import Ranker
+from citerec.rerank.texts import idf
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 
 if TYPE_CHECKING:
@@ -71,25 +72,25 @@ MORE_WORDS, MORE_VECTORS = 1.5, 1.1
 """Times as many papers are read: shards round lengths and vectors, and weight terms by their own papers."""
 FILTERED = 5
 """Times as many if only some may be recommended."""
-MAX_NAMED = 100
-"""Papers by names."""
 
 
 @dataclass(frozen=True)
 class ShardQuery:
     """What a shard is asked.
 
-    terms: of BM25, with repeats. vector: [D], or None. names, years: near the mark. called: ids and keys.
-    by_words, by_vector: number of papers. between: first and last year that may be found.
+    terms: of BM25, and their counts times their idf in the whole collection. vector: [D], or None. names,
+    years: near the mark. called: ids and keys. by_words, by_vector, by_name: number of papers. between: first
+    and last year that may be found.
     """
 
-    terms: list[str]
+    terms: dict[str, float]
     vector: Floats | None
     names: list[str]
     years: list[int]
     called: list[str]
     by_words: int = 0
     by_vector: int = 0
+    by_name: int = 100
     between: tuple[int, int] | None = None
 
 
@@ -108,8 +109,8 @@ def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
     return ShardAnswer(
         shard.search_terms(query.terms, query.by_words, query.between),
         NOTHING if query.vector is None else shard.search_vector(query.vector, query.by_vector),
-        shard.search_names(query.names, MAX_NAMED, query.years),
-        shard.search_names(query.called, MAX_NAMED),
+        shard.search_names(query.names, query.by_name, query.years),
+        shard.search_names(query.called, query.by_name),
     )
 
 
@@ -156,9 +157,7 @@ class LargeLibrary:
         try:
             self.whole = WordStatistics.open(self.folder / STATISTICS)
             self.retriever = _without_contexts(open_model(self.folder / MODEL))
-            self.shards: Shards = LocalShards(
-                [self.folder / SHARDS / str(number) for number in range(manifest.shards)]
-            )
+            self.shards: Shards = LocalShards(self.shard_folders)
         except (InputError, OSError, ValueError) as error:
             raise damaged(path, error) from None
         self.dense = find_dense(self.retriever)
@@ -181,6 +180,11 @@ class LargeLibrary:
 
     def __len__(self) -> int:
         return self.manifest.counts["papers"]
+
+    @property
+    def shard_folders(self) -> list[Path]:
+        """The folders of the shards."""
+        return [self.folder / SHARDS / str(number) for number in range(self.manifest.shards)]
 
     @property
     def corpus(self) -> Any:
@@ -214,7 +218,8 @@ class LargeLibrary:
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
-        asked = ShardQuery([], None, list(names), [], [CALLED + name for name in called])
+        most = MAX_SAME_KEY * (len(names) + len(called))
+        asked = ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
         answers = self.shards.ask(asked)
         wanted = [
             [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
@@ -263,14 +268,6 @@ class LargeLibrary:
         return papers
 
 
-def find_dense(retriever: Retriever) -> DenseRetriever:
-    """Return the dense retriever of a model. Raises InputError for one that has none."""
-    dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
-    if not isinstance(dense, DenseRetriever):
-        raise InputError(f"model={retriever.name}: a library on disk needs one with vectors")
-    return dense
-
-
 def _without_contexts(retriever: Retriever) -> Retriever:
     """Leave out the parts that need contexts, which a large library has not."""
     if not isinstance(retriever, Ranker):
@@ -301,9 +298,9 @@ class LargeRecommender(Recommender):
         answers: list[list[Recommendation]] = []
         for request in requests:
             small = self.small(request, k)
-            found = Recommendations(small.recommend_batch([request], k, rerank=rerank, explain=explain)[0])
-            found.missing = small.missing
-            answers.append(found)
+            options: dict[str, Any] = {"rerank": rerank, "explain": explain}
+            found = small.recommend_batch([request], k, **options)[0] if len(small.library) else ()
+            answers.append(Recommendations(found, small.missing))
         return answers
 
     def ranked(self, request: Request, depth: int) -> Ranked:
@@ -321,17 +318,23 @@ class LargeRecommender(Recommender):
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
         asked = ShardQuery(
-            query_terms(query),
+            self._weights(query),
             large.encode(query),
             names,
             sorted(years),
             [CALLED + name for name in called if name],
             round(MORE_WORDS * depth),
             round(MORE_VECTORS * depth),
-            year_range(filters.years) if filters.years else None,
+            between=year_range(filters.years) if filters.years else None,
         )
         papers, missing = self._read(asked)
-        return CandidateRecommender(large.candidates(papers), large.retriever, self.reranker, missing)
+        return CandidateRecommender(large.candidates(papers), large.retriever, self, missing)
+
+    def _weights(self, query: Query) -> dict[str, float]:
+        """Return BM25's terms of a query, and their counts times their idf in the whole collection."""
+        counts, whole = Counter(query_terms(query)), self._large.whole
+        rarity = idf(whole.count(BM25_TERM, list(counts)), whole.papers)
+        return {term: times * float(rarity[n]) for n, (term, times) in enumerate(counts.items())}
 
     def _read(self, query: ShardQuery) -> tuple[list[LibraryPaper], int]:
         """Ask all shards, and read the best papers that they find; also returns how many did not answer."""
@@ -340,8 +343,8 @@ class LargeRecommender(Recommender):
         for kind, most in (
             ("words", query.by_words),
             ("near", query.by_vector),
-            ("named", MAX_NAMED),
-            ("called", MAX_NAMED),
+            ("named", query.by_name),
+            ("called", query.by_name),
         ):
             found = [NOTHING if answer is None else getattr(answer, kind) for answer in answers]
             scores = np.concatenate([part.scores for part in found])
@@ -359,11 +362,9 @@ class LargeRecommender(Recommender):
         words = query_words(query)
         names = [FIRST + folded(word) for word in words]
         called = [CALLED + word for word in query.split()]
-        asked = ShardQuery(query_terms(Query(query)), None, names, [], called, IN_PART)
-        papers = self._read(self._large.shards.ask(asked), IN_PART)
-        return CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)), None).search(
-            query, k
-        )
+        papers, _ = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
+        small = CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)))
+        return small.search(query, k) if papers else []
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         with LargeLibrary.edit(self._large.path) as library:
@@ -408,11 +409,7 @@ def add_records(
         papers, shards = list(merged.papers()), library.manifest.shards
         replaced = [rows[row] for row in merged.replaced.tolist()]
     numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
-    total = (
-        library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
-        if papers
-        else len(library)
-    )
+    total = library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
     return len(papers) - len(replaced), len(replaced), total
 
 
@@ -423,15 +420,17 @@ class CandidateRecommender(Recommender):
         self,
         library: CandidateLibrary,
         retriever: Retriever,
-        reranker: Reranker | None = None,
+        asked: LargeRecommender | None = None,
         missing: int = 0,
     ) -> None:
-        """missing: shards that did not answer."""
-        self.reranker, self.missing = reranker, missing
-        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
+        """asked: whose cross-encoder reranks. missing: shards that did not answer."""
+        self.missing, self._search_lock = missing, threading.Lock()
+        self.reranker = None if asked is None else asked.reranker
+        self._reranker_lock = threading.Lock() if asked is None else asked._reranker_lock
         retriever = fresh(retriever)
-        retriever.index(library.corpus)
-        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        if len(library):
+            retriever.index(library.corpus)
+        statistics = retriever.statistics if isinstance(retriever, Ranker) and len(library) else None
         self._current = Generation(library, retriever, Explainer(library.corpus, statistics))
 
     def refresh(self) -> Generation:

@@ -37,7 +37,8 @@ MERGED = "merged.json"
 """Content: Merged; written last."""
 T = TypeVar("T")
 PIECE_BYTES = 64 << 20
-"""Bytes of JSON lines, or of columns of Parquet, that a task reads."""
+MOST_PIECES = 1024
+"""Merging looks from each part into each other one, so that their number must stay small."""
 OnBad = Callable[[InputError], None]
 
 
@@ -80,19 +81,18 @@ def prepare_parts(
     run: TaskRunner,
     bad_parts: str = "refuse",
     on_bad: OnBad = lambda _: None,
-    piece_bytes: int = PIECE_BYTES,
+    piece_bytes: int = 0,
 ) -> Parts:
     """Read sources and merge records of the same paper; another process that does so is waited for.
 
     files: as for `find_sources`, also URLs of files, folders and patterns. bad_parts: "refuse" raises
     InputError for a file that is damaged or holds no papers, "skip" leaves it out. on_bad: called for the
-    first bad records of each piece, in order.
+    first bad records of each piece, in order. piece_bytes: as for `plan_pieces`.
     """
     with disk_errors(folder, "the parts", "folder"):
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "parts.lock", "prepares the same parts"):
-            for path in folder.glob(".*.*"):  # of killed workers
-                path.unlink()
+            _remove_unfinished(folder)
             found = _read(plan_pieces(files, piece_bytes), folder, run)
             bad, skipped = _judge(found, bad_parts, on_bad)
             sizes = [0 if read.piece.source in skipped else read.papers for read in found]
@@ -106,18 +106,32 @@ def prepare_parts(
             for path in folder.glob("part-*"):
                 if int(path.name.removeprefix("part-").partition(".")[0]) >= len(found):
                     path.unlink()
+            _remove_unfinished(folder)
     kept = tuple(merged.sizes)
     return Parts(folder, len(kept), sum(kept), merged.duplicates, bad, skipped, kept)
 
 
-def plan_pieces(names: Sequence[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """Return the pieces of sources, in order. Raises InputError for a name without files."""
+def _remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files of killed workers (`atomic_write`)."""
+    for path in folder.glob(".*.*"):
+        path.unlink(missing_ok=True)
+
+
+def plan_pieces(names: Sequence[str], piece_bytes: int = 0) -> list[Piece]:
+    """Return the pieces of sources, in order. Raises InputError for a name without files.
+
+    piece_bytes: of JSON lines or of columns of Parquet; 0 chooses PIECE_BYTES, or twice, four times ... as
+    many if there would be more than MOST_PIECES.
+    """
     files = dict[str, None]()
     for name in names:
         is_remote = is_url(name) and not is_zotero(name)
         found = _remote_files(name) if is_remote else find_sources([name], suffixes=SUFFIXES)
         files |= dict.fromkeys(found)
-    return [piece for file in files for piece in _pieces_of(file, piece_bytes)]
+    described = {file: _describe(file) for file in files}
+    total = sum(size for size, _ in described.values())
+    piece_bytes = piece_bytes or PIECE_BYTES << (total // (PIECE_BYTES * MOST_PIECES)).bit_length()
+    return [piece for file, known in described.items() for piece in _pieces_of(file, *known, piece_bytes)]
 
 
 def _remote_files(url: str) -> list[str]:
@@ -140,11 +154,7 @@ def _remote_files(url: str) -> list[str]:
     return files
 
 
-def _pieces_of(file: str, piece_bytes: int) -> Iterator[Piece]:
-    if is_zotero(file):
-        yield Piece(file, "file", version=str(time.time_ns()))  # its papers change without the file
-        return
-    size, version = _describe(file)
+def _pieces_of(file: str, size: int, version: str, piece_bytes: int) -> Iterator[Piece]:
     is_parquet = file.endswith(".parquet")
     whole = Piece(file, "file", version=version)
     if size < 2 * piece_bytes or (not is_parquet and not _is_splittable(file)):
@@ -161,7 +171,9 @@ def _pieces_of(file: str, piece_bytes: int) -> Iterator[Piece]:
 
 
 def _describe(file: str) -> tuple[int, str]:
-    """Return the size and version of a file or URL."""
+    """Return the size and version of a source."""
+    if is_zotero(file):
+        return 0, str(time.time_ns())  # its papers change without the file
     if not is_url(file):
         stat = Path(file).stat()
         return stat.st_size, f"{stat.st_size} {stat.st_mtime_ns}"

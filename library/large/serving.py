@@ -58,9 +58,8 @@ class ServedShards:
             f"{library.path.resolve().name}-{self.generation}-{number}"
             for number in range(library.manifest.shards)
         ]
-        deployment = serve.deployment(ShardServer).options(
-            num_replicas=replicas, health_check_period_s=2, health_check_timeout_s=5
-        )
+        made: Any = serve.deployment(ShardServer)
+        deployment = made.options(num_replicas=replicas, health_check_period_s=2, health_check_timeout_s=5)
         self._handles = [
             serve.run(deployment.bind(str(folder)), name=name, route_prefix=None)
             for name, folder in zip(self._names, library.shard_folders, strict=True)
@@ -108,7 +107,7 @@ class ServedRecommender(LargeRecommender):
         self._replicas, self._deadline = replicas, deadline
         library.shards = self._served = ServedShards(library, replicas, deadline)
 
-    def refresh(self) -> LargeLibrary:
+    def refresh(self) -> Any:
         library = super().refresh()
         if library.manifest.generation != self._served.generation:
             old = self._served

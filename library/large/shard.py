@@ -10,9 +10,9 @@ once; vectors of rows that no commit knows are overwritten by the next change.
 
 from __future__ import annotations
 
+import math
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,8 @@ UNCODED = 50_000
 """Most vectors that no code stands for yet; they are compared one by one."""
 TRAINING = 65_536
 """Vectors that the codes are learned from."""
+LEAST = 16
+"""Fewest of them; if there are fewer, they are repeated."""
 WRITER_MEMORY = 300_000_000
 """Bytes of tantivy's writer."""
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -79,7 +81,7 @@ def train_codes(vectors: Floats) -> Any:
     dim = vectors.shape[1]
     codes = faiss.IndexPQFastScan(dim, dim // 2 if dim % 2 == 0 else dim, 4, faiss.METRIC_INNER_PRODUCT)
     codes.pq.cp.min_points_per_centroid = 1  # silences a warning
-    codes.train(vectors)
+    codes.train(np.resize(vectors, (max(len(vectors), LEAST), dim)))
     return codes
 
 
@@ -131,16 +133,22 @@ class Shard:
 
     # Searching.
 
-    def search_terms(self, terms: Sequence[str], k: int, years: tuple[int, int] | None = None) -> Found:
-        """Return the k best papers by BM25; repeated terms count repeatedly. years: first and last."""
-        query = tantivy.Query
-        wanted = []
-        for term, times in Counter(terms).items():
-            one = query.term_query(self._schema, TERMS, term, "freq")
-            wanted.append((tantivy.Occur.Should, query.boost_query(one, float(times)) if times > 1 else one))
-        if not wanted:
-            return NOTHING
-        return self._search(query.boolean_query(wanted), k, years)
+    def search_terms(self, terms: Mapping[str, float], k: int, years: tuple[int, int] | None = None) -> Found:
+        """Return the k best papers by BM25. terms: with their counts times their idf in the whole collection.
+
+        years: first and last.
+        """
+        query, wanted = tantivy.Query, []
+        for term, weight in terms.items():
+            if own := self.own_idf(term):
+                one = query.term_query(self._schema, TERMS, term, "freq")
+                wanted.append((tantivy.Occur.Should, query.boost_query(one, weight / own)))
+        return self._search(query.boolean_query(wanted), k, years) if wanted else NOTHING
+
+    def own_idf(self, term: str) -> float:
+        """Return the idf of a term in this shard; 0 for one that no paper has."""
+        frequency, papers = self._searcher.doc_freq(TERMS, term), self._searcher.num_docs
+        return math.log(1 + max(papers - frequency + 0.5, 0.5) / (frequency + 0.5)) if frequency else 0.0
 
     def search_names(self, names: Sequence[str], k: int, years: Sequence[int] = ()) -> Found:
         """Return k papers that have any of the names, first those of one of the years."""
@@ -164,7 +172,7 @@ class Shard:
             query = tantivy.Query.boolean_query(parts)
         searcher = self._searcher
         hits = searcher.search(query, limit=k, count=False).hits
-        rows = searcher.fast_field_values(ROW, [place for _, place in hits])
+        rows: Any = searcher.fast_field_values(ROW, [place for _, place in hits])
         return Found(np.array(rows, np.int64), np.array([score for score, _ in hits], np.float32))
 
     def search_vector(self, vector: Floats, k: int) -> Found:
@@ -195,7 +203,7 @@ class Shard:
         searcher = self._searcher
         query = tantivy.Query.term_set_query(self._schema, ROW, wanted)
         places = [place for _, place in searcher.search(query, limit=max(len(wanted), 1), count=False).hits]
-        found = searcher.fast_field_values(ROW, places)
+        found: Any = searcher.fast_field_values(ROW, places)
         return {row: _paper(searcher.doc(place)) for row, place in zip(found, places, strict=True)}
 
     # Changes.

@@ -29,8 +29,10 @@ AHEAD = 2
 class TaskRunner(Protocol):
     """Runs tasks; `local` or `over_ray` gives one."""
 
-    workers: int
-    """Number of tasks that run at once."""
+    @property
+    def workers(self) -> int:
+        """Number of tasks that run at once."""
+        ...
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
@@ -42,11 +44,10 @@ class TaskRunner(Protocol):
         ...
 
 
-@dataclass(frozen=True)
 class LocalRunner:
     """Runs one task after the other in this process; Ray is not imported."""
 
-    workers: int = 1
+    workers = 1
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
@@ -68,7 +69,10 @@ class RayRunner:
     ) -> Iterator[tuple[int, Result]]:
         import ray
 
-        task: Any = ray.remote(max_retries=RETRIES)(function)
+        @ray.remote(max_retries=RETRIES)
+        def task(item: Item) -> Result:
+            return function(item)
+
         waiting = iter(range(len(items)))
         running: dict[Any, int] = {}
 
@@ -88,7 +92,7 @@ class RayRunner:
                     advance(1)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
-        except ray.exceptions.WorkerCrashedError:
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
             reason = f"a worker was killed {RETRIES + 1} times; is there memory left?"
             raise InputError(f"{what}: {reason}") from None
         finally:

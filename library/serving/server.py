@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -370,7 +370,9 @@ def serve(settings: ServeSettings) -> None:
 
         if settings.reranker:
             raise InputError("reranker: not with replicas")
-        opened = served(settings.library, settings.replicas, settings.deadline)
+        opened: AbstractContextManager[Recommender] = served(
+            settings.library, settings.replicas, settings.deadline
+        )
     else:
         opened = nullcontext(open_recommender(settings.library, settings.reranker))
     with opened as recommender:

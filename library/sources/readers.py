@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from glob import glob
 from pathlib import Path
@@ -233,6 +234,22 @@ def _parse_csl(fields: Fields, _: str) -> LibraryPaper:
     )
 
 
+def _in_order(index: dict[str, Any]) -> str:
+    """Return the text of an inverted index, {word: positions}.
+
+    >>> _in_order({"a": [0, 2], "b": [1]}), _in_order({"a": [1, "x"], "b": [1], "c": None})
+    ('a b a', 'a b')
+    """
+    if {*map(type, index.values())} <= {list}:
+        with suppress(TypeError):  # a position that is a list or an object
+            words = {at: word for word, positions in index.items() for at in positions}
+            if {*map(type, words)} <= {int} and len(words) == sum(map(len, index.values())):
+                return " ".join([words[at] for at in sorted(words)])
+    listed = ((word, positions) for word, positions in index.items() if isinstance(positions, list))
+    pairs = sorted((at, word) for word, positions in listed for at in positions if isinstance(at, int))
+    return " ".join([word for _, word in pairs])
+
+
 _ARXIV_FIELDS = {"authors_parsed", "submitter"}
 _OPENALEX_FIELDS = {"abstract_inverted_index", "display_name"}
 _S2_FIELDS = {
@@ -289,15 +306,13 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
     index = fields.record.get("abstract_inverted_index") or {}
     if not isinstance(index, dict):
         raise fields.error("abstract_inverted_index", f"must be an object, not {json_type(index)}")
-    listed = ((word, positions) for word, positions in index.items() if isinstance(positions, list))
-    words = sorted((at, word) for word, positions in listed for at in positions if isinstance(at, int))
     location = fields.child("primary_location")
     venues = (location.child("source"), fields.child("host_venue"))
     url = location.text("landing_page_url")
     return make_paper(
         f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
         title=fields.text("title", "display_name"),
-        abstract=" ".join(word for _, word in words),
+        abstract=_in_order(index),
         authors=[one.child("author").text("display_name") for one in fields.children("authorships")],
         year=fields.year("publication_year"),
         venue=next(filter(None, (venue.text("display_name") for venue in venues)), ""),

@@ -358,6 +358,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
     drafts, left_out = find_drafts(folder)
     assert [(one.name, one.field) for one in drafts] == [("notes", "words")]
     assert len(left_out) == 1 and "gone" in left_out[0]
+    assert [one.name for one in find_drafts(folder, ["en", "de"])[0]] == ["notes"]
 
 
 @pytest.mark.parametrize(
@@ -371,6 +372,7 @@ def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
         ("mine", {"protocols": ()}, r"benchmark\.protocols: list at least one value"),
         ("mine", {"commands": ("guess",)}, r"commands.*guess"),
         ("mine", {"depth": 5}, r"depth"),
+        ("mine", {"languages": ("fr", "de")}, r"benchmark\.languages: .*mine lists no draft in fr, de"),
         ("mine", {"model": "no-such-model"}, r"model=no-such-model: "),
         ("mine", {"baseline": "nothing/here/at/all"}, r"nothing/here"),
     ],

@@ -24,7 +24,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.datasets.prepare import prepare_store
 from citerec.library.commands import build, verify
-from citerec.library.library import _SCHEMA, MANIFEST, Library, LibraryPaper, Rows
+from citerec.library.library import MANIFEST, SCHEMA, Library, LibraryPaper, Rows
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.rerank.surnames import author_names, has_authors
@@ -387,7 +387,7 @@ def test_a_library_of_an_earlier_version_is_one_line(path: Path) -> None:
 def test_a_library_without_a_column_is_of_an_earlier_version(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later = pa.schema([*_SCHEMA, pa.field("later", pa.string())])
-    monkeypatch.setattr("citerec.library.library._SCHEMA", later)
+    later = pa.schema([*SCHEMA, pa.field("later", pa.string())])
+    monkeypatch.setattr("citerec.library.library.SCHEMA", later)
     with pytest.raises(InputError, match=f"^{path}: built by an earlier version; build it again: "):
         Library.open(path)

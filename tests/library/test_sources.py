@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.fields import Fields
+from citerec.library.sources.readers import find_sources, parse_openalex, read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}
@@ -410,3 +411,17 @@ def test_the_example_library() -> None:
     for paper in papers:
         assert paper.abstract and paper.year and paper.authors and paper.collections
         assert not set("{}\\") & set(paper.title + paper.abstract + "".join(paper.authors) + paper.venue)
+
+
+POSITIONS = (
+    st.lists(st.integers(-1, 9) | st.sampled_from([True, "1", 2.0, None, [3]]), max_size=4) | st.integers()
+)
+
+
+@given(st.dictionaries(st.text("ab", min_size=1), POSITIONS))
+def test_an_inverted_index_is_read_in_the_order_of_its_positions(index: dict[str, Any]) -> None:
+    pairs = [(at, word) for word, found in index.items() if isinstance(found, list) for at in found]
+    text = " ".join(word for _, word in sorted(pair for pair in pairs if isinstance(pair[0], int)))
+    work = {"id": "https://openalex.org/W1", "display_name": "Title", "abstract_inverted_index": index}
+    paper = parse_openalex(Fields(work, "here"))
+    assert paper.abstract == text

@@ -140,7 +140,7 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
     statistics = CorpusStatistics.build(tiny_corpus, None)
     row = tiny_corpus.paper_row("parsing")
     names = statistics.title_names.from_texts(
-        tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"]
+        tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"], "title_names"
     )
     far, near = (
         Candidates(statistics, {}, Queries.from_list(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))

@@ -16,7 +16,7 @@ from citerec.datasets.generate import word
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
 from citerec.rerank.features import FEATURES, Candidates
-from citerec.rerank.names import Names, word_hash
+from citerec.rerank.names import Names, SortedNames, word_hash
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.rerank.surnames import author_names, capitalised_words, named_papers, years_near
 from citerec.retrieval.bm25 import BM25
@@ -173,17 +173,30 @@ def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
         np.testing.assert_array_equal(later[name].hashes, whole.hashes[whole.offsets[2] :])
 
 
+def in_order(names: Names, count: int) -> SortedNames:
+    """Names of which the first `count` are sorted."""
+    return SortedNames(names, np.argsort(names.hashes[:count], kind="stable"))
+
+
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 12)), st.integers(0, 60))
+def test_names_are_found_as_by_a_scan(hashes: list[int], wanted: list[int], count: int) -> None:
+    """Repeated names, names that are not there, and names that were added after sorting."""
+    known, asked = np.array(hashes, np.uint64), np.array(wanted, np.uint64)
+    names = Names(np.arange(len(known) + 1), known, np.ones(len(known), np.float32))
+    found = in_order(names, count).rows(asked)
+    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(np.isin(known, asked)))
+
+
 def test_named_papers_are_the_rarest_and_nearest() -> None:
     names = [["lee"], ["wu"], [], *[["ho"]] * 30]
     offsets = np.cumsum([0, *map(len, names)])
     hashes = np.array([word_hash(name) for of in names for name in of], np.uint64)
     authors = Names(offsets, hashes, np.array([0.9, 0.8, *[0.1] * 30], np.float32))
     none = Names(np.zeros(len(names) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
+    by_hash = in_order(authors, 2), in_order(none, 0)
     years = np.arange(2000, 2000 + len(names))
     texts = ["Ho TARGETCIT", "Lee and Wu TARGETCIT", "Lee and Wu 2000 TARGETCIT", "lee TARGETCIT"]
-    found = [
-        row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], authors, none, years)
-    ]
+    found = [row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], *by_hash, years)]
     assert found == [list(range(3, 23)), [1, 0], [0, 1], [], []]
 
 

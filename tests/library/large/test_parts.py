@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from citerec.datasets.errors import InputError
 from citerec.library.duplicates import Deduplicator
-from citerec.library.large.parts import Parts, prepare_parts
+from citerec.library.large.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.large.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
 from citerec.library.large.tasks import LocalRunner, TaskRunner, task_runner
 from citerec.library.papers import LibraryPaper, clean_text
@@ -97,8 +97,12 @@ RECORDS = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=12), min_size=1, max_size=3))
 def test_parts_are_what_one_process_gives(sources: list[list[dict[str, Any]]]) -> None:
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
+        for constant, value in {"reading.BATCH_ROWS": 3, "deduplicate.BATCH_ROWS": 2}.items():
+            patch.setattr(f"citerec.library.large.{constant}", value)
+        for constant, value in {"ROWS_OF_TASK": 3, "KEYS_OF_TASK": 5}.items():
+            patch.setattr(f"citerec.library.large.deduplicate.{constant}", value)
         good = {"id": "z", "title": "Something else"}
         files = [
             write_lines(folder / f"{number}.jsonl", [*records, good])
@@ -136,7 +140,7 @@ def test_bad_records_have_their_place_in_the_file_wherever_it_is_split(tmp_path:
         assert parts.bad == {str(path): 11}
 
 
-OPENALEX = [
+OPENALEX: list[dict[str, Any]] = [
     {
         "id": f"https://openalex.org/W{number}",
         "doi": "https://doi.org/10.1000/7" if number == 7 else None,
@@ -153,7 +157,7 @@ S2 = [
     {"corpusid": n, "title": f"Paper {n}", "externalids": {"DOI": f"10.1000/{n}"}, "year": 2001}
     for n in range(9)
 ]
-ABSTRACTS = [
+ABSTRACTS: list[dict[str, Any]] = [
     {"corpusid": n, "openaccessinfo": {"externalids": {}}, "abstract": f"About {n}."} for n in (8, 3, 5)
 ]
 ARXIV = [
@@ -258,7 +262,7 @@ def test_urls(tmp_path: Path) -> None:
     parts = prepare_parts(names, tmp_path / "parts", run=HERE, piece_bytes=500)
     assert (parts.papers, parts.duplicates) == (41, 40)
     assert parts.count == len(lines) // 500 + 2
-    with pytest.raises(InputError, match="memory://parts-test/none.*: no such file"):
+    with pytest.raises(InputError, match=r"memory://parts-test/none.*: no such file"):
         prepare_parts(["memory://parts-test/none"], tmp_path / "parts", run=HERE)
 
 
@@ -316,12 +320,20 @@ def test_a_damaged_file_is_refused_or_skipped(
     assert parts.skipped[str(bad)].startswith(reason)
 
 
+def test_pieces_of_large_sources_are_larger(tmp_path: Path) -> None:
+    path = tmp_path / "papers.jsonl"
+    for gigabytes, pieces in {1: 16, 63: 1008, 65: 520, 130: 520}.items():
+        with path.open("wb") as file:
+            file.write(b"{}\n")
+            file.truncate(gigabytes << 30)  # takes no space
+        assert len(plan_pieces([str(path)])) == pieces
+
+
 class Counting(LocalRunner):
     """Tells what it ran, and can be killed."""
 
     def __init__(self, most: int = 1000) -> None:
-        super().__init__()
-        self.__dict__.update(most=most, done=[])
+        self.most, self.done = most, list[str]()
 
     def map(self, function: Any, items: Any, what: str) -> Iterator[tuple[int, Any]]:
         for number, result in super().map(function, items, what):
@@ -375,7 +387,7 @@ def test_two_workers_give_the_same(tmp_path: Path, two_workers: TaskRunner) -> N
     records = [{"id": f"p{n % 90}", "title": f"Paper number {n % 110}", "year": 2000} for n in range(300)]
     files = [write_lines(tmp_path / f"{n}.jsonl", records[n * 100 : n * 100 + 100]) for n in range(3)]
     names = [*map(str, files)]
-    assert check_same(files, tmp_path, two_workers).count > 6
+    assert check_same(files, tmp_path, two_workers).count == 6
     prepare_parts(names, tmp_path / "one", run=HERE, piece_bytes=SMALL)
     assert content(tmp_path / "parts") == content(tmp_path / "one")
 
@@ -410,7 +422,7 @@ def test_errors_of_tasks_are_those_of_one_process(tmp_path: Path, two_workers: T
         return number
 
     assert sorted(two_workers.map(fail, [0, 1], "numbers")) == [(0, 0), (1, 1)]
-    with pytest.raises(InputError, match="^two$"):
+    with pytest.raises(InputError, match=r"^two$"):
         list(two_workers.map(fail, [0, 1, 2], "numbers"))
-    with pytest.raises(InputError, match="^numbers: a worker was killed 4 times"):
+    with pytest.raises(InputError, match=r"^numbers: a worker was killed 4 times"):
         list(two_workers.map(fail, [0, 3], "numbers"))
