@@ -117,6 +117,7 @@ def test_tables_go_between_their_marks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("fincore"), reason="needs fincore of util-linux")
+@pytest.mark.slow
 def test_measuring_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = large_library.small_library(tmp_path, 1200)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

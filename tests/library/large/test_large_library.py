@@ -112,7 +112,7 @@ def check_same(one: Recommender, other: Recommender, texts: list[str], **options
         )
 
 
-@pytest.mark.parametrize("shards", [1, 2, 4, 8])
+@pytest.mark.parametrize("shards", [1, 2, pytest.param(4, marks=pytest.mark.slow), 8])
 def test_answers_are_those_of_a_library_in_memory(
     shards: int, papers: list[dict[str, Any]], source: Path, in_memory: Recommender, tmp_path: Path
 ) -> None:
@@ -214,6 +214,7 @@ def die(arguments: list[str], module: str, target: str, at: int = 1, after: bool
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "target", "after"),
     [("shard", "Shard.append", True), ("library", "write_manifest", False), ("shard", "Shard.delete", True)],
@@ -237,6 +238,7 @@ def test_a_killed_change_leaves_all_or_nothing(
     assert found.abstract == completed["abstract"].strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "target", "at", "after"),
     [
