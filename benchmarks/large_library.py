@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from citerec.benchmarks._common import make_parser, memory_gb, setup
 from citerec.datasets.files import write_text
@@ -353,8 +354,8 @@ def exact_recall(
 def exact_search(shard: Shard, vectors: Floats, k: int) -> list[Found]:
     """Return the k papers of a shard with the highest cosine with each vector of unit length [Q, D]."""
     raw = np.memmap(shard.folder / VECTORS, np.int8, "r").reshape(-1, vectors.shape[1])
-    rows = np.empty((len(vectors), 0), np.int64)
-    scores = np.empty((len(vectors), 0), np.float32)
+    rows: NDArray[np.int64] = np.empty((len(vectors), 0), np.int64)
+    scores: Floats = np.empty((len(vectors), 0), np.float32)
     for start in range(0, len(raw), BLOCK):
         block = vectors @ to_unit_length(raw[start : start + BLOCK].astype(np.float32)).T
         numbers = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
