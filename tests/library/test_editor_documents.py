@@ -129,7 +129,10 @@ def test_any_caret_in_any_text(features: Features, text: str, caret: int, name: 
     for action in features.actions(document, types.Range(position, position)) or ():
         edits = (action.edit and action.edit.changes and action.edit.changes[document.uri]) or ()
         keys = action.command.arguments[2:] if action.command and action.command.arguments else []
-        assert edits and any(str(key) in applied(document, edits) for key in keys)
+        if not edits:  # the entry is added to the .bib file by a command
+            assert action.command and action.command.arguments
+            continue
+        assert any(str(key) in applied(document, edits) for key in keys)
     features.hover(document, position)
     features.definition(document, position)
     for one in features.diagnose(document):
