@@ -9,7 +9,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +21,7 @@ import requests
 
 import citerec.evaluation.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
+from citerec import recommend
 from citerec.datasets.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
@@ -308,3 +309,23 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
     CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
     return folder
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `citerec ARGUMENTS`: (exit code, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["recommend.py", *arguments])
+        try:
+            recommend.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return int(str(code)), out, err
+
+    return run

@@ -17,6 +17,7 @@ from citerec import recommend
 from citerec.datasets.arguments import options_help, read_arguments, run_command
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, field_notes, setting
+from citerec.tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -163,19 +164,10 @@ def test_help_describes_each_option() -> None:
         (["build", "--help"], 0, "citerec build: ", ""),
     ],
 )
-def test_the_command_line(
-    arguments: list[str], code: int, out: str, err: str, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("sys.argv", ["recommend.py", *arguments])
-    try:
-        recommend.main()
-        ended: object = 0
-    except SystemExit as end:
-        ended = end.code
-    printed = capsys.readouterr()
-    assert ended == code and printed.out.startswith(out) and printed.err.startswith(err)
-    assert printed.err.count("\n") == (code != 0)
+def test_the_command_line(arguments: list[str], code: int, out: str, err: str, command: Run) -> None:
+    ended, printed, said = command(*arguments)
+    assert ended == code and printed.startswith(out) and said.startswith(err)
+    assert said.count("\n") == (code != 0)
 
 
 def test_options_are_parsed_before_slow_imports() -> None:

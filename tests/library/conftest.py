@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from citerec import recommend
 from citerec.library.explanation import Recommendation
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
@@ -106,23 +105,3 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
 def url(recommender: RecommenderSpy) -> Iterator[str]:
     with serving(recommender, mcp=False) as url:
         yield url
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `citerec ARGUMENTS`: (exit code, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", *arguments])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        out, err = capsys.readouterr()
-        return int(str(code)), out, err
-
-    return run

@@ -11,7 +11,7 @@ from citerec.library.drafts.check import find_problems, is_preprint, is_publishe
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.recommender import indexer
-from citerec.tests.library.conftest import Run
+from citerec.tests.conftest import Run
 
 BIB = r"""
 @string{nips = "NeurIPS"}

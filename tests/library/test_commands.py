@@ -15,8 +15,8 @@ from citerec.library.library import Library
 from citerec.library.models import BUILT_IN
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
-from citerec.tests.conftest import CONTEXTS, PAPERS
-from citerec.tests.library.conftest import Run, papers_of
+from citerec.tests.conftest import CONTEXTS, PAPERS, Run
+from citerec.tests.library.conftest import papers_of
 
 
 def entry(key: str, title: str, **fields: object) -> str:

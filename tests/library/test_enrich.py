@@ -31,7 +31,8 @@ from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAle
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
-from citerec.tests.library.conftest import Run, papers_of
+from citerec.tests.conftest import Run
+from citerec.tests.library.conftest import papers_of
 
 KEY = "a-secret-key"
 ABSTRACT = "Graphs are studied here at some length, so that this abstract is long enough to be one."

@@ -14,7 +14,7 @@ import pytest
 from citerec.library import temporary
 from citerec.library.library import Library
 from citerec.library.temporary import library_folder
-from citerec.tests.library.conftest import Run
+from citerec.tests.conftest import Run
 from citerec.tests.library.test_watch import entries
 from citerec.tests.library.zotero import Zotero, write_preferences
 

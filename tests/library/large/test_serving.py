@@ -19,8 +19,8 @@ from citerec.library.large.serving import ServedRecommender, served
 from citerec.library.recommender import Recommender
 
 pytestmark = pytest.mark.slow
-WAIT = 90.0
-"""Seconds in which a replica must start."""
+ATTEMPTS = 400
+"""How often a condition is tried before the test fails; replicas take seconds to start."""
 
 
 def build(folder: Path, titles: list[str]) -> None:
@@ -54,10 +54,11 @@ def ask(recommender: Recommender) -> tuple[list[str], str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < until
+    for _ in range(ATTEMPTS):
+        if condition():
+            return
         time.sleep(0.2)
+    pytest.fail(f"not so after {ATTEMPTS} attempts")
 
 
 def replicas(library: Path) -> list[int]:
@@ -80,11 +81,9 @@ def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, l
     [pid] = replicas(library)
     recommender.library.shards.deadline = 1.0
     os.kill(pid, signal.SIGKILL)
-    started = time.monotonic()
     ids, note = ask(recommender)
     if not ids:  # unless it is back already
         assert note == "partial: 1 of the library's shards did not answer in time"
-        assert time.monotonic() - started < WAIT
     recommender.library.shards.deadline = 20.0
     wait_for(lambda: ask(recommender) == (["new", *ids[1:]] if ids else ask(recommender)[0], ""))
     assert replicas(library) != [pid]
