@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +56,8 @@ SHOWN = 10
 """Maximum number of bad records per file, and of collections, to list."""
 
 
-def build(settings: BuildSettings) -> Any:
-    """Build a library; returns it if it is in memory."""
-    if settings.storage == "disk":
-        from citerec.library.large.commands import build as build_on_disk  # imports tantivy
-
-        build_on_disk(settings, absolute(settings.model), absolute(settings.ranker))
-        return None
+def build(settings: BuildSettings) -> Library:
+    """Build a library."""
     started = time.perf_counter()
     library, duplicates = create(settings)
     path, duration = library.path, time.perf_counter() - started
@@ -73,11 +68,6 @@ def build(settings: BuildSettings) -> Any:
             f"citerec enrich library={path} looks them up"
         )
     return library
-
-
-def is_on_disk(path: str) -> bool:
-    """True for a library on disk (library.large). Raises InputError if there is no library."""
-    return bool(read_manifest(Path(path).expanduser()).shards)
 
 
 def create(settings: BuildSettings) -> tuple[Library, int]:
@@ -154,13 +144,8 @@ def _refuse_loss(path: Path, old: Manifest, removed: int, sources: Sequence[Read
         )
 
 
-def add(settings: AddSettings) -> Any:
+def add(settings: AddSettings) -> Library:
     """Add the papers in files to a library."""
-    if is_on_disk(settings.library):
-        from citerec.library.large.commands import add as add_on_disk  # imports tantivy
-
-        add_on_disk(settings)
-        return None
     files = find_sources(settings.source)
     with (
         Library.edit(settings.library, settings.wait) as library,
@@ -183,13 +168,8 @@ def add(settings: AddSettings) -> Any:
     return changed
 
 
-def remove(settings: RemoveSettings) -> Any:
+def remove(settings: RemoveSettings) -> Library:
     """Remove papers, or sources with their papers."""
-    if is_on_disk(settings.library):
-        from citerec.library.large.commands import remove as remove_on_disk
-
-        remove_on_disk(settings)
-        return None
     if bool(settings.id) == bool(settings.source):
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     with Library.edit(settings.library, settings.wait) as library:
@@ -326,11 +306,6 @@ def verify(settings: VerifySettings) -> None:
 
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
-    if is_on_disk(settings.library):
-        from citerec.library.large.commands import info as tell_of_disk
-
-        tell_of_disk(settings)
-        return
     library = Library.open(settings.library)
     corpus, about, collections = library.corpus, library.manifest, library.collections
     years = corpus.years[corpus.years > 0]
@@ -357,19 +332,27 @@ def _read_sources(files: list[str], records: Deduplicator, known: Iterable[ReadF
     """
     sources = {source.path: source for source in known}
     for file in files:
-        bad: list[InputError] = []
-        sources[file], before = _describe_source(file), len(records)
-        for paper in read_source(file, bad.append):
+        sources[file] = _describe_source(file)
+        for paper in read_papers(file):
             records.add(paper._replace(source=0))
-        if len(records) == before:
-            reason = f": {bad[0]}" if bad else ""
-            raise InputError(f"{file}: has no usable paper{reason}")
-        if bad:
-            more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
-            lines = [*map(str, bad[:SHOWN]), *more]
-            count = count_noun(len(bad), "record")
-            log.warning("%s: %s skipped or read only in part\n  %s", file, count, "\n  ".join(lines))
     return list(sources.values())
+
+
+def read_papers(file: str) -> Iterator[LibraryPaper]:
+    """Yield the papers of a file and log its bad records. Raises InputError if no paper is usable."""
+    bad: list[InputError] = []
+    is_empty = True
+    for paper in read_source(file, bad.append):
+        is_empty = False
+        yield paper
+    if is_empty:
+        reason = f": {bad[0]}" if bad else ""
+        raise InputError(f"{file}: has no usable paper{reason}")
+    if bad:
+        more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
+        lines = [*map(str, bad[:SHOWN]), *more]
+        count = count_noun(len(bad), "record")
+        log.warning("%s: %s skipped or read only in part\n  %s", file, count, "\n  ".join(lines))
 
 
 def _describe_source(source: str) -> ReadFile:

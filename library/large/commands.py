@@ -10,8 +10,9 @@ from pathlib import Path
 
 from citerec.datasets.errors import InputError
 from citerec.datasets.files import disk_errors
+from citerec.library.commands import SHOWN, absolute, read_papers
 from citerec.library.formats import count_noun
-from citerec.library.large.build import build_generation
+from citerec.library.large.build import SHARDS, build_generation
 from citerec.library.large.library import LargeLibrary, add_records
 from citerec.library.large.tasks import task_runner
 from citerec.library.library import (
@@ -26,18 +27,16 @@ from citerec.library.library import (
 )
 from citerec.library.models import PLAIN, model_files
 from citerec.library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.readers import find_sources
 from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
-SHOWN = 10
-"""Maximum number of bad records to list."""
 
-
-def build(settings: BuildSettings, model: str, ranker: str) -> None:
+def build(settings: BuildSettings) -> None:
     """Build a library on disk. A killed build goes on where it was."""
     started, path = time.perf_counter(), Path(settings.library).expanduser()
+    model, ranker = absolute(settings.model), absolute(settings.ranker)
     if settings.contexts:
         raise InputError("contexts: a library on disk does not rank by contexts; leave them out")
     if model_files(model, ranker)[1] == PLAIN:  # also reports other errors before the papers are read
@@ -62,7 +61,7 @@ def build(settings: BuildSettings, model: str, ranker: str) -> None:
             log.warning("%s: skipped: %s", name, reason)
         numbers = [int(one.name) for one in (path / GENERATIONS).iterdir() if one.name.isdecimal()]
         number = max(numbers, default=0) + 1
-        shards = len(list((generation / "shards").iterdir()))
+        shards = len(list((generation / SHARDS).iterdir()))
         generation.rename(path / GENERATIONS / str(number))
         manifest = Manifest(
             generation=number,
@@ -87,14 +86,11 @@ def build(settings: BuildSettings, model: str, ranker: str) -> None:
 
 def add(settings: AddSettings) -> None:
     """Add the papers in files to a library on disk."""
-    bad: list[InputError] = []
     with LargeLibrary.edit(settings.library, settings.wait) as library:
         files = find_sources(settings.source)
-        records = chain.from_iterable(read_source(file, bad.append) for file in files)
+        records = chain.from_iterable(map(read_papers, files))
         named = list(dict.fromkeys([*library.manifest.named, *files]))
         added, completed, papers = add_records(library, records, named=named)
-    for line in bad[:SHOWN]:
-        log.warning("%s", line)
     print(f"{library.path}: {added:,} added, {completed:,} completed; {count_noun(papers)}")
 
 
