@@ -316,7 +316,6 @@ def size_table(measured: dict[str, Any]) -> str:
             "memory of a task that adds counts up, GB",
             f"{3 * scratch['counts'] * papers / RANGES / 1e9:,.1f}",
         )
-        add("bytes that these tasks read, TB", f"{scratch['counts'] * papers * RANGES / 1e12:,.2f}")
         add(f"machines that build ({MACHINE.cores} workers each)", f"{BUILDERS[papers]}")
         add("build, hours", f"{hours:.2f}")
         add("... of them in one process", f"{alone:.2f}")

@@ -114,12 +114,12 @@ def build_stages(library: LargeLibrary, sources: Sequence[str]) -> dict[str, Any
         records = sum(sizes)
         with timed("merge duplicates"):
             kept, _ = deduplicate(parts, sizes, LocalRunner())
-        counts = [parts / f"counts-{number}.npz" for number in range(len(kept))]
+        counts = [parts / f"counts-{number}.npy" for number in range(len(kept))]
         with timed("count words"):
             for number, file in enumerate(counts):
                 batches = ([record_of(one) for one in papers] for papers in paper_batches(parts, number))
                 count_part(batches, file)
-        ranges = [parts / f"range-{number}.npz" for number in range(RANGES)]
+        ranges = [parts / f"range-{number}.npy" for number in range(RANGES)]
         with timed("add counts up"):
             for number, file in enumerate(ranges):
                 add_up_range(counts, number, file)
@@ -403,7 +403,7 @@ def small_library(folder: Path, papers: int) -> tuple[Path, list[str]]:
     generate_corpus(papers, max(1000, papers // 100), folder / "corpus", seed=0, workers=1)
     source = str(folder / "corpus" / "papers.json")
     settings = BuildSettings(library=str(folder / "library"), source=(source,), storage="disk", workers=1)
-    build(settings, "", "")
+    build(settings)
     return folder / "library", [source]
 
 

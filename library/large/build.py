@@ -110,12 +110,12 @@ def count(parts: Parts, building: Path, run: TaskRunner) -> None:
     folder.mkdir(exist_ok=True)
     target.mkdir(exist_ok=True)
     numbers = [number for number, size in enumerate(parts.sizes) if size]
-    files = [folder / f"part-{number:05}.npz" for number in numbers]
-    ranges = [folder / f"range-{number:05}.npz" for number in range(RANGES)]
+    files = [folder / f"part-{number:05}.npy" for number in numbers]
+    ranges = [folder / f"range-{number:05}.npy" for number in range(RANGES)]
     left = [
         (str(parts.folder), number, str(file))
         for number, file in zip(numbers, files, strict=True)
-        if not file.exists()
+        if not file.with_suffix(".json").exists()
     ]
     for _ in run.map(_count_part, left, "counting words"):
         pass
@@ -133,9 +133,9 @@ def _count_part(task: tuple[str, int, str]) -> None:
     count_part(batches, Path(file))
 
 
-def _add_up_range(task: tuple[list[str], int, str]) -> int:
+def _add_up_range(task: tuple[list[str], int, str]) -> None:
     files, number, target = task
-    return add_up_range([Path(file) for file in files], number, Path(target))
+    add_up_range([Path(file) for file in files], number, Path(target))
 
 
 def build_shard(task: ShardTask) -> tuple[float, int]:

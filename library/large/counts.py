@@ -1,20 +1,21 @@
 """Counts what occurs in papers (datasets.word_statistics), part by part, and adds the counts up.
 
-Each part gives hashes and counts, sorted. Ranges of hashes are then added up independently, so that neither
-step goes through one process.
+    part-00007.npy, .json   COUNTS of a part, by hash; and sums of text lengths
+    range-00007.npy         COUNTS of one of RANGES ranges of hashes in all parts, of what occurs twice
+
+Parts and ranges are counted independently, so that neither step goes through one process.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import save_arrays
 from citerec.datasets.files import write_text
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
@@ -29,6 +30,7 @@ from citerec.datasets.word_statistics import (
     hash_names,
     salt,
 )
+from citerec.library.large.reading import save_array
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.rerank.names import hash_texts
 from citerec.rerank.surnames import AUTHOR, hash_authors
@@ -37,26 +39,36 @@ from citerec.retrieval.terms import Terms
 
 RANGES = 64
 """Ranges of hashes that are added up independently."""
+COUNTS = np.dtype([("hash", "<u8"), ("count", "<u4")])
 Counts = tuple[Hashes, NDArray[np.int64]]
+Sums = dict[str, NDArray[np.float64]]
+"""Total length and number of the texts of each kind."""
 
 
 def count_part(batches: Iterator[Sequence[PaperRecord]], file: Path) -> None:
-    """Count the papers of a part, batch by batch, and write hashes, counts and totals to an .npz file."""
+    """Count the papers of a part, batch by batch, and write a .npy and then a .json file."""
     found: list[Counts] = []
-    totals: dict[str, NDArray[np.float64]] = {}
+    sums: Sums = {}
     for papers in batches:
-        counts, sums = count_papers(SomePapers(papers, None, file.stem))
+        counts, more = count_papers(SomePapers(papers, None, file.stem))
         found.append(counts)
-        for name, pair in sums.items():
-            totals[name] = totals.get(name, np.zeros(2)) + pair
-    hashes, counts_ = add_up(found)
-    temporary = file.with_suffix(".tmp.npz")
-    columns: dict[str, Any] = {f"sum {name}": pair for name, pair in totals.items()}
-    np.savez(temporary, hashes=hashes, counts=counts_, **columns)
-    temporary.rename(file)
+        _add_sums(sums, more)
+    _save(file, *add_up(found))
+    write_text(file.with_suffix(".json"), json.dumps({kind: pair.tolist() for kind, pair in sums.items()}))
 
 
-def count_papers(corpus: SomePapers) -> tuple[Counts, dict[str, NDArray[np.float64]]]:
+def _add_sums(sums: Sums, more: Sums) -> None:
+    for kind, pair in more.items():
+        sums[kind] = sums.get(kind, np.zeros(2)) + pair
+
+
+def _save(file: Path, hashes: Hashes, counts: NDArray[np.int64]) -> None:
+    columns = np.empty(len(hashes), COUNTS)
+    columns["hash"], columns["count"] = hashes, np.minimum(counts, 2**32 - 1)
+    save_array(file, columns)
+
+
+def count_papers(corpus: SomePapers) -> tuple[Counts, Sums]:
     """Count what occurs in papers; also sums of text lengths and numbers of texts, by kind."""
     parts: list[Counts] = []
 
@@ -105,42 +117,33 @@ def add_up(parts: Sequence[Counts]) -> Counts:
     return hashes[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
-def add_up_range(files: Sequence[Path], number: int, target: Path) -> int:
-    """Add up one of RANGES ranges of hashes of all parts; keeps what occurs twice. Returns the bytes read."""
-    start, stop = (np.uint64(min((2**64 // RANGES) * n, 2**64 - 1)) for n in (number, number + 1))
+def add_up_range(files: Sequence[Path], number: int, target: Path) -> None:
+    """Add up one of RANGES ranges of hashes of all parts; keeps what occurs twice."""
+    start, stop = (2**64 // RANGES * bound for bound in (number, number + 1))
     found = []
     for file in files:
-        with np.load(file, allow_pickle=False) as part:
-            hashes = part["hashes"]
-            end = len(hashes) if number == RANGES - 1 else np.searchsorted(hashes, stop)
-            within = slice(np.searchsorted(hashes, start), end)
-            found.append((hashes[within].copy(), part["counts"][within].copy()))
+        part = np.load(file, mmap_mode="r", allow_pickle=False)
+        within = np.array(part[bisect_left(part["hash"], start) : bisect_left(part["hash"], stop)])
+        found.append((within["hash"], within["count"].astype(np.int64)))
     hashes, counts = add_up(found)
-    kept = counts > 1
-    temporary = target.with_suffix(".tmp.npz")
-    np.savez(temporary, hashes=hashes[kept], counts=np.minimum(counts[kept], 2**32 - 1).astype(np.uint32))
-    temporary.rename(target)
-    return sum(part[0].nbytes + part[1].nbytes for part in found)
+    _save(target, hashes[counts > 1], counts[counts > 1])
 
 
 def write_statistics(ranges: Sequence[Path], parts: Sequence[Path], folder: Path) -> None:
     """Join the ranges into the files that `WordStatistics.open` reads.
 
-    The average length of titles in known pairs is that of title pairs; `finish_pairs` sets it.
+    The average length of titles in known pairs is that of title pairs until the shards are built.
     """
-    columns: dict[str, list[NDArray[Any]]] = {"hashes": [], "counts": []}
-    for file in ranges:
-        with np.load(file, allow_pickle=False) as part:
-            for name, column in columns.items():
-                column.append(part[name])
-    save_arrays(folder, **{name: np.concatenate(column) for name, column in columns.items()})
-    sums: dict[str, NDArray[np.float64]] = {}
+    found = [np.load(file, mmap_mode="r", allow_pickle=False) for file in ranges]
+    for name, field in (("hashes", "hash"), ("counts", "count")):
+        shape = (sum(map(len, found)),)
+        column = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", COUNTS[field], shape)
+        np.concatenate([part[field] for part in found], out=column)
+        column.flush()
+    sums: Sums = {}
     for file in parts:
-        with np.load(file, allow_pickle=False) as part:
-            for name in part.files:
-                if name.startswith("sum "):
-                    kind = name.removeprefix("sum ")
-                    sums[kind] = sums.get(kind, np.zeros(2)) + part[name]
+        pairs = json.loads(file.with_suffix(".json").read_text("utf-8"))
+        _add_sums(sums, {kind: np.array(pair) for kind, pair in pairs.items()})
     words, papers = sums.pop(WORD).tolist()
     averages = {kind: max(total / max(texts, 1), 1e-9) for kind, (total, texts) in sums.items()}
     totals = {"papers": int(papers), "words": int(words), "averages": averages}
