@@ -63,7 +63,9 @@ class WordStatistics:
         if not len(self._hashes):
             return np.ones(len(hashes), np.int64)
         salted = hashes ^ salt(kind)
-        place = np.searchsorted(self._hashes, salted).clip(max=len(self._hashes) - 1)
+        order = np.argsort(salted)  # neighbours are looked up faster
+        place = np.empty(len(hashes), np.int64)
+        place[order] = np.searchsorted(self._hashes, salted[order]).clip(max=len(self._hashes) - 1)
         return np.where(self._hashes[place] == salted, self._counts[place].astype(np.int64), 1)
 
 

@@ -62,8 +62,6 @@ class WordsRetriever(DenseRetriever):
     """training record of the model; corpora with another tokeniser than in training are rejected"""
     checkpoint: str | Path | None = None
     """path of the model, for messages"""
-    known_share: float
-    """share of the tokens of the prepared corpus that the model knows"""
 
     @property
     @abstractmethod
@@ -78,14 +76,14 @@ class WordsRetriever(DenseRetriever):
         if tokenizer := self.about.get("tokenizer"):  # missing in files of earlier versions
             check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
-        self.known_share = self._compute_known_share(corpus)
-        if self.known_share < KNOWN_SHARE and corpus.whole is None:  # else at each query
+        if corpus.whole is None and (share := self._known_share(corpus)) < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {self.known_share:.0%} of the words of {corpus.name}; "
+                f"{self.name}: the model knows {share:.0%} of the words of {corpus.name}; "
                 "is it in another language, or a field that the model was not trained on?"
             )
 
-    def _compute_known_share(self, corpus: Corpus) -> float:
+    def _known_share(self, corpus: Corpus) -> float:
+        """Return the share of the corpus's words, by their occurrences, that the model knows."""
         is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -93,20 +94,20 @@ class Terms:
         """The terms of words, cached per corpus; arguments as for `tokenizer`."""
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
-            rows, names = _tokenise(words, known := _word_terms(stemmer, stopwords))
-            terms = _CACHE[key] = cls(Ragged.from_rows(rows), names, known)
+            known = _word_terms(stemmer, stopwords)
+            terms = _CACHE[key] = cls(*known.of(words), known)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
-        rows, names = _tokenise(words, self._known)
+        rows, names = self._known.of(words)
         all_names, ids = self.names, self._ids
         if more_terms:
             all_names = [*self.names, *(name for name in names if name not in ids)]
             ids = {name: term for term, name in enumerate(all_names)}
         new_ids = [ids.get(name) for name in names]
-        known = [[term for i in row if (term := new_ids[i]) is not None] for row in rows]
+        known = [[term for i in row.tolist() if (term := new_ids[i]) is not None] for row in rows]
         more = Ragged.from_rows(known)
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
@@ -153,47 +154,57 @@ class Terms:
 
 NAMES = "terms.txt"
 _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
-
-
 KEPT_WORDS = 1 << 18
 """Words whose terms are kept for the next texts."""
 
 
-class _WordTerms(dict[str, tuple[str, ...]]):
-    """The terms of words, by a tokeniser; those of many words are not kept."""
+class _WordTerms:
+    """The terms of words, by a tokeniser; those of many words are not kept. Several threads may ask."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._lock = tokenizer, Lock()
+        self._clear()
 
-    def of(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the terms of each word."""
-        if len(words) > KEPT_WORDS // 4:
-            return self._read(words)
-        new = [word for word in words if word not in self]
-        if len(self) + len(new) > KEPT_WORDS:
-            self.clear()
-            new = list(words)
-        self.update(zip(new, self._read(new), strict=True))
-        return [self[word] for word in words]
+    def _clear(self) -> None:
+        self._kept, self._ids, self._names = dict[str, list[int]](), dict[str, int](), list[str]()
 
-    def _read(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+    def of(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
+        """Return the term ids of each word, and the name of each term, in order of first use."""
+        with self._lock:
+            if len(words) > KEPT_WORDS // 4:
+                rows, names = self._read(words)
+                return Ragged.from_rows(rows), names
+            new = [word for word in words if word not in self._kept]
+            if len(self._kept) + len(new) > KEPT_WORDS:
+                self._clear()
+                new = list(words)
+            self._keep(new)
+            found = Ragged.from_rows([self._kept[word] for word in words])
+            ids, first, values = np.unique(found.values, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            place = np.empty(len(order), np.int32)
+            place[order] = np.arange(len(order))
+            names = [self._names[id] for id in ids[order].tolist()]
+            return Ragged(place[values], found.offsets), names
+
+    def _keep(self, words: Sequence[str]) -> None:
+        rows, names = self._read(words)
+        self._names += [name for name in names if name not in self._ids]
+        ids = [self._ids.setdefault(name, len(self._ids)) for name in names]
+        self._kept.update(zip(words, ([ids[term] for term in row] for row in rows), strict=True))
+
+    def _read(self, words: Sequence[str]) -> tuple[list[list[int]], list[str]]:
         self._tokenizer.reset_vocab()
         plain = map(_without_markers, words)
         rows = list(self._tokenizer.streaming_tokenize(plain, allow_empty=False))
         names = list(self._tokenizer.get_vocab_dict())
         self._tokenizer.reset_vocab()  # frees memory
-        return [tuple(names[term] for term in row) for row in rows]
+        return rows, names
 
 
 @lru_cache
 def _word_terms(stemmer: str | None, stopwords: str | None) -> _WordTerms:
     return _WordTerms(tokenizer(stemmer, stopwords))
-
-
-def _tokenise(words: Sequence[str], known: _WordTerms) -> tuple[list[list[int]], list[str]]:
-    """The term ids of each word, and the name of each term."""
-    ids: dict[str, int] = {}
-    return [[ids.setdefault(name, len(ids)) for name in names] for names in known.of(words)], list(ids)
 
 
 def _without_markers(word: str) -> str:

@@ -27,7 +27,7 @@ from citerec.rerank.features import (
     fill_missing_scores,
     log_ranks,
 )
-from citerec.rerank.names import abstract_names, initials, title_names
+from citerec.rerank.names import _BRACKETED, _INNER, abstract_names, initials, title_names
 from citerec.rerank.texts import (
     TOP,
     CitingTexts,
@@ -134,6 +134,11 @@ def test_initials_and_names_of_abstracts() -> None:
     assert initials("On trees") == []
     assert "CRF" in abstract_names("We use conditional random fields (CRF).")
     assert abstract_names("We parse trees.") == []
+
+
+@given(st.text("aZ0 _-+.(\u00e9\u0663\n", max_size=8))
+def test_names_in_an_abstract_are_those_of_the_patterns(text: str) -> None:
+    assert abstract_names(text) == list(dict.fromkeys([*_BRACKETED.findall(text), *_INNER.findall(text)]))
 
 
 def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:

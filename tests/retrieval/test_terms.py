@@ -11,12 +11,14 @@ import bm25s
 import numpy as np
 import pytest
 import Stemmer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.terms import KeyTerms, Terms, bo1, query_texts
+from citerec.retrieval.terms import KeyTerms, Terms, _WordTerms, bo1, query_texts, tokenizer
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 
@@ -34,6 +36,33 @@ def test_fields_are_joined_in_order_with_repetitions(
     tiny_corpus: Corpus, fields: list[str], text: str
 ) -> None:
     assert next(query_texts(tiny_corpus, np.array([0, 1]), fields)) == text
+
+
+WORDS = [
+    "trees",
+    "tree",
+    "the",
+    "re-runs",
+    "x",
+    "grammars",
+    "parsing",
+    "parse",
+    "of",
+    "graphs",
+    "graph",
+    "net-works",
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=3), max_size=12))
+def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[str]]) -> None:
+    kept = _WordTerms(tokenizer("english", "english"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("citerec.retrieval.terms.KEPT_WORDS", 8)  # so that words are forgotten
+        for words in batches:
+            found, names = kept.of(words)
+            expected, all_names = _WordTerms(tokenizer("english", "english"))._read(words)
+            assert [row.tolist() for row in found] == expected and names == all_names
 
 
 ALL = np.arange(12)
