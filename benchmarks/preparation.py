@@ -1,9 +1,11 @@
-"""Sources to deduplicated parts: two workers over Ray against one process, and that against Deduplicator.
+"""Sources to deduplicated parts and word statistics: two workers over Ray against one process.
 
 Papers are generated unless --source names files. Prints the seconds of each stage (on the clock, and of the
 processor, which count on a busy machine), what one process does alone, the bytes that tasks hand to each
 other, and the work of 2, 4 and 8 simulated workers: the tasks of each stage, in the processor's seconds that
-one process measured, go to whichever worker is free.
+one process measured, go to whichever worker is free. The ceiling is what as many processes gain that share
+nothing, each preparing all papers by itself: two cores are often less than twice one. Reading and merging in
+one process are also compared with Deduplicator, which libraries in memory use.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +26,9 @@ import orjson
 
 from citerec.datasets.generate import generate_corpus
 from citerec.library.duplicates import Deduplicator
+from citerec.library.large.build import GENERATION, PARTS, count
 from citerec.library.large.parts import Parts, prepare_parts
-from citerec.library.large.tasks import TaskRunner, task_runner
+from citerec.library.large.tasks import LocalRunner, TaskRunner, task_runner
 from citerec.library.sources.readers import read_source
 
 
@@ -46,7 +51,7 @@ class Timed:
         self.exchanged[what] = self._bytes() - before
 
     def _bytes(self) -> int:
-        return sum(path.stat().st_size for path in self._folder.glob("*.npy"))
+        return sum(path.stat().st_size for path in self._folder.rglob("*.npy"))
 
     def tell(self) -> None:
         for what, tasks in self.tasks.items():
@@ -73,7 +78,7 @@ class Measured(NamedTuple):
 
 def start(_: int) -> None:
     """Import what tasks need: Ray's processes start with their first task."""
-    import citerec.library.large.parts  # noqa: F401
+    import citerec.library.large.build  # noqa: F401
 
     time.sleep(0.5)  # so that each process gets a task
 
@@ -85,11 +90,26 @@ def measure(files: list[str], folder: Path, workers: int, piece_bytes: int) -> M
             pass
         print(f"start of {workers} workers, not counted below: {time.perf_counter() - started:.1f} s")
         timed_run, wall, processor = Timed(run, folder), time.perf_counter(), time.process_time()
-        parts = prepare_parts(files, folder, run=timed_run, piece_bytes=piece_bytes)
+        parts = prepare(files, folder, timed_run, piece_bytes)
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
         if workers == 1:
             processor -= sum(map(sum, timed_run.tasks.values()))
         return Measured(timed_run, parts, wall, processor)
+
+
+def prepare(files: list[str], folder: Path, run: TaskRunner, piece_bytes: int) -> Parts:
+    parts = prepare_parts(files, folder / PARTS, run=run, piece_bytes=piece_bytes)
+    (folder / GENERATION).mkdir()
+    count(parts, folder, run)
+    return parts
+
+
+def prepare_alone(files: list[str], piece_bytes: int, folder: Path) -> float:
+    """Prepare the papers in this process; return the seconds, without those of imports and compilation."""
+    prepare(files[:1], folder / "first", LocalRunner(), piece_bytes)
+    started = time.perf_counter()
+    prepare(files, folder / "all", LocalRunner(), piece_bytes)
+    return time.perf_counter() - started
 
 
 def simulate(tasks: Sequence[float], workers: int) -> list[float]:
@@ -139,21 +159,29 @@ def main() -> None:
         print(f"one process: {one.wall:.1f} s, not shared {one.alone:.2f} s of the processor")
         one.run.tell()
         own = (one.alone + sum(map(sum, tasks.values()))) / parts.papers
+        merged = sum(sum(tasks[what]) for what in tasks if "count" not in what) / parts.papers
         papers, peer = one_process(files[0], folder)
         print(
-            f"processor's seconds a million papers: {own * 1e6:.1f}, Deduplicator {peer / papers * 1e6:.1f}"
+            f"processor's seconds a million papers: {own * 1e6:.1f}; reading and merging {merged * 1e6:.1f}, "
+            f"{peer / papers / merged:.1f} times as fast as Deduplicator ({peer / papers * 1e6:.1f})"
         )
-        print(f"  {peer / papers / own:.1f} times as fast as Deduplicator")
         for workers in (2, 4, 8):
             stages = [simulate(stage, workers) for stage in tasks.values()]
             total = one.alone + sum(map(max, stages))
             shares = " ".join(f"{sum(stage[worker] for stage in stages):.2f}" for worker in range(workers))
             gain = own * parts.papers / total
             print(f"simulated, {workers} workers: {gain:.2f} times one process; work of each: {shares} s")
+        alone = partial(prepare_alone, files, piece_bytes)
+        folders = [folder / f"alone-{number}" for number in range(args.workers + 1)]
+        with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+            ceiling = args.workers * next(pool.map(alone, folders[:1])) / max(pool.map(alone, folders[1:]))
         many = measure(files, folder / "many", args.workers, piece_bytes)
         assert many.parts.sizes == parts.sizes
         gain = one.wall / many.wall
-        print(f"{args.workers} workers over Ray: {many.wall:.1f} s, {gain:.2f} times one process")
+        print(
+            f"{args.workers} workers over Ray: {many.wall:.1f} s, {gain:.2f} times one process; "
+            f"the ceiling here: {ceiling:.2f}"
+        )
         many.run.tell()
 
 
