@@ -191,6 +191,16 @@ def test_papers_are_added_completed_and_removed(
     assert len(LargeLibrary.open(library)) == 600
 
 
+def test_bad_records_that_are_added_are_reported(
+    library: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(library, tmp_path, NEW, {"id": "empty"}, {"id": "odd", "title": 3})
+    assert "more.jsonl: 2 records skipped or read only in part" in caplog.text
+    with pytest.raises(InputError, match="has no usable paper"):
+        add(library, tmp_path, {"id": "empty"})
+    assert len(LargeLibrary.open(library)) == 601
+
+
 KILLED = """
 import os, signal, sys
 from citerec import recommend
