@@ -12,7 +12,6 @@ only read.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,10 @@ from citerec.datasets.files import write_text
 from citerec.datasets.generate import GenerationPlan, Generator, generate_corpus
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.library.large.build import EMPTY_CODES, MODEL, STATISTICS, dense_part, paper_batches
-from citerec.library.large.candidates import entries, record_of
+from citerec.library.large.candidates import entries, records_of
 from citerec.library.large.commands import build
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
-from citerec.library.large.deduplicate import deduplicate
+from citerec.library.large.deduplicate import deduplicate, kept_batches
 from citerec.library.large.library import (
     LargeLibrary,
     LargeRecommender,
@@ -49,7 +49,7 @@ from citerec.library.large.library import (
 )
 from citerec.library.large.parts import plan_pieces
 from citerec.library.large.reading import PART_FILES, part_path, read_piece
-from citerec.library.large.shard import CODES, NOTHING, VECTORS, Found, Shard
+from citerec.library.large.shard import CODES, MADV_RANDOM, NOTHING, VECTORS, Found, Shard, advise
 from citerec.library.large.tasks import LocalRunner
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Request
@@ -71,7 +71,7 @@ KINDS = {
     "counts.npy": "statistics",
 }
 """What is in a file of a library, by the end of its name."""
-MADV_RANDOM, MADV_DONTNEED = 1, 4
+MADV_NORMAL, MADV_DONTNEED = 0, 4
 NEAREST = 1000
 """Neighbours that exact search finds, more than any query asks for."""
 BLOCK = 1 << 16
@@ -120,8 +120,7 @@ def build_stages(library: LargeLibrary, sources: Sequence[str]) -> dict[str, Any
         counts = [parts / f"counts-{number}.npy" for number in range(len(kept))]
         with timed("count words"):
             for number, file in enumerate(counts):
-                batches = ([record_of(one) for one in papers] for papers in paper_batches(parts, number))
-                count_part(batches, file)
+                count_part(chain.from_iterable(map(records_of, kept_batches(parts, number))), file)
         ranges = [parts / f"range-{number}.npy" for number in range(RANGES)]
         with timed("add counts up"):
             for number, file in enumerate(ranges):
@@ -247,23 +246,17 @@ def generated_requests(library: LargeLibrary, papers: int, count: int) -> Iterat
         yield Request(Query(record["masked_text"], title, abstract)), record["refid"]
 
 
-def evict(files: Sequence[Path], random: bool = True) -> None:
+def evict(folder: Path, random: bool = True) -> None:
     """Take files out of the page cache, also where this process maps them; it sees the same bytes again.
 
     random: read single pages from now on, rather than as many at once as the device's setting says.
     """
-    libc, names = ctypes.CDLL(None, use_errno=True), {str(path.resolve()) for path in files}
-    for line in Path("/proc/self/maps").read_text("ascii").splitlines():
-        *fields, name = line.split(maxsplit=5)
-        if name in names:
-            start, end = (int(value, 16) for value in fields[0].split("-"))
-            for advice in (MADV_DONTNEED, *[MADV_RANDOM] * random):
-                if libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), advice):
-                    raise OSError(ctypes.get_errno(), f"madvise: {name}")
-    for path in files:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+    advise(folder, MADV_DONTNEED, MADV_RANDOM if random else MADV_NORMAL)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
 
 
 def bytes_read() -> int:
@@ -300,11 +293,11 @@ def ask_queries(
     for name, random in (("cold", True), ("cold, read ahead", False)):
         recommender, costs = opened(time.perf_counter), []
         for request, _ in asked[: args.cold]:
-            evict(files, random)
+            evict(library.folder, random)
             costs.append(timed(recommender, request))
         found[name] = dict(zip(("seconds", "bytes read"), zip(*costs, strict=True), strict=True))
     recommender = opened(time.perf_counter)
-    evict(files)
+    evict(library.folder)
     for request, _ in asked:
         recommender.ask(request)
     found["touched bytes per paper"] = per_paper(cached_files(files), papers)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.files import write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
-from citerec.library.large.candidates import entries, record_of
+from citerec.library.large.candidates import entries, records_of
 from citerec.library.large.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.large.deduplicate import kept_batches
 from citerec.library.large.parts import MERGED, Parts, prepare_parts
@@ -42,8 +42,6 @@ PARTS, COUNTS, GENERATION, INPUTS = "parts", "counts", "generation", "inputs.jso
 MODEL, STATISTICS, SHARDS, EMPTY_CODES, DONE = "model", "statistics", "shards", "codes.faiss", "done.json"
 PAPERS_PER_SHARD = 5_000_000
 """Papers of a shard, unless the number of shards is given."""
-BATCH = 8192
-"""Papers that are tokenised and encoded at a time."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +127,7 @@ def count(parts: Parts, building: Path, run: TaskRunner) -> None:
 
 def _count_part(task: tuple[str, int, str]) -> None:
     folder, part, file = task
-    batches = ([record_of(paper) for paper in papers] for papers in paper_batches(Path(folder), part))
-    count_part(batches, Path(file))
+    count_part(chain.from_iterable(map(records_of, kept_batches(Path(folder), part))), Path(file))
 
 
 def _add_up_range(task: tuple[list[str], int, str]) -> None:
@@ -207,7 +204,7 @@ def find_dense(retriever: Retriever) -> DenseRetriever:
 
 
 def paper_batches(folder: Path, part: int) -> Iterator[list[LibraryPaper]]:
-    """Yield the papers of a part, BATCH at a time."""
+    """Yield the papers of a part, in batches."""
     for batch in kept_batches(folder, part):
         yield to_papers(batch)
 
@@ -215,6 +212,8 @@ def paper_batches(folder: Path, part: int) -> Iterator[list[LibraryPaper]]:
 def _sample(parts: Parts, part: int) -> Iterator[list[LibraryPaper]]:
     """Yield the first papers of a part, its share of TRAINING."""
     wanted = -(-TRAINING * parts.sizes[part] // parts.papers)
-    for papers in islice(paper_batches(parts.folder, part), -(-wanted // BATCH)):
+    for papers in paper_batches(parts.folder, part):
         yield papers[:wanted]
         wanted -= len(papers)
+        if wanted <= 0:
+            return

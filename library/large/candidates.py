@@ -6,7 +6,7 @@ collection: `Corpus.whole`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,8 +40,17 @@ SAME = ("id", "doi", "arxiv", "title")
 
 def record_of(paper: LibraryPaper) -> PaperRecord:
     """Return a paper as a corpus reads it."""
-    surnames = tuple(filter(None, map(surname, paper.authors[:MAX_AUTHORS])))
-    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, surnames)
+    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, _surnames(paper.authors))
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[PaperRecord]:
+    """Yield the papers of a batch of a part likewise."""
+    *texts, authors = (batch[name].to_pylist() for name in ("id", "title", "abstract", "year", "authors"))
+    return map(PaperRecord, *texts, map(_surnames, authors))
+
+
+def _surnames(authors: Sequence[str]) -> tuple[str, ...]:
+    return tuple(filter(None, map(surname, authors[:MAX_AUTHORS])))
 
 
 def names_of(paper: LibraryPaper) -> list[str]:

@@ -78,8 +78,9 @@ def build(settings: BuildSettings) -> None:
         shutil.rmtree(path / BUILDING)
     dropped = sum(parts.bad.values())
     print(
-        f"{path}: {count_noun(parts.papers)} in {shards} shards, {parts.duplicates:,} duplicates merged, "
-        f"{count_noun(dropped, 'record')} dropped, {len(parts.skipped)} files skipped, "
+        f"{path}: {count_noun(parts.papers)} in {count_noun(shards, 'shard')}, "
+        f"{count_noun(parts.duplicates, 'duplicate')} merged, {count_noun(dropped, 'record')} dropped, "
+        f"{count_noun(len(parts.skipped), 'file')} skipped, "
         f"in {time.perf_counter() - started:.1f} s"
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -39,18 +40,19 @@ from citerec.retrieval.terms import Terms
 
 RANGES = 64
 """Ranges of hashes that are added up independently."""
+PAPERS_AT_A_TIME = 1 << 14
 COUNTS = np.dtype([("hash", "<u8"), ("count", "<u4")])
 Counts = tuple[Hashes, NDArray[np.int64]]
 Sums = dict[str, NDArray[np.float64]]
 """Total length and number of the texts of each kind."""
 
 
-def count_part(batches: Iterator[Sequence[PaperRecord]], file: Path) -> None:
-    """Count the papers of a part, batch by batch, and write a .npy and then a .json file."""
+def count_part(papers: Iterator[PaperRecord], file: Path) -> None:
+    """Count the papers of a part, and write a .npy and then a .json file."""
     found: list[Counts] = []
     sums: Sums = {}
-    for papers in batches:
-        counts, more = count_papers(SomePapers(papers, None, file.stem))
+    while batch := list(islice(papers, PAPERS_AT_A_TIME)):
+        counts, more = count_papers(SomePapers(batch, None, file.stem))
         found.append(counts)
         _add_sums(sums, more)
     _save(file, *add_up(found))

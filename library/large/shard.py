@@ -10,6 +10,7 @@ once; vectors of rows that no commit knows are overwritten by the next change.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ TRAINING = 65_536
 """Vectors that the codes are learned from."""
 LEAST = 16
 """Fewest of them; if there are fewer, they are repeated."""
+MADV_RANDOM = 1
 WRITER_MEMORY = 300_000_000
 """Bytes of tantivy's writer."""
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -85,6 +87,19 @@ def train_codes(vectors: Floats) -> Any:
     return codes
 
 
+def advise(folder: Path, *advice: int) -> None:
+    """Advise Linux (madvise) on all files of a folder that are mapped into this process."""
+    maps, root = Path("/proc/self/maps"), f"{folder.resolve()}/"
+    libc = ctypes.CDLL(None, use_errno=True)
+    for line in maps.read_text("utf-8").splitlines() if maps.exists() else ():
+        *fields, name = line.split(maxsplit=5)
+        if name.startswith(root):
+            start, end = (int(value, 16) for value in fields[0].split("-"))
+            for one in advice:
+                if libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), one):
+                    raise OSError(ctypes.get_errno(), f"madvise: {name}")
+
+
 class Shard:
     """Papers in a folder. Several threads may search at once; changes are made by one process at a time."""
 
@@ -97,6 +112,7 @@ class Shard:
             raise InputError(f"{folder}: not a part of a large library ({error})") from None
         self._schema = self._index.schema
         self._searcher, self._codes_time = self._index.searcher(), 0
+        self._read_pages()
 
     @classmethod
     def create(cls, folder: Path, codes: Any) -> Shard:
@@ -107,6 +123,11 @@ class Shard:
         (folder / VECTORS).touch()
         return cls(folder)
 
+    def _read_pages(self) -> None:
+        # By default, the kernel may read megabytes around each page, which a library larger than memory loses
+        # again before the next query.
+        advise(self.folder / WORDS, MADV_RANDOM)
+
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
@@ -114,6 +135,7 @@ class Shard:
         """See the latest commit."""
         self._index.reload()
         self._searcher = self._index.searcher()
+        self._read_pages()
         if self._codes_time != (self.folder / CODES).stat().st_mtime_ns:
             self.__dict__.pop("_codes", None)
 

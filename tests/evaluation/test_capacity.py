@@ -148,7 +148,7 @@ def test_measuring_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     plain = [[one.id for one in found] for found in LargeRecommender(library).recommend_batch(asked)]
     measured = large_library.MeasuredRecommender(LargeLibrary.open(folder), lambda: 0.0)
     assert [measured.ask(request)[0] for request in asked] == plain
-    large_library.evict(large_library.library_files(library))
+    large_library.evict(folder)
     assert [measured.ask(request)[0] for request in asked] == plain
 
     [number] = {path.parent.name for path in folder.rglob(VECTORS)}

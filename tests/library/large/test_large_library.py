@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +197,8 @@ def test_papers_are_added_completed_and_removed(
 def test_bad_records_that_are_added_are_reported(
     library: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add(library, tmp_path, NEW, {"id": "empty"}, {"id": "odd", "title": 3})
-    assert "more.jsonl: 2 records skipped or read only in part" in caplog.text
+    add(library, tmp_path, NEW, {"id": "empty"})
+    assert "more.jsonl: 1 record skipped or read only in part" in caplog.text
     with pytest.raises(InputError, match="has no usable paper"):
         add(library, tmp_path, {"id": "empty"})
     assert len(LargeLibrary.open(library)) == 601
@@ -248,11 +251,25 @@ def test_a_killed_change_leaves_all_or_nothing(
     assert found.abstract == completed["abstract"].strip()
 
 
+def check_same_files(first: Path, second: Path) -> None:
+    one, other = LargeLibrary.open(first), LargeLibrary.open(second)
+    for name in ("hashes.npy", "counts.npy", "statistics.json"):
+        assert (one.folder / "statistics" / name).read_bytes() == (
+            other.folder / "statistics" / name
+        ).read_bytes()
+    for left, right in zip(one.shard_folders, other.shard_folders, strict=True):
+        assert (left / "vectors.int8").read_bytes() == (right / "vectors.int8").read_bytes()
+        assert (left / "codes.faiss").read_bytes() == (right / "codes.faiss").read_bytes()
+        assert list(Shard(left).papers()) == list(Shard(right).papers())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "target", "at", "after"),
     [
+        ("deduplicate", "_rename", 1, True),
         ("build", "_count_part", 2, True),
+        ("build", "_add_up_range", 2, True),
         ("build", "write_statistics", 1, False),
         ("build", "train_codes", 1, False),
         ("shard", "Shard.append", 3, True),
@@ -276,16 +293,48 @@ def test_a_killed_build_goes_on_to_the_same_library(
     die(command, module, target, at, after)
     assert not (folder / "library.json").exists()
     run(*command)
-    one, other = LargeLibrary.open(on_disk), LargeLibrary.open(folder)
-    for name in ("hashes.npy", "counts.npy", "statistics.json"):
-        assert (one.folder / "statistics" / name).read_bytes() == (
-            other.folder / "statistics" / name
-        ).read_bytes()
-    for left, right in zip(one.shard_folders, other.shard_folders, strict=True):
-        assert (left / "vectors.int8").read_bytes() == (right / "vectors.int8").read_bytes()
-        assert (left / "codes.faiss").read_bytes() == (right / "codes.faiss").read_bytes()
-        assert list(Shard(left).papers()) == list(Shard(right).papers())
+    check_same_files(on_disk, folder)
     check_same(Recommender.open(on_disk), Recommender.open(folder), questions(papers, 3))
+
+
+STAGES = (
+    "parts.read_piece",
+    *("deduplicate._find_in_range", "deduplicate._lead_groups", "deduplicate._merge_part"),
+    *("build._count_part", "build._add_up_range", "build.build_shard"),
+)
+
+
+def killed_once(function: Callable[[Any], Any], marker: Path) -> Callable[[Any], Any]:
+    """A task that kills its worker the first time."""
+
+    def task(item: Any) -> Any:
+        try:
+            marker.touch(exist_ok=False)
+        except FileExistsError:
+            return function(item)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return task
+
+
+@pytest.mark.slow
+def test_workers_killed_in_each_stage_are_replaced(
+    source: Path, papers: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    again = tmp_path / "again.jsonl"
+    again.write_text("".join(json.dumps(paper) + "\n" for paper in papers[:20]), "utf-8")
+    command = ["build", f"source=[{source},{again}]", "storage=disk", "shards=2"]
+    run(*command, f"library={tmp_path / 'one'}", "workers=1")
+    markers = tmp_path / "killed"
+    markers.mkdir()
+    for name in STAGES:
+        module, function = f"citerec.library.large.{name}".rsplit(".", 1)
+        task = getattr(import_module(module), function)
+        monkeypatch.setattr(f"{module}.{function}", killed_once(task, markers / function))
+    run(*command, f"library={tmp_path / 'two'}", "workers=2")
+    assert sorted(path.name for path in markers.iterdir()) == sorted(name.split(".")[1] for name in STAGES)
+    check_same_files(tmp_path / "one", tmp_path / "two")
 
 
 def test_vectors_are_nearly_those_of_exact_search(tmp_path: Path) -> None:

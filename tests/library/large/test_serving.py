@@ -1,4 +1,4 @@
-"""Shards over Ray Serve: the same answers; a shard that dies is left out, and comes back."""
+"""Shards over Ray Serve: the same answers; a shard that dies or stands still is left out, and comes back."""
 
 from __future__ import annotations
 
@@ -87,6 +87,15 @@ def test_answers_changes_deaths_and_new_builds(recommender: ServedRecommender, l
     recommender.library.shards.deadline = 20.0
     wait_for(lambda: ask(recommender) == (["new", *ids[1:]] if ids else ask(recommender)[0], ""))
     assert replicas(library) != [pid]
+
+    [pid] = replicas(library)
+    whole = ask(recommender)
+    recommender.library.shards.deadline = 1.0
+    os.kill(pid, signal.SIGSTOP)
+    assert ask(recommender) == ([], "partial: 1 of the library's shards did not answer in time")
+    os.kill(pid, signal.SIGCONT)
+    recommender.library.shards.deadline = 20.0
+    wait_for(lambda: ask(recommender) == whole)
 
     build(library, [*TITLES, "Roots grow as usual, we grow roots"])
     assert LargeLibrary.open(library).manifest.generation > 1
