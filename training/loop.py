@@ -109,11 +109,10 @@ class TrainingRun:
         check_count("seed", self.seed, least=0)
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
-        started = os.environ["WORLD_SIZE"] if is_torchelastic_launched() else ""
-        if started and int(started) != self.trainer.processes:  # each might train alone
-            raise InputError(
-                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes}: torchrun "
-                f"started {started} processes; set the options to its --nproc-per-node and --nnodes"
+        if is_torchelastic_launched() and self.trainer.processes != int(os.environ["WORLD_SIZE"]):
+            raise InputError(  # else each process might train alone
+                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes}: not the "
+                f"{os.environ['WORLD_SIZE']} processes of torchrun's --nproc-per-node and --nnodes"
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)

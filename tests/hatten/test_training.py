@@ -474,7 +474,7 @@ def test_torchrun_must_start_the_processes_of_the_options(
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(InputError, match="devices=2 trainer.num_nodes=1: torchrun started 3 processes; set "):
+    with pytest.raises(InputError, match="num_nodes=1: not the 3 processes of torchrun's --nproc"):
         train(train_config(demo, SHORT, TWO, {"output_dir": tmp_path / "out"}))
 
 
