@@ -141,7 +141,7 @@ def assert_same_up_to_rounding(one: Path, other: Path, model: str) -> None:
     rows, others = history(one), history(other)
     assert rows
     for row, of_other in zip(rows, others, strict=True):
-        assert row == pytest.approx(of_other, abs=1e-5)
+        assert row == pytest.approx(of_other, rel=1e-5, abs=1e-5)
     files = sorted(path.name for path in (one / model).glob("*.safetensors"))
     assert files == sorted(path.name for path in (other / model).glob("*.safetensors")) != []
     for file in files:
