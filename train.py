@@ -6,6 +6,7 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 from __future__ import annotations
 
 import inspect
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def main(config: DictConfig) -> None:
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(job.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
+    # Lightning starts the other processes from it; `citerec train` is not a file to run.
+    sys.modules["__main__"].__spec__ = __spec__
     train(config)
 
 

@@ -19,20 +19,24 @@ from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData
+from citerec.training.processes import WHOLE, Share
 
 
 @dataclass(frozen=True)
 class Batch:
     """Q queries, N distinct papers (cited papers first) and the level of each paper for each query.
 
-    `queries`, `cited` and `others` are documents as returned by the reader.
+    `queries`, `cited` and `others` are documents as returned by the reader; of several processes, each reads
+    its share of them.
     """
 
     queries: Any
     cited: Any
     others: Any
+    cited_count: int
+    """number of cited papers of all processes"""
     other_rows: NDArray[np.int64]
-    """corpus rows of `others`"""
+    """corpus rows of the others of all processes"""
     levels: NDArray[np.int64]
     """[Q, N]"""
     log_rate: NDArray[np.float32]
@@ -56,8 +60,10 @@ class Batches(Dataset[Batch]):
         config: EncoderBatchSettings,
         seed: int,
         round: int,
+        share: Share = WHOLE,
     ) -> None:
         self.reader, self.split, self.pool, self.config = reader, split, pool, config
+        self.share = share
         self.seed, self.round = seed, round
         self.candidates = np.flatnonzero(reader.corpus.is_candidate)
         self.order = self._draw_order()
@@ -98,10 +104,15 @@ class Batches(Dataset[Batch]):
         rate = self.rate[papers]
         if self.pool is not None and self.config.mined:
             rate[np.isin(papers, mined)] += self.config.mined / self.pool.papers.shape[1]
+
+        def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+            return rows[self.share.part(len(rows))]
+
         return Batch(
-            self.reader.queries(contexts),
-            self.reader.papers(cited_rows),
-            self.reader.papers(others),
+            self.reader.queries(own(contexts)),
+            self.reader.papers(own(cited_rows)),
+            self.reader.papers(own(others)),
+            len(cited_rows),
             others,
             levels,
             np.log(np.clip(rate, 1e-12, 1.0)).astype("f4"),
@@ -188,7 +199,7 @@ class TrainingData(RoundData):
         return np.unique(Batches(self.reader, self.split, None, self.batch, self.seed, round).order)
 
     def _batches(self, round: int) -> Batches:
-        return Batches(self.reader, self.split, self.pool, self.batch, self.seed, round)
+        return Batches(self.reader, self.split, self.pool, self.batch, self.seed, round, self.share)
 
     def transfer_batch_to_device(self, batch: Batch, device: object, dataloader_idx: int) -> Batch:
         return batch  # the encoder moves what it needs

@@ -23,6 +23,7 @@ from citerec.retrieval.base import top_k
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.index import search_exact
 from citerec.retrieval.queries import Queries
+from citerec.training.processes import WHOLE, Share
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIR_CHUNK = 200_000
@@ -94,15 +95,17 @@ def mine(
     depth: int,
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
+    share: Share = WHOLE,
 ) -> Pool:
-    """Prefetch by cosine for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
+    """Prefetch by cosine for rows of a split; vectors [queries of the share, D] and [P, D] of unit length.
 
     words: if given, mark prefetched papers whose Jaccard index with the query reaches a cited paper's.
     """
-    excluded = pad_positives(split.positives.take(queries), corpus.citing[split.contexts[queries]])
+    own = queries[share.part(len(queries))]
+    excluded = pad_positives(split.positives.take(own), corpus.citing[split.contexts[own]])
     allowed = corpus.is_candidate if candidates is None else candidates
     papers = search_exact(query_vectors, paper_vectors, depth, exclude=excluded, candidates=allowed).papers
-    return _build_pool(corpus, split, queries, papers, words)
+    return _build_pool(corpus, split, queries, papers, words, share)
 
 
 def mine_by_bm25(
@@ -112,23 +115,25 @@ def mine_by_bm25(
     depth: int,
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
+    share: Share = WHOLE,
 ) -> Pool:
     """Like `mine`, but prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
     query = ("title", "abstract", "context")
     bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
     bm25.index(corpus)
-    contexts, cited = split.contexts[queries], split.positives.take(queries)
+    own = queries[share.part(len(queries))]
+    contexts, cited = split.contexts[own], split.positives.take(own)
     cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]
-    papers = np.full((len(queries), depth), -1, np.int32)
-    with count_progress("BM25 of training queries", len(queries)) as bar:
-        for start in range(0, len(queries), QUERY_CHUNK):
+    papers = np.full((len(own), depth), -1, np.int32)
+    with count_progress("BM25 of training queries", len(own)) as bar:
+        for start in range(0, len(own), QUERY_CHUNK):
             rows = slice(start, start + QUERY_CHUNK)
             # Retrieve extra papers, since cited ones are dropped.
             found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], candidates)
             drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
             papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
             bar(len(found))
-    return _build_pool(corpus, split, queries, papers, words)
+    return _build_pool(corpus, split, queries, papers, words, share)
 
 
 def _build_pool(
@@ -137,13 +142,15 @@ def _build_pool(
     queries: NDArray[np.int64],
     papers: NDArray[np.int32],
     words: WordSets | None,
+    share: Share,
 ) -> Pool:
-    """Build the pool of prefetched papers [len(queries), depth]."""
-    contexts, depth = split.contexts[queries], papers.shape[1]
-    cited = pad_positives(split.positives.take(queries), corpus.citing[contexts])[:, :-1]
+    """Build the pool of all queries, given the papers [own, depth] prefetched for this process's share."""
+    own = queries[share.part(len(queries))]
+    contexts, depth = split.contexts[own], papers.shape[1]
+    cited = pad_positives(split.positives.take(own), corpus.citing[contexts])[:, :-1]
     relevant = np.zeros(papers.shape, np.bool_)
     if words is not None:
-        for start in range(0, len(queries), max(1, PAIR_CHUNK // depth)):
+        for start in range(0, len(own), max(1, PAIR_CHUNK // depth)):
             rows = slice(start, start + max(1, PAIR_CHUNK // depth))
             sets = words.queries(contexts[rows])
             threshold = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
@@ -151,7 +158,7 @@ def _build_pool(
             relevant[rows] = (overlap >= threshold) & (overlap > 0)  # the threshold can be 0
     row = np.full(len(split), -1, np.int32)
     row[queries] = np.arange(len(queries), dtype=np.int32)
-    return Pool(row, papers, relevant)
+    return Pool(row, share.collect(papers, len(queries)), share.collect(relevant, len(queries)))
 
 
 def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -18,6 +18,7 @@ from citerec.training.module import AveragedModule
 class EncoderModule(AveragedModule[Encoder]):
     """Trains an encoder on batches of queries and papers."""
 
+    some_weights = True  # as in mean_only_rounds
     schedule: EncoderRateSettings
 
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
@@ -39,10 +40,11 @@ class EncoderModule(AveragedModule[Encoder]):
         return loss
 
     def similarity(self, batch: Batch) -> Tensor:
-        """Cosines of queries and papers [Q, N]."""
-        queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
-        papers = F.normalize(torch.cat([self.encoder.encode(batch.cited), self._others(batch)]), dim=1)
-        return queries @ papers.T
+        """Cosines of queries and papers [Q, N], in all processes; each encodes its share of both."""
+        queries = self.share.gather(self.encoder.encode(batch.queries), len(batch.levels))
+        cited = self.share.gather(self.encoder.encode(batch.cited), batch.cited_count)
+        others = self.share.gather(self._others(batch), len(batch.other_rows))
+        return F.normalize(queries, dim=1) @ F.normalize(torch.cat([cited, others]), dim=1).T
 
     def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
         """Return the scalar loss of a batch, given the cosines [Q, N]."""
@@ -52,13 +54,14 @@ class EncoderModule(AveragedModule[Encoder]):
         return encoder_loss(self.loss, similarity, levels, log_rate)
 
     def _others(self, batch: Batch) -> Tensor:
-        """Vectors of the mined and random papers [N - cited, D]."""
+        """Vectors of this process's mined and random papers."""
         if self.cached_vectors is None:
             return self.encoder.encode(batch.others)
         assert isinstance(self.encoder, HAttenEncoder)
         if self.encoder.mean_only:
             return self.encoder.encode(batch.others)
-        levels = torch.from_numpy(self.cached_vectors[batch.other_rows]).to(self.device)
+        own = batch.other_rows[self.share.part(len(batch.other_rows))]
+        levels = torch.from_numpy(self.cached_vectors[own]).to(self.device)
         return self.encoder.add_mean_path(batch.others, levels)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:

@@ -29,6 +29,7 @@ from citerec.retrieval.nets import as_numpy, eval_mode
 from citerec.retrieval.vectors import Reader, encode, encode_queries
 from citerec.training.hub import Pretrained
 from citerec.training.loop import Training, TrainingRun
+from citerec.training.processes import WHOLE, Share
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 MINED = "mined"
@@ -57,6 +58,11 @@ def start_training(
         raise InputError(
             f"model.batch.queries={batch.queries}: more than the {len(split):,} training contexts "
             f"of {corpus.name}"
+        )
+    if batch.queries < (processes := run.trainer.processes):
+        raise InputError(
+            f"model.batch.queries={batch.queries}: cannot be divided among {processes} processes; "
+            f"set it to at least {processes}"
         )
     run.start()
 
@@ -117,11 +123,13 @@ class Validation:
         missing = max(0, config.papers - int(np.count_nonzero(self.candidates)))
         self.candidates[rng.choice(others, min(missing, len(others)), replace=False)] = True
 
-    def measure(self, queries: NDArray[np.float32], papers: NDArray[np.float32]) -> dict[str, float]:
-        """Vectors of the contexts [Q, D] and papers [P, D] -> measures, plus the size of a sampled pool."""
-        citing = self.corpus.citing[self.contexts]
+    def measure(
+        self, queries: NDArray[np.float32], papers: NDArray[np.float32], share: Share = WHOLE
+    ) -> dict[str, float]:
+        """Vectors of the share's contexts and of papers [P, D] -> measures, and size of a sampled pool."""
+        citing = self.corpus.citing[self.contexts[share.part(len(self.contexts))]]
         found = search_exact(queries, papers, self.config.depth, exclude=citing, candidates=self.candidates)
-        measures = recall_and_mrr(found.papers, self._positives)
+        measures = recall_and_mrr(share.collect(found.papers, len(self.contexts)), self._positives)
         if self.candidates is not self.corpus.is_candidate:
             measures["papers"] = float(np.count_nonzero(self.candidates))
         return measures
@@ -172,7 +180,7 @@ class EncoderRounds(Rounds):
 
     def measure(self, trainer: pl.Trainer, module: EncoderModule, done: int) -> dict[str, float]:
         """Encode the papers once, for validation and for mining the next round's pool."""
-        data, start = self._data, time.monotonic()
+        data, share, start = self._data, module.share, time.monotonic()
         row: dict[str, float] = {}
         contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
         is_last = done >= (trainer.max_epochs or 0)
@@ -193,7 +201,7 @@ class EncoderRounds(Rounds):
         papers = self._encode_papers(module, done, wanted)
         if len(contexts):
             encoded = self._encode_queries(module, contexts, "validation queries")
-            measures = self._validation.measure(encoded, papers)
+            measures = self._validation.measure(encoded, papers, share)
             row |= {f"val/{name}": value for name, value in measures.items()}
         row["val/seconds"] = time.monotonic() - start
         if mining is not None:
@@ -202,11 +210,13 @@ class EncoderRounds(Rounds):
                 self._words = WordSets(data.corpus)
             args = (data.corpus, data.split, queries)
             if source == "bm25":
-                pool = mine_by_bm25(*args, mining.depth, self._words, candidates)
+                pool = mine_by_bm25(*args, mining.depth, self._words, candidates, share)
             else:
                 encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
-                pool = mine(*args, encoded, papers, mining.depth, self._words, candidates)
-            self._set_pool(pool, done)
+                pool = mine(*args, encoded, papers, mining.depth, self._words, candidates, share)
+            data.pool = pool
+            if trainer.is_global_zero:
+                self._write_pool(pool, done)
             row["mining/seconds"] = time.monotonic() - start
         return row
 
@@ -222,9 +232,13 @@ class EncoderRounds(Rounds):
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Encode the wanted papers with the averaged weights after `done` rounds: [P, D], zeros elsewhere."""
+        """Encode the wanted papers with the averaged weights after `done` rounds: [P, D], zeros elsewhere.
+
+        Each process encodes its share, and gets the others'.
+        """
         encoder, data, levels = module.best_encoder, self._data, []
         rows = np.flatnonzero(wanted)
+        own = rows[module.share.part(len(rows))]
         vectors = np.zeros((len(wanted), encoder.dim), np.float32)
         if isinstance(encoder, HAttenEncoder):
             encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
@@ -240,23 +254,24 @@ class EncoderRounds(Rounds):
             return encoder.add_mean_path(documents, output)
 
         with eval_mode(encoder):
-            vectors[rows] = encode(as_numpy(forward), data.reader.papers, rows, encoder.dim, "papers")
+            vectors[own] = encode(as_numpy(forward), data.reader.papers, own, encoder.dim, "papers")
+        module.share.merge(vectors, rows)
         if data.batch.cached_negatives:
             module.cached_vectors = np.zeros_like(vectors)
             if levels:  # empty while only the mean path is trained
-                module.cached_vectors[rows] = np.concatenate(levels)
+                module.cached_vectors[own] = np.concatenate(levels)
+            module.share.merge(module.cached_vectors, rows)
         return vectors
 
     def _encode_queries(
         self, module: EncoderModule, contexts: NDArray[np.int64], what: str
     ) -> NDArray[np.float32]:
-        encoder = module.best_encoder
+        """Encode this process's share of the contexts."""
+        encoder, own = module.best_encoder, contexts[module.share.part(len(contexts))]
         with eval_mode(encoder):
-            return encode_queries(as_numpy(encoder.encode), self._data.reader, contexts, encoder.dim, what)
+            return encode_queries(as_numpy(encoder.encode), self._data.reader, own, encoder.dim, what)
 
-    def _set_pool(self, pool: Pool, done: int) -> None:
-        """Train on this pool from now on, and write it."""
-        self._data.pool = pool
+    def _write_pool(self, pool: Pool, done: int) -> None:
         file = f"{MINED}/round-{done:03d}.npz"
         previous = self._pool["file"] if self._pool is not None else None
         self._pool = {"file": file, "sha256": pool.save(self.folder / file)}

@@ -27,6 +27,7 @@ from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.loop import RoundData
+from citerec.training.processes import WHOLE
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +257,7 @@ class TrainingLists(Dataset[ListBatch]):
         self.reader, self.split, self.batch = reader, split, batch
         self.strategy, self.seed, self._prefetched = strategy, seed, prefetched
         self._distinct = np.unique(queries.rows)
-        self.rank, self.processes = 0, 1
+        self.share = WHOLE
         self._teacher_logits: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
         choices = np.array([strategy.count_choices(self.query(row)) for row in self._distinct.tolist()])
         option, wanted = strategy.wanted
@@ -280,7 +281,8 @@ class TrainingLists(Dataset[ListBatch]):
 
     def __getitem__(self, item: int) -> ListBatch:
         size = self.batch.queries
-        items = slice(item * size + self.rank, (item + 1) * size, self.processes)
+        own = self.share.part(size)
+        items = slice(item * size + own.start, item * size + own.stop)
         papers, relevant = self._build(items)
         mask = papers >= 0
         contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
@@ -351,12 +353,9 @@ class RerankData(RoundData):
         self.every = min(every, self.steps)
         self.rounds = -(-self.steps // self.every)
 
-    def check_processes(self, processes: int) -> None:
-        self.lists.batch.check_divisible(processes)
-
     def setup(self, stage: str) -> None:
-        assert self.trainer is not None
-        self.lists.rank, self.lists.processes = self.trainer.global_rank, self.trainer.world_size
+        super().setup(stage)
+        self.lists.share = self.share
 
     def train_dataloader(self) -> DataLoader[ListBatch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0

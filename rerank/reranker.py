@@ -89,6 +89,7 @@ class Reranker:
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or RerankerSettings(), **changes), run or TrainingRun()
+        settings.batch.check_divisible(run.trainer.processes)
         run.start()
         model = CrossEncoder.pretrained(
             encoder, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens

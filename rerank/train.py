@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from citerec.retrieval.nets import eval_mode
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
+from citerec.training.processes import WHOLE, Share
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 from citerec.training.settings import FineTuningSettings
 
@@ -115,10 +115,6 @@ class RerankModule(AveragedModule[CrossEncoder]):
     def __init__(self, encoder: CrossEncoder, settings: RerankerSettings, seed: int, steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, steps)
         self.loss, self.distil = settings.loss, settings.distil
-
-    def round_seed(self) -> int:
-        """Each process draws its own dropout."""
-        return super().round_seed() * 1_009 + self.global_rank
 
     def training_step(self, batch: ListBatch, step: int) -> Tensor:
         logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
@@ -232,17 +228,15 @@ class RerankingValidation:
         encoder: CrossEncoder,
         reader: PairReader,
         tokens: int,
-        rank: int = 0,
-        processes: int = 1,
-        summed: Callable[[Tensor], Tensor] = lambda own: own,
+        share: Share = WHOLE,
     ) -> dict[str, float]:
         """Compute MRR, recall and F1 of the reranked candidates, also in prefetched order (`base/...`), and
         the best possible recall (`ceiling`).
 
-        tokens: maximum per batch. Each process scores its own queries; summed: sums tensors over processes.
+        tokens: maximum per batch. share: of the queries that this process scores.
         """
         mask = (self.papers >= 0) & np.isin(np.arange(len(self.papers)), self.reachable)[:, None]
-        own = np.isin(np.arange(len(self.papers)), self.reachable[rank::processes])
+        own = np.isin(np.arange(len(self.papers)), self.reachable[share.part(len(self.reachable))])
         query, column = np.nonzero(mask & own[:, None])
         logits = torch.zeros(2, *mask.shape)  # scores, and how often each pair was scored
         logits[1, query, column] = 1
@@ -251,7 +245,7 @@ class RerankingValidation:
             for rows in batches(pairs.lengths, tokens):
                 logits[0, query[rows], column[rows]] = encoder(*pairs.padded(rows)).cpu()
                 advance(len(rows))
-        grid, times = summed(logits).numpy()
+        grid, times = share.sum(logits).numpy()
         assert (times == mask).all(), "every pair is scored by one process"
         if not np.isfinite(grid).all():
             raise InputError("the training diverged, scores are not finite; lower model.optimizer.lr")
@@ -284,20 +278,14 @@ class RerankingRounds(Rounds):
         self._pairs += len(batch.positions)
 
     def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
-        pairs = trainer.strategy.reduce(torch.tensor(float(self._pairs)), reduce_op="sum")
+        pairs = Share.of(trainer).sum(torch.tensor(self._pairs))
         self._pairs = 0
-        return {"train/pairs_per_second": float(pairs) / seconds}
+        return {"train/pairs_per_second": int(pairs) / seconds}
 
     def measure(self, trainer: pl.Trainer, module: RerankModule, done: int) -> dict[str, float]:
         row, start = {"step": float(trainer.global_step)}, time.monotonic()
         if self.validation is None:
             return row
-
-        def summed(own: Tensor) -> Tensor:
-            return torch.as_tensor(trainer.strategy.reduce(own.to(module.device), reduce_op="sum")).cpu()
-
-        measured = self.validation.measure(
-            module.best_encoder, self.reader, self.tokens, trainer.global_rank, trainer.world_size, summed
-        )
+        measured = self.validation.measure(module.best_encoder, self.reader, self.tokens, module.share)
         row |= {f"val/{name}": value for name, value in measured.items()}
         return row | {"val/seconds": time.monotonic() - start}

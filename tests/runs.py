@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import csv
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +19,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from safetensors.torch import load_file
+from torch.testing import assert_close
 
 import citerec.training.loop
 
@@ -116,3 +121,31 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+TWO = {"trainer.devices": 2, "trainer.strategy": "ddp"}
+"""Options of a training in two processes."""
+
+
+def run_training(given: list[str], out: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Train as users do, by default with train.py, which starts the second process."""
+    command = command or (sys.executable, str(CONF.parent / "train.py"))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *given, f"output_dir={out}"], env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+def assert_same_up_to_rounding(one: Path, other: Path, model: str) -> None:
+    """Assert that the histories and the saved weights of two runs are equal up to rounding."""
+    rows, others = history(one), history(other)
+    assert rows
+    for row, of_other in zip(rows, others, strict=True):
+        assert row == pytest.approx(of_other, rel=1e-5, abs=1e-5)
+    files = sorted(path.name for path in (one / model).glob("*.safetensors"))
+    assert files == sorted(path.name for path in (other / model).glob("*.safetensors")) != []
+    for file in files:
+        weights = [load_file(out / model / file) for out in (one, other)]
+        assert weights[0].keys() == weights[1].keys()
+        for key, value in weights[0].items():
+            assert_close(value, weights[1][key], atol=1e-5, rtol=1e-4, msg=key)

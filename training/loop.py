@@ -9,6 +9,7 @@ What a run writes and how it is resumed: training.resume. What happens between r
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import tempfile
 import time
@@ -24,12 +25,15 @@ import torch
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.strategies import DDPStrategy
+from torch.distributed import is_torchelastic_launched
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, check_count
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
+from citerec.training.processes import WHOLE, Share
 from citerec.training.resume import LAST, AtomicCheckpointIO, RunCheckpoint, resume_point
 from citerec.training.rounds import HISTORY, Rounds
 from citerec.training.settings import TrainerSettings
@@ -39,14 +43,18 @@ log = logging.getLogger(__name__)
 # Lightning's tips, and warnings about intended behaviour, such as existing files in the folder.
 logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
+warnings.filterwarnings("ignore", message=".*sync_dist=True")
 warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
 
 
 class RoundData(pl.LightningDataModule):
-    """Training batches, reloaded each round."""
+    """Training batches, reloaded each round. Each process reads its share of a step."""
 
-    def check_processes(self, processes: int) -> None:
-        """InputError if a step's queries cannot be divided among the processes."""
+    share = WHOLE
+
+    def setup(self, stage: str) -> None:
+        assert self.trainer is not None
+        self.share = Share.of(self.trainer)
 
 
 @dataclass(frozen=True)
@@ -97,10 +105,15 @@ class TrainingRun:
         return getattr(rank_zero_only, "rank", 0) == 0
 
     def start(self) -> None:
-        """Seed the random number generators; InputError for a wrong seed or a missing GPU."""
+        """Seed the random number generators; InputError for a wrong seed, GPU or number of processes."""
         check_count("seed", self.seed, least=0)
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
+        if is_torchelastic_launched() and self.trainer.processes != int(os.environ["WORLD_SIZE"]):
+            raise InputError(  # else each process might train alone
+                f"trainer.devices={self.trainer.devices} trainer.num_nodes={self.trainer.num_nodes}: not the "
+                f"{os.environ['WORLD_SIZE']} processes of torchrun's --nproc-per-node and --nnodes"
+            )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
         pl.seed_everything(self.seed, verbose=False)
@@ -120,8 +133,14 @@ class TrainingRun:
     def fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
         """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt."""
         checkpoint = RunCheckpoint(self.path, training.rounds, training.files)
+        options = asdict(self.trainer)
+        if self.trainer.processes > 1:
+            options["strategy"] = DDPStrategy(
+                find_unused_parameters=training.module.some_weights,
+                forward_sync_buffers=False,  # they do not change
+            )
         trainer = pl.Trainer(
-            **asdict(self.trainer),
+            **options,
             default_root_dir=self.path,
             max_epochs=training.count,
             reload_dataloaders_every_n_epochs=1,
@@ -133,7 +152,6 @@ class TrainingRun:
             plugins=[AtomicCheckpointIO()],
             callbacks=[training.rounds, Progress(), *self.callbacks, checkpoint],
         )
-        training.data.check_processes(trainer.world_size)
         wanted = {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
         wanted |= training.settings
         last = None

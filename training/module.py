@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import pytorch_lightning as pl
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from citerec.retrieval.nets import precision
+from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -40,6 +41,10 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
     Subclasses implement `training_step`, and override `parameter_groups` for different learning rates.
     """
 
+    some_weights: ClassVar[bool] = False
+    """whether a step may train some of the weights only"""
+    share = WHOLE
+
     def __init__(
         self,
         encoder: Net,
@@ -63,9 +68,15 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         """The encoder with averaged weights, which is validated and saved."""
         return cast(Net, self.encoder if self.average is None else self.average.module)
 
+    def setup(self, stage: str) -> None:
+        self.share = Share.of(self.trainer)
+
     def round_seed(self) -> int:
-        """The random seed of this round, so that a resumed round draws the same numbers."""
-        return self.seed * 1_000_003 + self.current_epoch
+        """The random seed of this round, so that a resumed round draws the same numbers.
+
+        Each process draws its own dropout.
+        """
+        return self.seed * 1_000_003 + self.current_epoch + (self.share.rank << 40)
 
     def on_train_epoch_start(self) -> None:
         torch.manual_seed(self.round_seed())

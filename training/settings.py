@@ -101,9 +101,11 @@ class TrainerSettings(Settings):
     accelerator: str = setting("cpu", choices=("cpu", "gpu"))
     """cpu | gpu"""
     devices: int = setting(1, least=1)
-    """number of devices, with one process each"""
-    strategy: str = "auto"
-    """auto | ddp (several processes; model=scibert_reranker only)"""
+    """number of devices of a machine, with one process each; on a CPU, number of processes"""
+    num_nodes: int = setting(1, least=1)
+    """number of machines, on each of which torchrun starts the processes"""
+    strategy: str = setting("auto", choices=("auto", "ddp"))
+    """auto | ddp (the same with several processes: docs/guide/hatten.md, Several processes)"""
     precision: str = "32-true"
     """Lightning's precision; the encoder's is model.precision"""
     gradient_clip_val: float | None = 1.0
@@ -116,6 +118,11 @@ class TrainerSettings(Settings):
     """steps between log entries"""
     deterministic: bool = True
     """use deterministic algorithms"""
+
+    @property
+    def processes(self) -> int:
+        """Number of processes on all machines."""
+        return self.devices * self.num_nodes
 
 
 @dataclass(frozen=True)

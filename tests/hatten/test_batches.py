@@ -65,7 +65,7 @@ def pool(demo_corpus: Corpus) -> Pool:
 
 
 def batches(
-    reader: DocumentReader, pool: Pool | None, config: EncoderBatchSettings = CONFIG, **options: int
+    reader: DocumentReader, pool: Pool | None, config: EncoderBatchSettings = CONFIG, **options: Any
 ) -> Batches:
     return Batches(reader, reader.corpus.split("train"), pool, config, **{"seed": 1, "round": 0, **options})
 

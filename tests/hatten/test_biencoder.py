@@ -17,7 +17,15 @@ from citerec.hatten.biencoder import BiEncoderRetriever, TunedEncoder
 from citerec.retrieval.article_text import ArticleReader
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
-from citerec.tests.runs import history, train_config, train_twice
+from citerec.tests.runs import (
+    TWO,
+    assert_same_up_to_rounding,
+    history,
+    overrides,
+    run_training,
+    train_config,
+    train_twice,
+)
 from citerec.train import train
 from citerec.training.settings import FineTuningSettings
 
@@ -100,3 +108,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_two_processes_match_one(small: dict[str, Any], tmp_path: Path) -> None:
+    """Three queries a step cannot be divided by two."""
+    # As for rerankers: no full steps along gradients that are only rounding errors.
+    small |= {"model.optimizer.eps": 1.0, "model.optimizer.lr": 0.1, "trainer.gradient_clip_val": "null"}
+    train(train_config(small, {"output_dir": tmp_path / "one"}))
+    done = run_training(overrides(small, TWO), tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert_same_up_to_rounding(tmp_path / "one", tmp_path / "two", "biencoder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from citerec.hatten.settings import (
 )
 from citerec.hatten.train import Validation
 from citerec.tests.hatten.made import random_model, unit
+from citerec.tests.processes import in_processes
+from citerec.training.processes import WHOLE, Share
 from citerec.training.rounds import History, recall_and_mrr
 from citerec.training.settings import RECALL_AT, OptimizerSettings
 
@@ -150,6 +153,35 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
     assert encoder(made).document_level.pool.out.weight.grad is None
 
 
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("processes", [4, 24])  # 24: most have no query, and some no other paper
+def test_processes_share_a_batch_and_have_the_gradients_of_one(
+    demo_corpus: Corpus, processes: int, cached: bool
+) -> None:
+    made = module(demo_corpus)
+    if cached:
+        made.cached_vectors = np.ones((len(demo_corpus.paper_ids), 8), np.float32)
+    losses: list[Tensor] = []
+
+    def gradients(share: Share) -> dict[str, Tensor]:
+        own, of_round = copy.deepcopy(made), batches(demo_corpus)
+        own.share = of_round.share = share
+        own.log = lambda *_, **__: None  # type: ignore[method-assign]
+        loss = own.training_step(of_round[0], 0)
+        losses.append(loss.detach())
+        loss.backward()
+        parameters = own.encoder.named_parameters()
+        return {name: torch.zeros_like(w) if w.grad is None else w.grad for name, w in parameters}
+
+    whole = gradients(WHOLE)
+    assert all(gradient.any() for gradient in whole.values())
+    shared = in_processes(processes, gradients)
+    for name, gradient in whole.items():
+        mean = torch.stack([of[name] for of in shared]).mean(0)
+        torch.testing.assert_close(mean, gradient, rtol=1e-4, atol=1e-6, msg=name)
+    torch.testing.assert_close(torch.stack(losses), losses[0].expand(processes + 1))
+
+
 rankings = st.lists(st.permutations(range(12)).map(lambda some: some[:10]), min_size=1, max_size=6)
 
 
@@ -220,6 +252,8 @@ def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, p
     measured = made.measure(queries, vectors)
     assert measured["recall@10"] == pytest.approx(np.mean(shares))
     assert measured.get("papers") == (40 if papers == 40 else None)  # only for a sample
+    for shared in in_processes(5, lambda share: made.measure(queries[share.part(QUERIES)], vectors, share)):
+        assert shared == measured
 
 
 def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:

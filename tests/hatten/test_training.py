@@ -23,9 +23,12 @@ from citerec.datasets.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
+    TWO,
     assert_same_run,
+    assert_same_up_to_rounding,
     history,
     overrides,
+    run_training,
     same,
     train_config,
     train_twice,
@@ -319,6 +322,61 @@ def test_a_run_in_a_dated_folder_becomes_the_latest_once_a_round_is_saved(
     assert (tmp_path / "latest").resolve() == tmp_path / times[2]
 
 
+EXACT: Options = {
+    **SMALL,
+    "model.rounds": 3,
+    "model.batch.queries": 33,  # cannot be divided by two
+    "model.batch.steps_per_round": 4,
+    "model.batch.cached_negatives": True,
+    "model.schedule.mean_only_rounds": 1,
+    "model.encoder.dropout": 0,  # each process draws its own
+    "model.encoder.input_dropout": 0,
+    "model.word_dropout": 0,
+    "model.optimizer.eps": 0.1,  # otherwise, gradients that are only rounding errors lead to full steps
+    "trainer.gradient_clip_val": "null",  # would hide a factor
+}
+
+
+TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "options", "killed"),
+    [
+        pytest.param("-m citerec train", {}, False, id="mean path first, cached"),
+        pytest.param(f"{TORCHRUN} -m citerec train", {}, True, id="resumed by torchrun"),
+        pytest.param(
+            str(ROOT / "train.py"),
+            {
+                **PLAIN,
+                "model.batch.cached_negatives": False,
+                "model.loss.name": "triplet",
+                "model.mining.first": "bm25",
+                "model.mining.queries": 100,
+            },
+            False,
+            id="triplet, mined by BM25",
+        ),
+    ],
+)
+def test_two_processes_match_one(
+    command: str, options: Options, killed: bool, demo: Options, tmp_path: Path
+) -> None:
+    """Processes share queries, papers and mining, with gloo on a CPU."""
+    train(train_config(demo, EXACT, options, {"output_dir": tmp_path / "one"}))
+    given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, options, TWO), tmp_path / "out"
+    if killed:
+        run = start(tmp_path, *given)
+        when((two / "last.ckpt").exists, run, signal.SIGKILL)
+        finish(run)  # the other process ends, too
+        assert len(history(two)) < len(history(tmp_path / "one"))
+    done = run_training(given, two, sys.executable, *command.split())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
+    assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
+
+
 @pytest.mark.slow
 def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(demo: Options, tmp_path: Path) -> None:
     def trained(*options: str) -> Path:
@@ -392,6 +450,12 @@ NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
         ),
         ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
+        (
+            {**TWO, "model.batch.queries": 1},
+            "queries=1: cannot be divided among 2 processes; set it to at least 2$",
+        ),
+        ({"trainer.num_nodes": 0}, "trainer.num_nodes=0: must be at least 1"),
+        ({"trainer.strategy": "fsdp"}, "trainer.strategy=fsdp: choose auto or ddp"),
         ({"trainer": "gpu"}, "^trainer.accelerator=gpu: no GPU found; use trainer=cpu$"),
     ],
 )
@@ -404,6 +468,15 @@ def test_errors_name_invalid_options(
     line = error_line(raised.value)
     assert line is not None and re.search(message, line)
     assert not (tmp_path / "out").exists()
+
+
+def test_torchrun_must_start_the_processes_of_the_options(
+    demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(InputError, match="num_nodes=1: not the 3 processes of torchrun's --nproc"):
+        train(train_config(demo, SHORT, TWO, {"output_dir": tmp_path / "out"}))
 
 
 def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained(

@@ -36,6 +36,7 @@ from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.run import CachedRun, Run
+from citerec.training.processes import Share
 
 RANKED = np.array([40, 7, 3, 12, 9, 30, 1, 2, -1, -1], np.int32)
 
@@ -240,11 +241,11 @@ def test_items_do_not_depend_on_earlier_reads_and_chunks_are_small(lists: Make) 
 
 def test_processes_share_the_queries_of_a_step(lists: Make) -> None:
     whole, shares = content(lists()[1]), []
-    for rank in range(2):
+    for rank in range(3):
         made = lists()
-        made.rank, made.processes = rank, 2
-        shares.append(content(made[1]))
-    assert [shares[query % 2][query // 2] for query in range(4)] == whole
+        made.share = Share(rank, 3)
+        shares += content(made[1])
+    assert len(whole) == 4 and shares == whole
 
 
 def test_neither_cited_nor_citing_papers_are_negatives(lists: Make, demo_corpus: Corpus) -> None:

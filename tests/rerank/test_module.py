@@ -19,6 +19,8 @@ from citerec.rerank.data import CitedAndNegatives, Prefetched, QueryOrder, Train
 from citerec.rerank.pairs import PairReader
 from citerec.rerank.settings import ListLossSettings, NegativesSettings, RerankerSettings, StepSettings
 from citerec.rerank.train import RerankingValidation, RerankModule, prepare_for_training
+from citerec.tests.processes import in_processes
+from citerec.training.processes import Share
 from citerec.training.settings import FineTuningSettings
 
 Gradients = dict[str, Tensor]
@@ -143,30 +145,29 @@ def test_validation_measures_match_plain_loops(
 
 
 def test_processes_score_each_pair_once_and_agree_on_the_measures(
-    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
+    validation: RerankingValidation,
+    encoder: CrossEncoder,
+    demo_corpus: Corpus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     whole = validation.measure(encoder, reader, 300)
-    parts: list[Tensor] = []
-    for rank in range(3):
-
-        def keep(own: Tensor) -> Tensor:
-            parts.append(own)
-            raise StopIteration
-
-        with pytest.raises(StopIteration):
-            validation.measure(encoder, reader, 300, rank, 3, keep)
-    times = torch.stack(parts)[:, 1]
-    assert (times.sum(0) <= 1).all() and all(of.sum() > 0 for of in times)
-    assert validation.measure(encoder, reader, 300, 0, 3, lambda _: torch.stack(parts).sum(0)) == whole
+    for count in (2, 3):
+        measured = in_processes(count, lambda share: validation.measure(encoder, reader, 300, share))
+        assert measured == [whole] * count
+    monkeypatch.setattr(Share, "sum", lambda share, own: own)
     with pytest.raises(AssertionError, match="every pair is scored by one process"):
-        validation.measure(encoder, reader, 300, 0, 3)
+        validation.measure(encoder, reader, 300, Share(0, 3))
 
 
 def test_divergence_raises_one_line(
-    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
+    validation: RerankingValidation,
+    encoder: CrossEncoder,
+    demo_corpus: Corpus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     infinite = torch.tensor([torch.inf, 1.0])[:, None, None]
+    monkeypatch.setattr(Share, "sum", lambda share, own: own * infinite)
     with pytest.raises(InputError, match=r"scores are not finite; lower model\.optimizer\.lr"):
-        validation.measure(encoder, reader, 300, summed=lambda own: own * infinite)
+        validation.measure(encoder, reader, 300)
