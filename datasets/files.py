@@ -34,6 +34,8 @@ SETTLED = 5.0
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
+HARDLY_FREE = 1 << 24
+"""Free bytes below which a disk counts as full."""
 
 
 def cache_folder() -> Path:
@@ -53,6 +55,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield unfinished
         unfinished.replace(path)
     except OSError as error:
+        if error.errno is None and is_full(error):
+            error.errno = errno.ENOSPC  # with a name, the message that tells it is lost
         error.filename = str(path)
         raise
     finally:
@@ -137,6 +141,17 @@ def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
             where = error.filename or folder
             raise StorageError(f"{where}: {error.strerror}; set {option} to another folder") from None
         raise
+
+
+@contextmanager
+def full_disk_as_os_error(folder: Path) -> Iterator[None]:
+    """Turn what tantivy and Faiss raise when the disk of a folder is full into an OSError."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        if shutil.disk_usage(folder).free >= HARDLY_FREE:
+            raise
+        raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
 
 
 def existing_file(path: Path) -> Path | None:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from citerec.datasets.errors import InputError
-from citerec.datasets.files import disk_errors
+from citerec.datasets.files import disk_errors, full_disk_as_os_error
 from citerec.library.commands import SHOWN, absolute, read_papers
 from citerec.library.formats import count_noun
 from citerec.library.large.build import SHARDS, build_generation
@@ -43,7 +43,11 @@ def build(settings: BuildSettings) -> None:
         raise InputError(f"model={model}: a library on disk needs one with vectors")
     check_target(path, settings.overwrite)
     bad: list[InputError] = []
-    with disk_errors(path, "the library", "library"), lock_folder(path, settings.wait):
+    with (
+        disk_errors(path, "the library", "library"),
+        lock_folder(path, settings.wait),
+        full_disk_as_os_error(path),
+    ):
         check_target(path, settings.overwrite)
         with task_runner(settings.workers) as run:
             generation, parts = build_generation(

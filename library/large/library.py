@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import full_disk_as_os_error
 from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
@@ -175,8 +176,9 @@ class LargeLibrary:
     @contextmanager
     def edit(cls, path: str | Path, wait: bool = True) -> Iterator[LargeLibrary]:
         """Open a library and lock it against changes by other processes."""
-        with lock_folder(Path(path).expanduser(), wait):
-            yield cls.open(path)
+        folder = Path(path).expanduser()
+        with lock_folder(folder, wait), full_disk_as_os_error(folder):
+            yield cls.open(folder)
 
     def __len__(self) -> int:
         return self.manifest.counts["papers"]

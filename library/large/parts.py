@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_write, disk_errors, file_lock, is_url, open_bytes
+from citerec.datasets.files import atomic_write, file_lock, is_url, open_bytes
 from citerec.library.large.deduplicate import deduplicate, kept_batches
 from citerec.library.large.reading import PART_FILES, Piece, ReadPiece, opened_parquet, part_path, read_piece
 from citerec.library.large.reading import SCHEMA as SCHEMA
@@ -89,24 +89,23 @@ def prepare_parts(
     InputError for a file that is damaged or holds no papers, "skip" leaves it out. on_bad: called for the
     first bad records of each piece, in order. piece_bytes: as for `plan_pieces`.
     """
-    with disk_errors(folder, "the parts", "folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(folder / "parts.lock", "prepares the same parts"):
-            _remove_unfinished(folder)
-            found = _read(plan_pieces(files, piece_bytes), folder, run)
-            bad, skipped = _judge(found, bad_parts, on_bad)
-            sizes = [0 if read.piece.source in skipped else read.papers for read in found]
-            digest = blake2b(msgspec.json.encode([found, sizes]), digest_size=8).hexdigest()
-            merged = _known(folder / MERGED, Merged)
-            if merged is None or merged.digest != digest:
-                (folder / MERGED).unlink(missing_ok=True)
-                merged = Merged(digest, *deduplicate(folder, sizes, run))
-                with atomic_write(folder / MERGED) as unfinished:
-                    unfinished.write_bytes(msgspec.json.encode(merged))
-            for path in folder.glob("part-*"):
-                if int(path.name.removeprefix("part-").partition(".")[0]) >= len(found):
-                    path.unlink()
-            _remove_unfinished(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with file_lock(folder / "parts.lock", "prepares the same parts"):
+        _remove_unfinished(folder)
+        found = _read(plan_pieces(files, piece_bytes), folder, run)
+        bad, skipped = _judge(found, bad_parts, on_bad)
+        sizes = [0 if read.piece.source in skipped else read.papers for read in found]
+        digest = blake2b(msgspec.json.encode([found, sizes]), digest_size=8).hexdigest()
+        merged = _known(folder / MERGED, Merged)
+        if merged is None or merged.digest != digest:
+            (folder / MERGED).unlink(missing_ok=True)
+            merged = Merged(digest, *deduplicate(folder, sizes, run))
+            with atomic_write(folder / MERGED) as unfinished:
+                unfinished.write_bytes(msgspec.json.encode(merged))
+        for path in folder.glob("part-*"):
+            if int(path.name.removeprefix("part-").partition(".")[0]) >= len(found):
+                path.unlink()
+        _remove_unfinished(folder)
     kept = tuple(merged.sizes)
     return Parts(folder, len(kept), sum(kept), merged.duplicates, bad, skipped, kept)
 

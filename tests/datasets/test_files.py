@@ -1,15 +1,23 @@
-"""Checksums of folders."""
+"""Checksums of folders, full disks."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKSUMS, check_checksums, write_checksums
+from citerec.datasets.errors import InputError, error_line, is_full
+from citerec.datasets.files import (
+    CHECKSUMS,
+    atomic_write,
+    check_checksums,
+    full_disk_as_os_error,
+    write_checksums,
+)
 
 
 @pytest.fixture
@@ -101,3 +109,21 @@ def test_checksums_of_earlier_versions_are_read(folder: Path) -> None:
     flip(folder / "a")
     with pytest.raises(InputError, match="a: damaged"):
         check_checksums(folder, "build it again")
+
+
+def test_a_full_disk_that_numpy_reports_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as raised, atomic_write(tmp_path / "array"), open("/dev/full", "wb") as full:
+        np.zeros(1 << 20).tofile(full)
+    assert is_full(raised.value) and str(tmp_path / "array") in error_line(raised.value)
+
+
+@pytest.mark.parametrize("error", [ValueError("An index writer was killed"), RuntimeError("write error")])
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_errors_of_engines_are_those_of_the_disk_if_it_is_full(
+    error: Exception, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    with pytest.raises(type(error) if free else OSError) as raised, full_disk_as_os_error(tmp_path):
+        raise error
+    assert (raised.value is error) if free else is_full(raised.value)  # type: ignore[arg-type]
