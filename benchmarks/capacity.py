@@ -266,7 +266,7 @@ def constants_table(measured: dict[str, Any]) -> str:
         )
     papers = np.mean([query["papers"] for query in measured["queries"]])
     rows.append(["papers read a query", f"{papers:,.0f}"])
-    for name in ("cold", "cold, read ahead", "warm"):
+    for name in ("cold", "cold, read ahead", "in turn", "warm"):
         size = np.mean(asked[name]["bytes read"]) / 1e6
         rows.append([f"{name}: MB read a query", f"{size:,.1f}"])
         milliseconds = 1000 * np.percentile(asked[name]["seconds"], [50, 95, 99])

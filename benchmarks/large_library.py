@@ -296,14 +296,14 @@ def ask_queries(
             evict(library.folder, random)
             costs.append(timed(recommender, request))
         found[name] = dict(zip(("seconds", "bytes read"), zip(*costs, strict=True), strict=True))
-    recommender = opened(time.perf_counter)
-    evict(library.folder)
-    for request, _ in asked:
-        recommender.ask(request)
-    found["touched bytes per paper"] = per_paper(cached_files(files), papers)
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        requests = [request for request, _ in asked]
-        found["warm"], found["resident GB"] = pool.submit(ask_warm, library.path, requests).result()
+    requests = [request for request, _ in asked]
+    for name, read_first in (("in turn", False), ("warm", True)):
+        evict(library.folder)
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            measured = pool.submit(ask_in_turn, library.path, requests, read_first).result()
+        found[name], found["resident GB"] = measured
+        if not read_first:
+            found["touched bytes per paper"] = per_paper(cached_files(files), papers)
     recommender = opened(time.thread_time)
     answers = [recommender.ask(request) for request, _ in asked]
     targets = [target for _, target in asked]
@@ -313,10 +313,15 @@ def ask_queries(
     return found, [times for _, times in answers]
 
 
-def ask_warm(path: Path, requests: Sequence[Request]) -> tuple[dict[str, Any], dict[str, float]]:
-    """Ask as users do, with all files in the page cache; return times, and the memory of this process."""
+def ask_in_turn(
+    path: Path, requests: Sequence[Request], read_first: bool
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Ask as users do; return times, and the memory of this process.
+
+    read_first: all files, so that they are in the page cache if it can hold them.
+    """
     recommender = LargeRecommender(LargeLibrary.open(path))
-    for file in library_files(recommender.library):
+    for file in library_files(recommender.library) if read_first else ():
         with file.open("rb") as opened:
             while opened.read(1 << 24):
                 pass
@@ -398,7 +403,7 @@ def report(found: dict[str, Any]) -> None:
             for stage, value in stages.items()
         ),
     )
-    for name in ("cold", "cold, read ahead", "warm"):
+    for name in ("cold", "cold, read ahead", "in turn", "warm"):
         p50, p95, p99 = 1000 * np.percentile(asked[name]["seconds"], [50, 95, 99])
         size = np.mean(asked[name]["bytes read"]) / 1e6
         print(

@@ -216,6 +216,9 @@ class Shard:
     def vectors(self, rows: Rows) -> Floats:
         """Return the vectors of rows, [n, D], of unit length."""
         dim = self.dim
+        if hasattr(os, "posix_fadvise"):  # on Linux: so that the disk reads many at once
+            for row in rows.tolist():
+                os.posix_fadvise(self._vector_file, row * dim, dim, os.POSIX_FADV_WILLNEED)
         raw = b"".join(os.pread(self._vector_file, dim, row * dim) for row in rows.tolist())
         return to_unit_length(np.frombuffer(raw, np.int8).reshape(-1, dim).astype(np.float32))
 
