@@ -284,18 +284,20 @@ def ask_queries(
         made.ask(asked[0][0])  # loads compiled code
         return made
 
-    def timed(recommender: MeasuredRecommender, request: Request) -> tuple[float, int]:
-        before, start = bytes_read(), time.perf_counter()
-        recommender.ask(request)
-        return time.perf_counter() - start, bytes_read() - before
-
-    found: dict[str, Any] = {"questions": len(asked)}
-    for name, random in (("cold", True), ("cold, read ahead", False)):
+    def ask_cold(random: bool) -> dict[str, Sequence[float]]:
         recommender, costs = opened(time.perf_counter), []
         for request, _ in asked[: args.cold]:
             evict(library.folder, random)
-            costs.append(timed(recommender, request))
-        found[name] = dict(zip(("seconds", "bytes read"), zip(*costs, strict=True), strict=True))
+            before, start = bytes_read(), time.perf_counter()
+            recommender.ask(request)
+            costs.append((time.perf_counter() - start, bytes_read() - before))
+        return dict(zip(("seconds", "bytes read"), zip(*costs, strict=True), strict=True))
+
+    found: dict[str, Any] = {
+        "questions": len(asked),
+        "cold": ask_cold(random=True),
+        "cold, read ahead": ask_cold(random=False),
+    }
     requests = [request for request, _ in asked]
     for name, read_first in (("in turn", False), ("warm", True)):
         evict(library.folder)
