@@ -455,9 +455,9 @@ def main() -> None:
             "papers": len(library),
             "shards": library.manifest.shards,
             "bytes per paper": per_paper(sizes, len(library)),
-            "build": build_stages(library, args.sources or library.manifest.named),
         }
-        found["asking"], found["queries"] = ask_queries(args, library)
+        found["asking"], found["queries"] = ask_queries(args, library)  # first, while memory is free
+        found["build"] = build_stages(library, args.sources or library.manifest.named)
     report(found)
     if args.output:
         write_text(args.output, dump(found))
