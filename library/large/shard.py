@@ -14,8 +14,10 @@ import ctypes
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ from citerec.retrieval.vectors import to_unit_length
 
 WORDS, CODES, VECTORS = "words", "codes.faiss", "vectors.int8"
 ROW, YEAR, TERMS, NAMES, RECORD = "row", "year", "terms", "names", "record"
+READERS = 8
+"""Threads that read records, most of the time waiting for the disk."""
 REFINED = 5
 """Papers by codes for each that is wanted, whose 8-bit vectors are then compared."""
 UNCODED = 50_000
@@ -224,12 +228,20 @@ class Shard:
 
     def read(self, rows: Iterable[int]) -> dict[int, LibraryPaper]:
         """Return the papers of rows; removed ones are missing."""
-        wanted = [int(row) for row in rows]
-        searcher = self._searcher
-        query = tantivy.Query.term_set_query(self._schema, ROW, wanted)
-        places = [place for _, place in searcher.search(query, limit=max(len(wanted), 1), count=False).hits]
-        found: Any = searcher.fast_field_values(ROW, places)
-        return {row: _paper(searcher.doc(place)) for row, place in zip(found, places, strict=True)}
+        wanted, searcher = np.unique(np.fromiter(rows, np.int64)), self._searcher
+
+        def read_some(some: Rows) -> Iterator[tuple[int, LibraryPaper]]:
+            query = tantivy.Query.term_set_query(self._schema, ROW, some.tolist())
+            places = [place for _, place in searcher.search(query, limit=len(some), count=False).hits]
+            found: Any = searcher.fast_field_values(ROW, places)
+            return zip(found, [_paper(searcher.doc(place)) for place in places], strict=True)
+
+        parts = [some for some in np.array_split(wanted, READERS) if len(some)]
+        return dict(chain.from_iterable(self._readers.map(read_some, parts)))
+
+    @cached_property
+    def _readers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(READERS)
 
     # Changes.
 
