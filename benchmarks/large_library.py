@@ -306,7 +306,7 @@ def ask_queries(
         found[name], found["resident GB"] = measured
         if not read_first:
             found["touched bytes per paper"] = per_paper(cached_files(files), papers)
-    recommender = opened(time.thread_time)
+    recommender = opened(time.process_time)
     answers = [recommender.ask(request) for request, _ in asked]
     targets = [target for _, target in asked]
     found["R@10"] = share_found(answers, targets)
