@@ -73,7 +73,7 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
         settings, such as rounds=4.
         """
         settings, run = replace(settings or HAttenSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec()
+        embeddings = embeddings or Word2Vec(seed=run.seed)
         start_training(run, settings, corpus, mean_path=settings.encoder.residual == "mean")
         name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
         encoder = build_encoder(settings.encoder, table, vocabulary)

@@ -144,7 +144,7 @@ citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=c
     ) -> Self:
         """Train magnitudes and field weights; arguments as those of HAtten.train."""
         settings, run = replace(settings or NNSelectSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec()
+        embeddings = embeddings or Word2Vec(seed=run.seed)
         start_training(run, settings, corpus)
         name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
         encoder = AverageEncoder(weight_vectors(table, settings.weighting, corpus, vocabulary))

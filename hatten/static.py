@@ -127,7 +127,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or StaticSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec()
+        embeddings = embeddings or Word2Vec(seed=run.seed)
         start_training(run, settings, corpus)
         name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
         encoder = StaticEncoder(table, vocabulary, len(settings.near))

@@ -224,7 +224,7 @@ def _small(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) 
         sample = training_split(corpus, split, settings.small_queries // len(splits), seed)
         for library, contexts in small_libraries(corpus, sample, seed):
             one = _index(ranker, library, corpus)
-            known = cited_elsewhere(library, contexts, contexts.contexts)
+            known = cited_elsewhere(library, library.splits[contexts.name], contexts.contexts)
             lists = read_lists(one, contexts, known, "names" if split != settings.split else SMALL)
             citing, names = corpus.citing[contexts.contexts], np.full(len(lists), SMALL)
             parts.append(replace(lists, citing=citing, variant=names))

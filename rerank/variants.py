@@ -15,8 +15,9 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.retrieval.arrays import Mask, Rows
 
-AUTHORS, PAPERS = (2, 4, 8, 16, 32), (100, 200, 400, 800, 1500)
-"""Citing papers whose contexts ask a small library, and least papers of the library; drawn for each."""
+AUTHORS, PAPERS = (1, 2, 4, 8, 16, 32), (50, 100, 200, 400, 800, 1500)
+"""Citing papers whose contexts ask a small library, and least papers of the library; drawn for each, such
+that libraries of few and of many citing papers are asked equally often."""
 NEIGHBOURS = 800
 """Citing papers among which those of similar titles are looked for."""
 ABSTRACTS = (0.0, 0.3, 0.6, 1.0)
@@ -66,13 +67,15 @@ def _derived(corpus: Corpus, values: np.ndarray[Any, Any]) -> str:
 
 
 def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[Corpus, Split]]:
-    """Yield libraries as writers have them, with the contexts of the split that ask each.
+    """Yield libraries as writers have them, with the contexts that ask each.
 
-    A library has the papers that a few citing papers of the split cite, and those that citing papers of
-    similar titles cite; a share of them keeps its abstract; no training contexts. Every citing paper of the
-    split asks one library. Citing papers stay in the corpus, as no candidates.
+    split: contexts of a split of the corpus, or a sample. A library has the papers that a few of their citing
+    papers cite, and those that citing papers of similar titles cite; a share of them keeps its abstract; no
+    training contexts. Every citing paper asks one library, whose split has all its contexts. Citing papers
+    stay in the corpus, as no candidates.
     """
-    rng = np.random.default_rng(seed)
+    rng, whole = np.random.default_rng(seed), corpus.split(split.name)
+    share = 1 / np.array(AUTHORS)
     cited: dict[int, set[int]] = defaultdict(set)
     for one in corpus.splits.values():
         for citing, row in zip(corpus.citing[one.contexts].tolist(), one.positives, strict=True):
@@ -81,7 +84,7 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
     asking = rng.permutation(np.unique(corpus.citing[split.contexts]))
     others = np.array(sorted(paper for paper in cited if paper >= 0))
     while len(asking):
-        count = int(rng.choice(AUTHORS))
+        count = int(rng.choice(AUTHORS, p=share / share.sum()))
         own, asking = asking[:count], asking[count:]
         topic = _topic(corpus, own[own >= 0], long)
         near = rng.permutation(others)[:NEIGHBOURS]
@@ -93,8 +96,10 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
                 break
             papers |= cited[paper]
         without = rng.random(len(papers) + len(own)) >= rng.choice(ABSTRACTS)
-        queries = split.take(np.flatnonzero(np.isin(corpus.citing[split.contexts], own)))
-        yield _restrict(corpus, queries, np.array(sorted(papers)), own[own >= 0], without)
+        asked, known = (
+            one.take(np.flatnonzero(np.isin(corpus.citing[one.contexts], own))) for one in (split, whole)
+        )
+        yield _restrict(corpus, asked, known, np.array(sorted(papers)), own[own >= 0], without)
 
 
 def _topic(corpus: Corpus, papers: Rows, long: Mask) -> set[int]:
@@ -104,11 +109,11 @@ def _topic(corpus: Corpus, papers: Rows, long: Mask) -> set[int]:
 
 
 def _restrict(
-    corpus: Corpus, split: Split, papers: Rows, citing: Rows, without: Mask
+    corpus: Corpus, asked: Split, known: Split, papers: Rows, citing: Rows, without: Mask
 ) -> tuple[Corpus, Split]:
-    """Return the corpus of some papers, of which `papers` are candidates, and the split of its contexts.
+    """Return the corpus of some papers, of which `papers` are candidates, and the contexts asked in its rows.
 
-    without: papers and citing papers that lack an abstract here.
+    known: all contexts of the split. without: papers and citing papers that lack an abstract here.
     """
     kept = np.union1d(papers, citing)
     row = np.full(len(corpus.paper_ids), -2, np.int32)
@@ -124,7 +129,10 @@ def _restrict(
         setattr(made, name, getattr(corpus, name).take(kept))
     made.is_candidate = np.isin(kept, papers)
     made.citing = np.where(corpus.citing < 0, corpus.citing, row[corpus.citing])
-    moved = Split(split.name, split.contexts, Ragged(row[split.positives.values], split.positives.offsets))
-    made.splits = {split.name: moved}
+    moved = [
+        Split(one.name, one.contexts, Ragged(row[one.positives.values], one.positives.offsets))
+        for one in (asked, known)
+    ]
+    made.splits = {known.name: moved[1]}
     lacking = without[: len(kept)] & made.is_candidate
-    return without_abstracts(made, lacking), moved
+    return without_abstracts(made, lacking), moved[0]
