@@ -15,9 +15,8 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.retrieval.arrays import Mask, Rows
 
-AUTHORS, PAPERS = (1, 2, 4, 8, 16, 32), (50, 100, 200, 400, 800, 1500)
-"""Citing papers whose contexts ask a small library, and least papers of the library; drawn for each, such
-that libraries of few and of many citing papers are asked equally often."""
+AUTHORS, PAPERS = (2, 4, 8, 16, 32), (100, 200, 400, 800, 1500)
+"""Citing papers whose contexts ask a small library, and least papers of the library; drawn for each."""
 NEIGHBOURS = 800
 """Citing papers among which those of similar titles are looked for."""
 ABSTRACTS = (0.0, 0.3, 0.6, 1.0)
@@ -75,7 +74,6 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
     stay in the corpus, as no candidates.
     """
     rng, whole = np.random.default_rng(seed), corpus.split(split.name)
-    share = 1 / np.array(AUTHORS)
     cited: dict[int, set[int]] = defaultdict(set)
     for one in corpus.splits.values():
         for citing, row in zip(corpus.citing[one.contexts].tolist(), one.positives, strict=True):
@@ -84,7 +82,7 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
     asking = rng.permutation(np.unique(corpus.citing[split.contexts]))
     others = np.array(sorted(paper for paper in cited if paper >= 0))
     while len(asking):
-        count = int(rng.choice(AUTHORS, p=share / share.sum()))
+        count = int(rng.choice(AUTHORS))
         own, asking = asking[:count], asking[count:]
         topic = _topic(corpus, own[own >= 0], long)
         near = rng.permutation(others)[:NEIGHBOURS]
