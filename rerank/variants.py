@@ -94,10 +94,10 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
                 break
             papers |= cited[paper]
         without = rng.random(len(papers) + len(own)) >= rng.choice(ABSTRACTS)
-        asked, known = (
-            one.take(np.flatnonzero(np.isin(corpus.citing[one.contexts], own))) for one in (split, whole)
-        )
-        yield _restrict(corpus, asked, known, np.array(sorted(papers)), own[own >= 0], without)
+        known = whole.take(np.flatnonzero(np.isin(corpus.citing[whole.contexts], own)))
+        library = _restrict(corpus, known, np.array(sorted(papers)), own[own >= 0], without)
+        contexts = library.splits[whole.name]
+        yield library, contexts.take(np.flatnonzero(np.isin(contexts.contexts, split.contexts)))
 
 
 def _topic(corpus: Corpus, papers: Rows, long: Mask) -> set[int]:
@@ -106,12 +106,10 @@ def _topic(corpus: Corpus, papers: Rows, long: Mask) -> set[int]:
     return set(words[long[words]].tolist())
 
 
-def _restrict(
-    corpus: Corpus, asked: Split, known: Split, papers: Rows, citing: Rows, without: Mask
-) -> tuple[Corpus, Split]:
-    """Return the corpus of some papers, of which `papers` are candidates, and the contexts asked in its rows.
+def _restrict(corpus: Corpus, split: Split, papers: Rows, citing: Rows, without: Mask) -> Corpus:
+    """Return the corpus of some papers, of which `papers` are candidates, with one split.
 
-    known: all contexts of the split. without: papers and citing papers that lack an abstract here.
+    without: papers and citing papers that lack an abstract here.
     """
     kept = np.union1d(papers, citing)
     row = np.full(len(corpus.paper_ids), -2, np.int32)
@@ -127,10 +125,6 @@ def _restrict(
         setattr(made, name, getattr(corpus, name).take(kept))
     made.is_candidate = np.isin(kept, papers)
     made.citing = np.where(corpus.citing < 0, corpus.citing, row[corpus.citing])
-    moved = [
-        Split(one.name, one.contexts, Ragged(row[one.positives.values], one.positives.offsets))
-        for one in (asked, known)
-    ]
-    made.splits = {known.name: moved[1]}
-    lacking = without[: len(kept)] & made.is_candidate
-    return without_abstracts(made, lacking), moved[0]
+    positives = Ragged(row[split.positives.values], split.positives.offsets)
+    made.splits = {split.name: Split(split.name, split.contexts, positives)}
+    return without_abstracts(made, without[: len(kept)] & made.is_candidate)
