@@ -1,8 +1,8 @@
 """Makes the built-in model (library/builtin/): python -m citerec.library.builtin static=... data=[...]
 
 It consists of a static model compressed by hatten.compress, and of a ranker fitted to lists of all data sets,
-also with dense models that were not trained on them. Its confidence is fitted to drafts of other authors.
-`make builtin` trains all of it.
+also with dense models that were not trained on them, and of drafts over their authors' bibliographies, to
+which its confidence is fitted, too. `make builtin` trains all of it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, encoder_parts
-from citerec.rerank.confidence import fit_confidence, without_cited
-from citerec.rerank.linear import TrainingLists, fit_ranker, model_hash
+from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
-from citerec.rerank.ranker_training import read_lists, read_small, read_variants
+from citerec.rerank.ranker_training import fit_calibrated, read_lists, read_small, read_variants
 from citerec.rerank.settings import RankerSettings
+from citerec.rerank.variants import without_abstracts
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.queries import Queries
 
@@ -54,6 +54,8 @@ QUERIES, SMALL_QUERIES, DRAFT_QUERIES = 200, 1000, 40
 """Queries of each variant of a data set, of its small libraries, and of each draft."""
 DRAFTS = "drafts"
 """Variant of the ranker's lists."""
+FIRST_DRAFT = 1 << 30
+"""Stands for the first draft where lists have rows of citing papers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +69,10 @@ class BuiltInSettings(Settings):
     others: tuple[str, ...]
     """static model trained without each data set, or none (e.g. [outputs/a,none,outputs/b])"""
     drafts: str
-    """folder of drafts for the confidence (citerec data drafts list=library/builtin/drafts.yaml)"""
+    """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
     encoder: str = ""
-    """make the ranker of builtin+ENCODER, fitted to small libraries only, as encoding large ones
-    takes long; empty: the built-in model itself"""
+    """make the ranker of builtin+ENCODER, fitted to small libraries and drafts only, as encoding large
+    libraries takes long; empty: the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -95,18 +97,16 @@ def make(settings: BuiltInSettings) -> None:
         read = read_small if settings.encoder else read_variants
         parts.append(read(ranker, corpus, domain, 0))
         corpora[corpus.name] = corpus.fingerprint
-    lists = TrainingLists.concat(parts)
-    model = fit_ranker(given, lists)
     ranker = Ranker.over(static_retriever(settings.static), more=encoder_parts(settings.encoder))
-    drafts = TrainingLists.concat(read_drafts(ranker, settings.drafts))
-    kept = without_cited(drafts, 0)
-    confidence = fit_confidence(drafts.keep(kept), model.scores(drafts)[kept])
+    lists = TrainingLists.concat(parts + read_drafts(ranker, settings.drafts))
+    model, confidence, measures = fit_calibrated(given, lists, 0, DRAFTS)
     about = {
-        "data": ", ".join(corpora),
+        "data": ", ".join([*corpora, DRAFTS]),
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
         "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
+        "cross_fitted": measures,
         "hash": model_hash(model, confidence.parameters),
     }
     if not settings.encoder:
@@ -119,21 +119,25 @@ def make(settings: BuiltInSettings) -> None:
 
 
 def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
-    """Read the lists of DRAFT_QUERIES masked citations at most of each draft, over the author's papers."""
+    """Read the lists of DRAFT_QUERIES masked citations at most of each draft, over its author's bibliography
+    and over the same without abstracts."""
     drafts, left_out = find_drafts(Path(folder))
     for line in left_out:
         log.warning("%s", line)
     parts: list[TrainingLists] = []
     with quiet(logging.ERROR), count_progress("reading drafts", len(drafts)) as advance:
-        for one in drafts:
+        for number, one in enumerate(drafts):
             with TemporaryDirectory() as place:
                 read_papers(one.bibs, Path(place) / "library")
                 library = Library.open(Path(place) / "library")
                 draft, known = find_cited(one.draft, library)
                 asked = questions(draft, known)
                 asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
-                over = copy.deepcopy(ranker).index(library.corpus)
-                parts.append(_read_citations(over, draft, asked, library))
+                titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
+                for corpus in (library.corpus, titles):
+                    lists = _read_citations(copy.deepcopy(ranker).index(corpus), draft, asked, library)
+                    # Cross-fitting keeps the lists of a draft together.
+                    parts.append(replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32)))
             advance(1)
     return parts
 

@@ -529,6 +529,13 @@ def elsewhere_distance(x: Candidates) -> Floats:
     return x.elsewhere["distance"]
 
 
+@feature("library")
+def listed(x: Candidates) -> Floats:
+    """Share of the library's papers that are candidates of the query; only tells how small the library is."""
+    count = np.count_nonzero(x.papers >= 0, axis=1, keepdims=True).astype(np.float32)
+    return np.broadcast_to(count / max(np.count_nonzero(x.corpus.is_candidate), 1), x.papers.shape)
+
+
 @feature("length")
 def title_length(x: Candidates) -> NDArray[np.floating]:
     """log(1 + words of the title)."""

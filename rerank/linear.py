@@ -4,9 +4,10 @@ A list holds all candidates of a context, as in a search. The loss is the cross 
 papers and the softmax over the list (ListNet: Cao et al. 2007). Measures are cross-fitted over citing papers:
 the contexts of each are ranked by a model that was not trained on them.
 
-Inputs are the features, centred within each list, and two gates: the retrievers' and the texts' features
+Inputs are the features, centred within each list, and three gates: the retrievers' and the texts' features
 again for candidates that the dense model was trained to find, and everything again by the share of candidates
-that training contexts cite. So the model learns how far to trust what it knows.
+that training contexts cite, and by the share of the library that is in the list. So the model learns how far
+to trust what it knows, and a bibliography gets other weights than a large corpus.
 """
 
 from __future__ import annotations
@@ -151,7 +152,26 @@ class LinearModel:
     deviations: Mapping[str, float]
 
     def inputs(self, lists: Lists) -> tuple[list[str], Floats]:
-        """Return names [I] and values [n, I] of the inputs.
+        """Return names [I] and values [n, I] of the inputs."""
+        columns, values = self._values(lists)
+        gates = _gates(lists)
+        found = np.empty((len(values), len(gates) * len(columns)), np.float32)
+        for i, gate in enumerate(gates.values()):
+            block = found[:, i * len(columns) : (i + 1) * len(columns)]
+            np.multiply(values, gate[lists.query, None], out=block)
+        return [gate + name for gate in gates for name in columns], found
+
+    def scores(self, lists: Lists) -> Floats:
+        """[n]"""
+        columns, values = self._values(lists)
+        weights = np.zeros((len(lists), len(columns)), np.float32)
+        for prefix, gate in _gates(lists).items():
+            of_gate = np.array([self.weights.get(prefix + name, 0.0) for name in columns], np.float32)
+            weights += gate[:, None] * of_gate
+        return np.einsum("ni,ni->n", values, weights[lists.query])
+
+    def _values(self, lists: Lists) -> tuple[list[str], Floats]:
+        """Return names and values [n, ...] of the inputs without gates of lists.
 
         Columns with a unit of their own are divided by their typical deviation, so that a rare difference
         stays as large as it is; relative ones by that of the list, but at least FLOOR times the typical one.
@@ -165,20 +185,10 @@ class LinearModel:
         values /= scale[lists.query]
         gated = [i for i, name in enumerate(names) if group_of(name) in GATED]
         values = np.concatenate([values, values[:, gated] * lists.familiar[:, None]], axis=1)
-        names += [FAMILIAR + names[i] for i in gated]
-        share = _cited_share(lists)
-        return (
-            names + [CITED + name for name in names],
-            np.concatenate([values, values * share[lists.query, None]], axis=1),
-        )
-
-    def scores(self, lists: Lists) -> Floats:
-        """[n]"""
-        names, values = self.inputs(lists)
-        return values @ np.array([self.weights.get(name, 0.0) for name in names], np.float32)
+        return names + [FAMILIAR + names[i] for i in gated], values
 
 
-FAMILIAR, CITED = "familiar ", "cited "
+FAMILIAR, CITED, SMALL = "familiar ", "cited ", "small "
 COVERED = 0.59
 """Share of a list's candidates that training contexts cite from which the list counts as fully covered.
 
@@ -187,15 +197,19 @@ rank as well (docs/results/ranking.md), but those that were fitted with this val
 """
 
 
-def _cited_share(lists: Lists) -> Floats:
-    """Return how well training contexts cover each list, [Q]: the root of the share of candidates that any
-    cites, relative to COVERED, at most 1."""
-    if "unseen" not in lists.columns:
-        return np.zeros(len(lists), np.float32)
-    unseen = lists.values[:, list(lists.columns).index("unseen")]
-    seen = np.add.reduceat((unseen == 0).astype(np.float32), lists.offsets[:-1])
-    share = seen / np.maximum(lists.lengths, 1)
-    return np.sqrt(np.minimum(share / np.float32(COVERED), 1))
+def _gates(lists: Lists) -> dict[str, Floats]:
+    """Return what the inputs of each list are multiplied by, [Q], by prefix: 1; how well training contexts
+    cover it, the root of the share of candidates that any cites, relative to COVERED, at most 1; and the share
+    of the library that it holds."""
+    first, columns, zeros = lists.offsets[:-1], list(lists.columns), np.zeros(len(lists), np.float32)
+    gates = {"": np.ones(len(lists), np.float32), CITED: zeros, SMALL: zeros}
+    if "unseen" in columns:
+        seen = lists.values[:, columns.index("unseen")] == 0
+        share = np.add.reduceat(seen, first, dtype=np.float32) / np.maximum(lists.lengths, 1)
+        gates[CITED] = np.sqrt(np.minimum(share / np.float32(COVERED), 1))
+    if "listed" in columns:
+        gates[SMALL] = lists.values[first, columns.index("listed")].astype(np.float32)
+    return gates
 
 
 def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:

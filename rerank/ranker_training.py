@@ -125,13 +125,13 @@ def train_model(
 
 
 def fit_calibrated(
-    settings: RankerSettings, lists: TrainingLists, seed: int
+    settings: RankerSettings, lists: TrainingLists, seed: int, calibrated_on: str = SMALL
 ) -> tuple[LinearModel, Confidence, dict[str, dict[str, float]]]:
-    """Fit a model, and its confidence to cross-fitted scores of small libraries, which are measured; see
-    `measure_variants`."""
+    """Fit a model, and its confidence to cross-fitted scores of the variants that end in `calibrated_on`;
+    also return the measures of all cross-fitted scores (`measure_variants`)."""
     scores = cross_fit(settings, lists, seed)
-    small = np.char.endswith(lists.variant, SMALL)
-    libraries, of_libraries = lists.take(small), scores[small[lists.query]]
+    chosen = np.char.endswith(lists.variant, calibrated_on)
+    libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
     kept = without_cited(libraries, seed)
     confidence = fit_confidence(libraries.keep(kept), of_libraries[kept])
     return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)

@@ -130,8 +130,12 @@ def test_lists_of_drafts(tmp_path: Path) -> None:
         (tmp_path / name / "draft.md").write_text(DRAFT)
         (tmp_path / name / "refs.bib").write_text(BIB)
     parts = read_drafts(Ranker(None, {"bm25": BM25()}), str(tmp_path))
-    assert [len(lists) for lists in parts] == [4] * 2
-    lists = parts[0]
+    assert [len(lists) for lists in parts] == [4] * 4
+    assert [len(set(lists.citing.tolist())) for lists in parts] == [1] * 4
+    assert len({int(lists.citing[0]) for lists in parts}) == 2
+    lists, titles = parts[:2]
+    abstract = lists.columns.index("context_abstract")
+    assert np.isfinite(lists.values[:, abstract]).all() and np.isnan(titles.values[:, abstract]).all()
     assert (lists.variant == DRAFTS).all()
     assert sorted(lists.count) == [1, 1, 1, 2] and lists.cited.sum() == lists.count.sum()
     # Both citations of LDA know the other one; those of Porter share a passage.

@@ -22,6 +22,7 @@ from citerec.rerank.linear import (
     FAMILIAR,
     FLOOR,
     GATED,
+    SMALL,
     LinearModel,
     Lists,
     TrainingLists,
@@ -29,11 +30,12 @@ from citerec.rerank.linear import (
     typical_deviations,
 )
 from citerec.rerank.ranker import RankingModel
+from citerec.retrieval.queries import Queries
 from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.test_ranker import contexts, ranker
 from citerec.tests.rerank.test_surnames import make_corpus, over_bm25, top
 
-COLUMNS = ["bm25.score", "bm25.rank", "near_title", "name_near", "unseen", "length"]
+COLUMNS = ["bm25.score", "bm25.rank", "near_title", "name_near", "unseen", "listed", "length"]
 """Of fixed and of relative scale, inside and outside of GATED groups."""
 TYPICAL = {"bm25.score": 2.0, "bm25.rank": 0.5, "near_title": 1.5, "name_near": 0.1, "unseen": 0.4}
 
@@ -168,6 +170,38 @@ def test_weights_of_cited_inputs_grow_with_the_candidates_that_contexts_cite(see
     )
     without = replace(lists, columns=COLUMNS[:4], values=lists.values[:, :4])
     assert not any(of.any() for name, of in inputs_of(without).items() if name.startswith(CITED))
+
+
+@pytest.mark.parametrize("listed", [0.001, 0.4, 1.0])
+def test_small_libraries_have_weights_of_their_own(listed: float) -> None:
+    values = np.zeros((4, len(COLUMNS)))
+    values[:2, 0] = 10
+    values[:, COLUMNS.index("listed")] = listed
+    both = make_lists([values, np.where(np.array(COLUMNS) == "listed", 0, values)])
+    scores = LinearModel({"bm25.score": 1.0, SMALL + "bm25.score": 2.0}, TYPICAL).scores(both)
+    np.testing.assert_allclose(scores[:4], scores[4:] * (1 + 2 * listed), rtol=1e-5)
+    unknown = replace(both, columns=COLUMNS[:5], values=both.values[:, :5])
+    assert not any(of.any() for name, of in inputs_of(unknown).items() if name.startswith(SMALL))
+
+
+def test_listed_is_the_share_of_the_papers_that_may_be_found(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus, depth=5)
+    queries = contexts(demo_corpus)[:3]
+    papers = made.merge_candidates(made.prefetch(Queries.from_contexts(demo_corpus, queries), 5))
+    found = made.explain(queries, papers)["listed"]
+    share = np.count_nonzero(papers >= 0, axis=1) / np.count_nonzero(demo_corpus.is_candidate)
+    np.testing.assert_allclose(found, np.broadcast_to(share[:, None], papers.shape), rtol=1e-6)
+    assert (0 < found).all() and (found < 0.5).all()
+
+
+@given(any_lists())
+def test_scores_are_the_weighted_inputs(made: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
+    lists = make_lists(*made)
+    names, values = LinearModel({}, TYPICAL).inputs(lists)
+    weights = np.random.default_rng(0).normal(size=len(names)).astype(np.float32)
+    scores = LinearModel(dict(zip(names, weights.tolist(), strict=True)), TYPICAL).scores(lists)
+    size = np.abs(values) @ np.abs(weights) + 1
+    np.testing.assert_allclose(scores / size, values @ weights / size, atol=1e-5)
 
 
 def test_familiar_papers_are_those_that_contexts_cite_unless_the_model_says(demo_corpus: Corpus) -> None:
