@@ -89,7 +89,7 @@ _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 def read_latex(path: Path, paper: str) -> Document:
-    """Read the paper of a document. Raises InputError if it is too large or its macros never terminate."""
+    """Read the paper of a document. Raises InputError if it is too large."""
     source = read_source(path)
     metadata = read_metadata(source, paper)
     if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017

@@ -73,7 +73,7 @@ def is_document(start: bytes) -> bool:
 
 
 def read_source(path: Path, inputs: Inputs | None = None) -> str:
-    """Read a document. Raises InputError if it is too large or its macros never terminate.
+    """Read a document. Raises InputError if it or what its macros expand to is too large.
 
     Inputs in its folder or below are resolved; others, and missing ones, are skipped.
     """
@@ -90,7 +90,7 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
             macro = _Macro(parameters, match[5], body.replace("\\xspace", ""))
             macros.setdefault(match[2] or match[3] or match[6], macro)
     text = "".join([*pieces, text[done:]])
-    return _expand_macros(text, macros, path, [MAX_MACROS, MAX_CHARACTERS], 0)
+    return _expand_macros(text, macros, path, [MAX_MACROS, MAX_CHARACTERS])
 
 
 def decode_latex(path: Path) -> str:
@@ -214,24 +214,42 @@ class _Macro(NamedTuple):
     body: str
 
 
-def _expand_macros(text: str, macros: dict[str, _Macro], path: Path, left: list[int], depth: int) -> str:
-    """Expand macros recursively. left: the remaining expansions and characters."""
+def _expand_macros(
+    text: str,
+    macros: dict[str, _Macro],
+    path: Path,
+    left: list[int],
+    depth: int = 0,
+    active: frozenset[str] = frozenset(),
+) -> str:
+    """Expand macros recursively. left: the remaining expansions and characters.
+
+    active: macros that are being expanded. Their own uses within stay as they are, since what ends such a
+    recursion in TeX (\\@ifnextchar) is not evaluated.
+    """
     pieces, done = [], 0
     for match in _MACRO.finditer(text):
         macro = macros.get(match[1])
-        if macro is None or match.start() < done:
+        if macro is None or match.start() < done or match[1] in active:
             continue
         pieces.append(text[done : match.start()])
         values, done = _parse_arguments(text, match.end(), macro)
+        if depth > _MAX_DEPTH:
+            left[0] = -1
+        else:
+            values = {
+                number: _expand_macros(value, macros, path, left, depth + 1, active)
+                for number, value in values.items()
+            }
         body = "".join(
             values.get(piece, "") if place % 2 else piece
             for place, piece in enumerate(_PARAMETER.split(macro.body))
         )
         left[0] -= 1
         left[1] -= len(body)
-        if depth > _MAX_DEPTH or min(left) < 0:
-            raise InputError(f"{path}: the macro \\{match[1]} never terminates; leave the file out")
-        pieces.append(_expand_macros(body, macros, path, left, depth + 1))
+        if min(left) < 0:
+            raise InputError(f"{path}: the macro \\{match[1]} expands to too much; leave the file out")
+        pieces.append(_expand_macros(body, macros, path, left, depth + 1, active | {match[1]}))
     return "".join([*pieces, text[done:]])
 
 

@@ -133,7 +133,7 @@ def _latex_keys(text: str) -> Iterator[Cited]:
 
 def _latex_metadata(head: str) -> Metadata:
     text = _INPUT.sub("", head)
-    with suppress(InputError):  # macros that never terminate
+    with suppress(InputError):  # macros that expand to too much
         text = read_source(Path("document"), Inputs(lambda _: text))
     return read_metadata(text, "")
 

@@ -133,11 +133,11 @@ def test_arxiv_sources(tmp_path: Path) -> None:
 
 def test_invalid_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
-    (tmp_path / "p.tex").write_text("\\documentclass{a}\\def\\a{\\a\\a}\\a")
+    (tmp_path / "p.tex").write_text("\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9)
     for names, message in (
         (["../p.tex"], "damaged archive: .*outside the destination"),
         ([], "the archive has no LaTeX document"),
-        (["x/p.tex"], r"/x/p\.tex: the macro .* never terminates"),
+        (["x/p.tex"], r"/x/p\.tex: the macro .* expands to too much"),
     ):
         with tarfile.open(path, "w:gz") as archive:
             for name in names:
@@ -193,19 +193,33 @@ LETTERS = "abcdefghijklmnopqrst"
 @pytest.mark.parametrize(
     "macros",
     [
-        "\\def\\a{\\a\\a} \\a",
         "".join(f"\\def\\m{a}{{\\m{b}\\m{b}}}" for a, b in pairwise(LETTERS)) + "\\ma",
         "\\newcommand{\\x}[1]{#1#1#1#1#1#1#1#1#1#1}" + "\\x{" * 12 + "y" + "}" * 12,
     ],
 )
-def test_macros_that_never_terminate_are_rejected(
+def test_macros_that_expand_to_too_much_are_rejected(
     tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("citerec.datasets.fulltext.latex_source.MAX_MACROS", 1000)
     path = tmp_path / "p.tex"
     path.write_text(f"\\documentclass{{article}} {macros}")
-    with pytest.raises(InputError, match=r"p\.tex: the macro .* never terminates"):
+    with pytest.raises(InputError, match=r"p\.tex: the macro .* expands to too much"):
         read_source(path)
+
+
+@pytest.mark.parametrize(
+    "macros, text",
+    [
+        (r"\def\a{b \@ifnextchar\a{c}{d}} \a", r"b \@ifnextchar\a{c}{d}"),
+        (r"\newcommand\a[1]{\b{#1}}\newcommand\b[1]{(\a{#1})} \a{x}", r"(\a{x})"),
+        (r"\newcommand\a[1]{(#1)} \a{\a{x}}", "((x))"),
+    ],
+)
+def test_macros_that_use_themselves_are_expanded_once(tmp_path: Path, macros: str, text: str) -> None:
+    """What guards the recursion is not evaluated; uses within arguments are no recursion."""
+    path = tmp_path / "p.tex"
+    path.write_text(f"\\documentclass{{article}} {macros}")
+    assert read_source(path).split(maxsplit=1)[1] == text
 
 
 @settings(max_examples=50, deadline=None)
