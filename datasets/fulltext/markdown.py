@@ -48,7 +48,7 @@ GROUP = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])"
 """A citation in brackets, if it has keys."""
 KEY = re.compile(r"(?<![\w@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
 CROSS_REFERENCE = re.compile(
-    r"(?:fig|tbl|eq|sec|lst|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]"
+    r"(?:(?:supp?)?(?:fig|tbl)|eq|sec|lst|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]"
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
 FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)

@@ -26,7 +26,7 @@ knit: !expr here::here("x")
 
 Trees are parsed [see @nivre2004, p. 3; @kim:17] and @{lee 2018} agrees, as do
 @kim:17 [ch. 1] and Kim [-@kim:17]. Of $n \leq 5$ nodes, $x=[@nivre2004]$ are `r nrow(x)`
-in [Figure]{.smallcaps} \@ref(fig:a), [@fig-tree] and @sec-intro; \textbf{bold} costs $5 or $6.
+in [Figure]{.smallcaps} \@ref(fig:a), [@fig-tree], [@suppfig-map] and @sec-intro; \textbf{bold} costs $5 or $6.
 Ask ann@x.org.[^1]
 
 ```{r plot, fig.cap="A tree [@nivre2004]"}
@@ -84,7 +84,7 @@ def test_a_document(tmp_path: Path, name: str) -> None:
     _, introduction, method = text.paragraphs
     assert introduction.text == (
         "Trees are parsed [1, 2] and @{lee 2018} agrees, as do [2] [ch. 1] and Kim [2]. Of n ≤ 5 nodes, are "
-        "in Figure , and ; bold costs $5 or $6. Ask ann@x.org. A note cites [1] too."
+        "in Figure , , and ; bold costs $5 or $6. Ask ann@x.org. A note cites [1] too."
     )
     assert cited(text) == ["nivre2004", "kim:17", "kim:17", "kim:17", "nivre2004", "gone"]
     assert introduction.section == "1 Introduction" and method.section == "2 Method"
