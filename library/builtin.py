@@ -39,7 +39,7 @@ from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, encoder_parts
 from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
-from citerec.rerank.ranker_training import fit_calibrated, read_lists, read_small, read_variants
+from citerec.rerank.ranker_training import fit_calibrated, read_lists, read_paper_lists, read_variants
 from citerec.rerank.settings import RankerSettings
 from citerec.rerank.variants import without_abstracts
 from citerec.retrieval.base import folder_bytes
@@ -50,8 +50,8 @@ log = logging.getLogger(__name__)
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""
 SPLITS = ("train", "val", "val_named")
-QUERIES, SMALL_QUERIES, DRAFT_QUERIES = 200, 1000, 40
-"""Queries of each variant of a data set, of its small libraries, and of each draft."""
+QUERIES, DRAFT_QUERIES = 200, 40
+"""Queries of each variant of a data set, and of each draft."""
 DRAFTS = "drafts"
 """Variant of the ranker's lists."""
 FIRST_DRAFT = 1 << 30
@@ -71,8 +71,8 @@ class BuiltInSettings(Settings):
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
     encoder: str = ""
-    """make the ranker of builtin+ENCODER, fitted to small libraries and drafts only, as encoding large
-    libraries takes long; empty: the built-in model itself"""
+    """make the ranker of builtin+ENCODER, without variants for which papers would be encoded again; empty:
+    the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -84,7 +84,7 @@ def make(settings: BuiltInSettings) -> None:
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
-    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
+    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=0, folds=2)
     parts, corpora = [], {}
     for path, other in zip(settings.data, settings.others, strict=True):
         named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
@@ -94,7 +94,7 @@ def make(settings: BuiltInSettings) -> None:
         encoders = encoder_parts(settings.encoder, vectors)
         ranker = Ranker.over(static_retriever(settings.static), more=encoders)
         domain = replace(given, out_of_domain_checkpoint=None if other == "none" else other)
-        read = read_small if settings.encoder else read_variants
+        read = read_paper_lists if settings.encoder else read_variants
         parts.append(read(ranker, corpus, domain, 0))
         corpora[corpus.name] = corpus.fingerprint
     ranker = Ranker.over(static_retriever(settings.static), more=encoder_parts(settings.encoder))
@@ -105,7 +105,7 @@ def make(settings: BuiltInSettings) -> None:
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
-        "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
+        "queries": [QUERIES, DRAFT_QUERIES],
         "cross_fitted": measures,
         "hash": model_hash(model, confidence.parameters),
     }

@@ -127,13 +127,14 @@ def train_model(
 def fit_calibrated(
     settings: RankerSettings, lists: TrainingLists, seed: int, calibrated_on: str = SMALL
 ) -> tuple[LinearModel, Confidence, dict[str, dict[str, float]]]:
-    """Fit a model, and its confidence to cross-fitted scores of the variants that end in `calibrated_on`;
-    also return the measures of all cross-fitted scores (`measure_variants`)."""
-    scores = cross_fit(settings, lists, seed)
+    """Fit a model, and its confidence to cross-fitted scores of the variants that end in `calibrated_on`, if
+    there are any; also return the measures of all cross-fitted scores (`measure_variants`)."""
+    scores, confidence = cross_fit(settings, lists, seed), Confidence()
     chosen = np.char.endswith(lists.variant, calibrated_on)
-    libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
-    kept = without_cited(libraries, seed)
-    confidence = fit_confidence(libraries.keep(kept), of_libraries[kept])
+    if chosen.any():
+        libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
+        kept = without_cited(libraries, seed)
+        confidence = fit_confidence(libraries.keep(kept), of_libraries[kept])
     return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
 
 
@@ -151,7 +152,7 @@ def read_variants(
     """Read the lists of all variants of a corpus that a not yet indexed ranker builds.
 
     `corpus`: as it is; `contexts-N`: with N training contexts; those of `_without_contexts`; and these again
-    as `other-...`, with the dense model of other corpora, which count twice.
+    as `other-...`, with the dense model of other corpora.
     """
     new, parts = copy.deepcopy(ranker), []
     train = corpus.splits.get(TRAIN)
@@ -170,9 +171,9 @@ def read_variants(
     return TrainingLists.concat(parts)
 
 
-def read_small(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
-    """Read the lists of `small` and `other-small` alone."""
-    return TrainingLists.concat(_with_other_dense(_small, ranker, corpus, settings, seed))
+def read_paper_lists(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
+    """Read the lists of `papers`, `names`, `other-papers` and `other-names` alone."""
+    return TrainingLists.concat(_with_other_dense(_papers, ranker, corpus, settings, seed))
 
 
 Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
@@ -181,38 +182,37 @@ Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
 def _with_other_dense(
     read: Read, ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
 ) -> list[TrainingLists]:
-    """Read lists, and twice those with the dense model of other corpora, if there is one."""
+    """Read lists, and also those with the dense model of other corpora, if there is one."""
     parts = read(ranker, corpus, settings, seed)
     if settings.out_of_domain_checkpoint is None:
         return parts
     other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
     found = TrainingLists.concat(read(other, corpus, settings, seed))
-    found = replace(found, variant=np.char.add("other-", found.variant))
-    return [*parts, found, found]
+    return [*parts, replace(found, variant=np.char.add("other-", found.variant))]
 
 
 def _without_contexts(
     ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
 ) -> list[TrainingLists]:
-    """Read the lists of the variants without training contexts.
-
-    `papers`: all papers; `half`, `titles`: with half of the abstracts, or none; `names`: with contexts that
-    keep the names of authors, if the corpus has a split SPLIT_named; `small`: small libraries.
-    """
-    named, parts = f"{settings.split}_named", []
-    papers = with_contexts(corpus, None)
+    """Read the lists of the variants without training contexts: those of `_papers`; `half`, `titles`: with
+    half of the abstracts, or none; `small`: small libraries."""
+    parts, papers = _papers(ranker, corpus, settings, seed), with_contexts(corpus, None)
     half = np.random.default_rng(seed).random(len(papers.paper_ids)) < 0.5
-    for name, variant in (
-        ("papers", papers),
-        ("half", without_abstracts(papers, half)),
-        ("titles", without_abstracts(papers, np.ones_like(half))),
-    ):
-        one = _index(ranker, variant, corpus)
+    for name, without in (("half", half), ("titles", np.ones_like(half))):
+        one = _index(ranker, without_abstracts(papers, without), corpus)
         parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
-        if name == "papers" and named in corpus.splits:
-            of_names = replace(settings, split=named)
-            parts.append(_read_variant(one, corpus, "names", of_names, seed, settings.variant_queries))
-    return parts + _small(ranker, corpus, settings, seed)
+    return parts + (_small(ranker, corpus, settings, seed) if settings.small_queries else [])
+
+
+def _papers(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> list[TrainingLists]:
+    """Read the lists of `papers`: all papers, without training contexts; and of `names`: with contexts that
+    keep the names of authors, if the corpus has a split SPLIT_named."""
+    one, named = _index(ranker, with_contexts(corpus, None), corpus), f"{settings.split}_named"
+    parts = [_read_variant(one, corpus, "papers", settings, seed, settings.variant_queries)]
+    if named in corpus.splits:
+        of_names = replace(settings, split=named)
+        parts.append(_read_variant(one, corpus, "names", of_names, seed, settings.variant_queries))
+    return parts
 
 
 def _small(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> list[TrainingLists]:

@@ -455,7 +455,12 @@ BAD = {
         ('{"key": 3}', "line 5: has neither 'id'"),
     ],
     "paper.xml": [("<TEI", "malformed XML")],
-    "paper.tex": [("\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9, "the macro \\a expands to too much")],
+    "paper.tex": [
+        (
+            "\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9,
+            "the macro \\a expands to too much",
+        )
+    ],
 }
 LATE = {"title": "Late", "abstract": "Its text cannot be used.", "body": [{"text": 3}]}
 """Found bad when the contexts are cut."""

@@ -133,7 +133,8 @@ def test_arxiv_sources(tmp_path: Path) -> None:
 
 def test_invalid_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
-    (tmp_path / "p.tex").write_text("\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9)
+    growing = "\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9
+    (tmp_path / "p.tex").write_text(growing)
     for names, message in (
         (["../p.tex"], "damaged archive: .*outside the destination"),
         ([], "the archive has no LaTeX document"),

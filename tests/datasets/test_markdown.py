@@ -26,7 +26,7 @@ knit: !expr here::here("x")
 
 Trees are parsed [see @nivre2004, p. 3; @kim:17] and @{lee 2018} agrees, as do
 @kim:17 [ch. 1] and Kim [-@kim:17]. Of $n \leq 5$ nodes, $x=[@nivre2004]$ are `r nrow(x)`
-in [Figure]{.smallcaps} \@ref(fig:a), [@fig-tree], [@suppfig-map] and @sec-intro; \textbf{bold} costs $5 or $6.
+in [Figure]{.smallcaps} \@ref(fig:a), [@fig-tree], [@suppfig-a] and @sec-intro; \textbf{bold} costs $5 or $6.
 Ask ann@x.org.[^1]
 
 ```{r plot, fig.cap="A tree [@nivre2004]"}

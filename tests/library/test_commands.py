@@ -362,7 +362,8 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     )
     assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "notes.md").write_text(NOTES.replace("; @trees", ""))
-    (drafts / "old.tex").write_text(r"\documentclass{a}\def\a#1{#1#1#1#1#1#1#1#1#1#1}" + r"\a{" * 9 + "b" + "}" * 9)
+    growing = r"\documentclass{a}\def\a#1{#1#1#1#1#1#1#1#1#1#1}" + r"\a{" * 9 + "b" + "}" * 9
+    (drafts / "old.tex").write_text(growing)
     run("update")
     assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
     assert "old.tex: the macro \\a expands to too much" in caplog.text

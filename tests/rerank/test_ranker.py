@@ -29,7 +29,13 @@ from citerec.rerank.linear import (
     ranking_sums,
 )
 from citerec.rerank.ranker import MODEL, Ranker, RankingModel
-from citerec.rerank.ranker_training import read_lists, read_variants, training_split
+from citerec.rerank.ranker_training import (
+    fit_calibrated,
+    read_lists,
+    read_paper_lists,
+    read_variants,
+    training_split,
+)
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
@@ -397,7 +403,7 @@ def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPat
     assert all(np.isnan(by_variant[name]).all() for name in by_variant if name not in contexts_of)
 
 
-def test_a_dense_model_of_other_corpora_adds_variants_twice(
+def test_a_dense_model_of_other_corpora_adds_variants(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("citerec.rerank.ranker_training.trained_retriever", lambda path: average())
@@ -405,8 +411,14 @@ def test_a_dense_model_of_other_corpora_adds_variants_twice(
     settings = replace(plain, out_of_domain_checkpoint="other")
     lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
     counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
-    counts |= {"other-papers": 24, "other-half": 24, "other-titles": 24, "other-small": 20}
+    counts |= {f"other-{name}": counts[name] for name in ("papers", "half", "titles", "small")}
     assert Counter(lists.variant.tolist()) == Counter(counts)
+    papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
+    assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
+    without = replace(plain, variant_queries=40, small_queries=0)
+    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, without, 0)
+    assert "small" not in lists.variant
+    assert fit_calibrated(without, lists, 0)[1] == Confidence()
 
 
 def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Corpus) -> None:
