@@ -60,13 +60,14 @@ ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv91
 CLOZE := $(BUILTIN)/cloze
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
 RANKER := $(BIN)/python -m citerec.library.builtin 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
-	'others=[$(BUILTIN)/without-neurips,none,$(BUILTIN)/without-crops]'
+	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
 builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
 	rm -rf $(CLOZE) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
 	$(BIN)/citerec data drafts list=library/builtin/drafts.yaml output=$(BUILTIN)/drafts
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/all
 	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-acl
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
 	$(RANKER) static=$(BUILTIN)/small

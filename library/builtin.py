@@ -67,7 +67,7 @@ class BuiltInSettings(Settings):
     data: tuple[str, ...]
     """folders as in data=custom; contexts that keep names are read from SPLIT_named, if present"""
     others: tuple[str, ...]
-    """static model trained without each data set, or none (e.g. [outputs/a,none,outputs/b])"""
+    """static models trained without each data set (e.g. [outputs/without-a,outputs/without-b])"""
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
     encoder: str = ""
@@ -93,7 +93,7 @@ def make(settings: BuiltInSettings) -> None:
         vectors = Path(settings.cache_dir) / "vectors" / corpus.fingerprint
         encoders = encoder_parts(settings.encoder, vectors)
         ranker = Ranker.over(static_retriever(settings.static), more=encoders)
-        domain = replace(given, out_of_domain_checkpoint=None if other == "none" else other)
+        domain = replace(given, out_of_domain_checkpoint=other)
         read = read_paper_lists if settings.encoder else read_variants
         parts.append(read(ranker, corpus, domain, 0))
         corpora[corpus.name] = corpus.fingerprint

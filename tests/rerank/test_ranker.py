@@ -415,10 +415,11 @@ def test_a_dense_model_of_other_corpora_adds_variants(
     assert Counter(lists.variant.tolist()) == Counter(counts)
     papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
     assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
-    without = replace(plain, variant_queries=40, small_queries=0)
+    assert fit_calibrated(plain, lists, 0)[1].parameters
+    assert fit_calibrated(plain, lists, 0, "drafts")[1] == Confidence()
+    without = replace(plain, small_queries=0)
     lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, without, 0)
     assert "small" not in lists.variant
-    assert fit_calibrated(without, lists, 0)[1] == Confidence()
 
 
 def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Corpus) -> None:
