@@ -415,6 +415,7 @@ def test_a_dense_model_of_other_corpora_adds_variants(
     assert Counter(lists.variant.tolist()) == Counter(counts)
     papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
     assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
+    monkeypatch.setattr("citerec.rerank.linear.MIN_LISTS", 1)
     assert fit_calibrated(plain, lists, 0)[1].parameters
     assert fit_calibrated(plain, lists, 0, "drafts")[1] == Confidence()
     without = replace(plain, small_queries=0)
