@@ -238,7 +238,10 @@ def _expand_macros(
             left[0] = -1
         else:
             values = {
-                number: _expand_macros(value, macros, path, left, depth + 1, active)
+                # A macro alone may have its own arguments in the body.
+                number: value
+                if _MACRO.fullmatch(value)
+                else _expand_macros(value, macros, path, left, depth + 1, active)
                 for number, value in values.items()
             }
         body = "".join(
@@ -246,7 +249,7 @@ def _expand_macros(
             for place, piece in enumerate(_PARAMETER.split(macro.body))
         )
         left[0] -= 1
-        left[1] -= len(body)
+        left[1] -= max(len(body) - sum(map(len, values.values())), 0)
         if min(left) < 0:
             raise InputError(f"{path}: the macro \\{match[1]} expands to too much; leave the file out")
         pieces.append(_expand_macros(body, macros, path, left, depth + 1, active | {match[1]}))

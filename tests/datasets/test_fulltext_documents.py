@@ -214,6 +214,7 @@ def test_macros_that_expand_to_too_much_are_rejected(
         (r"\def\a{b \@ifnextchar\a{c}{d}} \a", r"b \@ifnextchar\a{c}{d}"),
         (r"\newcommand\a[1]{\b{#1}}\newcommand\b[1]{(\a{#1})} \a{x}", r"(\a{x})"),
         (r"\newcommand\a[1]{(#1)} \a{\a{x}}", "((x))"),
+        (r"\newcommand\a[1]{#1{x}}\newcommand\b[1]{(#1)} \a\b", "(x)"),
     ],
 )
 def test_macros_that_use_themselves_are_expanded_once(tmp_path: Path, macros: str, text: str) -> None:
