@@ -27,7 +27,6 @@ from citerec.datasets.settings import Settings
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.drafts.collection import (
     Question,
-    find_cited,
     find_drafts,
     questions,
     quiet,
@@ -130,12 +129,11 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
             with TemporaryDirectory() as place:
                 read_papers(one.bibs, Path(place) / "library")
                 library = Library.open(Path(place) / "library")
-                draft, known = find_cited(one.draft, library)
-                asked = questions(draft, known)
+                asked = questions(one.draft, known_papers(one.draft, library)[0])
                 asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
                 titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
                 for corpus in (library.corpus, titles):
-                    lists = _read_citations(copy.deepcopy(ranker).index(corpus), draft, asked, library)
+                    lists = _read_citations(copy.deepcopy(ranker).index(corpus), one.draft, asked, library)
                     # Cross-fitting keeps the lists of a draft together.
                     parts.append(replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32)))
             advance(1)
