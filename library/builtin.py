@@ -98,14 +98,13 @@ def make(settings: BuiltInSettings) -> None:
         corpora[corpus.name] = corpus.fingerprint
     ranker = Ranker.over(static_retriever(settings.static), more=encoder_parts(settings.encoder))
     lists = TrainingLists.concat(parts + read_drafts(ranker, settings.drafts))
-    model, confidence, measures = fit_calibrated(given, lists, 0, DRAFTS)
+    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS)
     about = {
         "data": ", ".join([*corpora, DRAFTS]),
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
         "queries": [QUERIES, DRAFT_QUERIES],
-        "cross_fitted": measures,
         "hash": model_hash(model, confidence.parameters),
     }
     if not settings.encoder:
