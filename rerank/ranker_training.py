@@ -151,9 +151,42 @@ def read_variants(
 ) -> TrainingLists:
     """Read the lists of all variants of a corpus that a not yet indexed ranker builds.
 
-    `corpus`: as it is; `contexts-N`: with N training contexts; those of `_without_contexts`; and these again
-    as `other-...`, with the dense model of other corpora.
+    `corpus`: as it is; `contexts-N`: with N training contexts; those of `_without_contexts`; and all again as
+    `other-...`, with the dense model of other corpora, if there is one.
     """
+    new = copy.deepcopy(ranker)
+    parts = _all_variants(ranker, corpus, settings, seed, index_dir)
+    return TrainingLists.concat(parts + _with_other_dense(_all_variants, new, corpus, settings, seed))
+
+
+def read_paper_lists(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
+    """Read the lists of `papers`, `names`, `other-papers` and `other-names` alone."""
+    parts = _papers(ranker, corpus, settings, seed)
+    return TrainingLists.concat(parts + _with_other_dense(_papers, ranker, corpus, settings, seed))
+
+
+Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
+
+
+def _with_other_dense(
+    read: Read, ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
+) -> list[TrainingLists]:
+    """Read lists with the dense model of other corpora, if there is one; as many of `corpus` as of others."""
+    if settings.out_of_domain_checkpoint is None:
+        return []
+    other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
+    settings = replace(settings, queries=settings.variant_queries)
+    found = TrainingLists.concat(read(other, corpus, settings, seed))
+    return [replace(found, variant=np.char.add("other-", found.variant))]
+
+
+def _all_variants(
+    ranker: Ranker,
+    corpus: Corpus,
+    settings: RankerSettings,
+    seed: int,
+    index_dir: str | Path | None = None,
+) -> list[TrainingLists]:
     new, parts = copy.deepcopy(ranker), []
     train = corpus.splits.get(TRAIN)
     rng = np.random.default_rng(seed)
@@ -167,28 +200,7 @@ def read_variants(
             one.index(with_contexts(corpus, train.take(np.sort(rng.permutation(len(train))[:few]))))
             name = f"contexts-{few}"
             parts.append(_read_variant(one, corpus, name, settings, seed, settings.variant_queries))
-    parts += _with_other_dense(_without_contexts, new, corpus, settings, seed)
-    return TrainingLists.concat(parts)
-
-
-def read_paper_lists(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
-    """Read the lists of `papers`, `names`, `other-papers` and `other-names` alone."""
-    return TrainingLists.concat(_with_other_dense(_papers, ranker, corpus, settings, seed))
-
-
-Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
-
-
-def _with_other_dense(
-    read: Read, ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
-) -> list[TrainingLists]:
-    """Read lists, and also those with the dense model of other corpora, if there is one."""
-    parts = read(ranker, corpus, settings, seed)
-    if settings.out_of_domain_checkpoint is None:
-        return parts
-    other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
-    found = TrainingLists.concat(read(other, corpus, settings, seed))
-    return [*parts, replace(found, variant=np.char.add("other-", found.variant))]
+    return parts + _without_contexts(new, corpus, settings, seed)
 
 
 def _without_contexts(

@@ -295,8 +295,8 @@ class RankerSettings(Settings):
     """maximum queries over small libraries, of papers that few citing papers cite, to which the confidence is
     fitted; 0: none"""
     out_of_domain_checkpoint: str | None = None
-    """dense model trained on other corpora: adds the variants without training contexts with it,
-    to learn how far to trust a dense model that does not know the field; null: do not add them"""
+    """dense model trained on other corpora: adds all variants with it, to learn how far to trust a
+    dense model that does not know the field; null: do not add them"""
     folds: int = setting(3, least=2)
     """cross-validation folds over citing papers, for the measures in the log"""
     ablate: bool = False

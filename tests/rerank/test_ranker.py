@@ -411,7 +411,7 @@ def test_a_dense_model_of_other_corpora_adds_variants(
     settings = replace(plain, out_of_domain_checkpoint="other")
     lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
     counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
-    counts |= {f"other-{name}": counts[name] for name in ("papers", "half", "titles", "small")}
+    counts |= {f"other-{name}": count for name, count in (counts | {"corpus": 12}).items()}
     assert Counter(lists.variant.tolist()) == Counter(counts)
     papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
     assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
