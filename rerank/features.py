@@ -533,7 +533,7 @@ def elsewhere_distance(x: Candidates) -> Floats:
 def listed(x: Candidates) -> Floats:
     """Share of the library's papers that are candidates of the query; only tells how small the library is."""
     count = np.count_nonzero(x.papers >= 0, axis=1, keepdims=True).astype(np.float32)
-    return np.broadcast_to(count / max(np.count_nonzero(x.corpus.is_candidate), 1), x.papers.shape)
+    return np.broadcast_to(count / max(x.corpus.total_papers, 1), x.papers.shape)
 
 
 @feature("length")
