@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""
 SPLITS = ("train", "val", "val_named")
-QUERIES, DRAFT_QUERIES = 200, 40
-"""Queries of each variant of a data set, and of each draft."""
+QUERIES, SMALL_QUERIES, DRAFT_QUERIES = 200, 1000, 40
+"""Queries of each variant of a data set, of its small libraries, and of each draft."""
 DRAFTS = "drafts"
 """Variant of the ranker's lists."""
 FIRST_DRAFT = 1 << 30
@@ -83,7 +83,7 @@ def make(settings: BuiltInSettings) -> None:
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
-    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=0, folds=2)
+    given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
     parts, corpora = [], {}
     for path, other in zip(settings.data, settings.others, strict=True):
         named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
@@ -104,7 +104,7 @@ def make(settings: BuiltInSettings) -> None:
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
-        "queries": [QUERIES, DRAFT_QUERIES],
+        "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
         "hash": model_hash(model, confidence.parameters),
     }
     if not settings.encoder:

@@ -5,8 +5,9 @@ whose logit depends on how well the best candidates fit in absolute terms. So th
 to less than 1. Fitted to lists of which some lack the cited papers.
 
 A paper that the draft cites elsewhere is meant more often than its score tells: its logit is higher, by how
-much depends on how few such papers there are, and on the passages that cite it: their number, how similar the
-nearest is in words, and how near one is. Among the other papers the order is that of the scores.
+much depends on the number of the other papers, which share the chance of a first citation (as the tables of
+a Chinese restaurant: Aldous 1985), and on the passages that cite it: their number, how similar the nearest is
+in words, and how near one is. Among the other papers the order is that of the scores.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.1
 """Share of the training lists that lose their cited papers."""
-SCALE, NONE, CITED, FEW = "scale", "none", "cited elsewhere", "few cited elsewhere"
-"""Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the ratio
-of other candidates to them. Further ones: weights of PASSAGES, and of list inputs in the outside option."""
+SCALE, NONE, CITED, OTHERS = "scale", "none", "cited elsewhere", "cited elsewhere, others"
+"""Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the
+number of other candidates. Further ones: weights of PASSAGES, and of list inputs in the outside option."""
 PASSAGES = ("elsewhere_count", "elsewhere_words", "elsewhere_distance")
 """Columns of papers that passages of the draft cite, less their mean over the list."""
 BEST = ("dense.context", "title_share_near", "name_near", "author_and_year")
@@ -46,12 +47,12 @@ def list_inputs(lists: Lists) -> dict[str, Floats]:
 def _draft_inputs(lists: Lists) -> dict[str, Floats]:
     """Inputs of candidates that the draft cites elsewhere, by name, [n] each; 0 for the others."""
     columns, starts = list(lists.columns), lists.offsets[:-1]
-    found = {name: np.zeros(len(lists.familiar), np.float32) for name in (CITED, FEW, *PASSAGES)}
+    found = {name: np.zeros(len(lists.familiar), np.float32) for name in (CITED, OTHERS, *PASSAGES)}
     if "known" in columns:
         known = lists.values[:, columns.index("known")] > 0
         count = np.add.reduceat(known, starts, dtype=np.float32)
-        ratio = np.log((lists.lengths - count + 1) / (count + 1)).astype(np.float32)
-        found |= {CITED: known.astype(np.float32), FEW: np.where(known, ratio[lists.query], 0)}
+        others = np.log(lists.lengths - count + 1).astype(np.float32)
+        found |= {CITED: known.astype(np.float32), OTHERS: np.where(known, others[lists.query], 0)}
     for name in (name for name in PASSAGES if name in columns):
         values = lists.values[:, columns.index(name)].astype(np.float32)
         there = np.isfinite(values)

@@ -225,15 +225,8 @@ def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     return fit_linear(settings, useful)
 
 
-def _list_weights(lists: TrainingLists) -> NDArray[np.float64]:
-    """Return what each list counts, [Q]: 2 if no training context cites any candidate, and the dense model
-    was not trained to find the cited papers, as in a writer's library; else 1."""
-    known = np.bincount(lists.query, lists.cited & lists.familiar, len(lists)) > 0
-    return np.where(known | (_gates(lists)[CITED] > 0), 1.0, 2.0)
-
-
 def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
-    """Minimise the weighted mean cross entropy plus l2 |w|^2 by Newton's method in a trust region.
+    """Minimise the mean cross entropy plus l2 |w|^2 by Newton's method in a trust region.
 
     Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
     """
@@ -248,34 +241,31 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     names, values = LinearModel({}, deviations).inputs(lists)
     cited = lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
-    share = _list_weights(lists)
-    share /= share.sum()
-    target = cited * np.repeat(share / np.add.reduceat(cited, starts), sizes)
+    target = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
     def softmax(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scores = (values @ weights.astype(np.float32)).astype(np.float64)
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
         probabilities = np.exp(scores)
         sums = np.add.reduceat(probabilities, starts)
-        return float(share @ np.log(sums) - target @ scores), probabilities * np.repeat(share / sums, sizes)
+        return float(np.log(sums).sum() - target @ scores), probabilities / np.repeat(sums, sizes)
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         entropy, probabilities = softmax(weights)
-        gradient = (probabilities - target).astype(np.float32) @ values
+        gradient = ((probabilities - target).astype(np.float32) @ values) / len(sizes)
         penalty = settings.l2 * float(weights @ weights)
-        return entropy + penalty, gradient + 2 * settings.l2 * weights
+        return entropy / len(sizes) + penalty, gradient + 2 * settings.l2 * weights
 
     def hessian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         probabilities = softmax(weights)[1].astype(np.float32)
         places = np.arange(len(values)), lists.offsets
         means = csr_matrix((probabilities, *places), shape=(len(sizes), len(values))) @ values
-        means /= np.sqrt(share, dtype=np.float32)[:, None]
         total = np.zeros((len(names), len(names)))
         for start in range(0, len(values), BLOCK):
             rows = slice(start, start + BLOCK)
             part = values[rows] * np.sqrt(probabilities[rows, None])
             total += part.T @ part
-        return total - means.T @ means + 2 * settings.l2 * np.eye(len(names))
+        return (total - means.T @ means) / len(sizes) + 2 * settings.l2 * np.eye(len(names))
 
     options = {"maxiter": settings.iterations, "gtol": 1e-5}
     start = np.zeros(len(names))

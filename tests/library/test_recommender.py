@@ -273,7 +273,9 @@ def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus,
 def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str, tmp_path: Path) -> None:
     shutil.copytree(static, tmp_path / "model" / "static")
     weights = linear({"bm25.score": 2.0})
-    confidence = Confidence({"scale": 1.0, "none": 2.0, "cited elsewhere": 0.5, "few cited elsewhere": 0.0})
+    confidence = Confidence(
+        {"scale": 1.0, "none": 2.0, "cited elsewhere": 0.5, "cited elsewhere, others": 0.0}
+    )
     RankingModel(weights, confidence).save(tmp_path / "model" / "ranker")
     model = str(tmp_path / "model")
     records = SHELF

@@ -13,9 +13,9 @@ from citerec.datasets.columns import offsets_of
 from citerec.rerank.confidence import (
     BEST,
     CITED,
-    FEW,
     MISSING,
     NONE,
+    OTHERS,
     SCALE,
     Confidence,
     fit_confidence,
@@ -23,7 +23,7 @@ from citerec.rerank.confidence import (
 )
 from citerec.rerank.linear import TrainingLists
 
-PARAMETERS = {SCALE: 0.7, CITED: 1.0, FEW: 0.3, NONE: 1.0, "size": 0.4} | dict.fromkeys(BEST, -0.5)
+PARAMETERS = {SCALE: 0.7, CITED: 1.0, OTHERS: 0.3, NONE: 1.0, "size": 0.4} | dict.fromkeys(BEST, -0.5)
 
 
 def made(

@@ -26,12 +26,10 @@ from citerec.rerank.linear import (
     LinearModel,
     Lists,
     TrainingLists,
-    fit_linear,
     group_of,
     typical_deviations,
 )
 from citerec.rerank.ranker import RankingModel
-from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.queries import Queries
 from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.test_ranker import contexts, ranker
@@ -232,32 +230,6 @@ def test_lists_are_concatenated_with_unknown_columns() -> None:
     second = found.take(np.array([1]))
     assert second.papers.tolist() == [4, 2] and second.offsets.tolist() == [0, 2]
     assert second.drop_group(RETRIEVERS).columns == []
-
-
-def test_lists_of_papers_that_the_dense_model_does_not_know_count_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As if they were there twice; but not those with candidates that training contexts cite."""
-    rng = np.random.default_rng(0)
-    count, length = 60, 5
-    values = rng.normal(size=(count * length, 2)).astype(np.float16)
-    values[:, 1] = np.where(np.repeat(np.arange(count) < 20, length), rng.random(len(values)) < 0.5, np.nan)
-    familiar, cited = rng.random(len(values)) < 0.5, np.zeros(len(values), np.bool_)
-    cited[np.arange(count) * length + rng.integers(length, size=count)] = True
-    rows = np.arange(count)
-    lists = TrainingLists(
-        ["bm25.score", "unseen"], values, familiar, np.arange(count + 1) * length,
-        np.arange(len(values), dtype=np.int32), cited, rows.astype(np.int32), np.ones_like(rows),
-        np.full(count, "papers"),
-    )  # fmt: skip
-    twice = np.flatnonzero((rows >= 20) & ~np.logical_or.reduceat(cited & familiar, lists.offsets[:-1]))
-    assert 10 < len(twice) < 40
-    monkeypatch.setattr("citerec.rerank.linear.typical_deviations", lambda lists: TYPICAL)
-    fitted = fit_linear(RankerSettings(), lists)
-    monkeypatch.setattr("citerec.rerank.linear._list_weights", lambda lists: np.ones(len(lists)))
-    repeated = fit_linear(RankerSettings(), lists.take(np.append(rows, twice)))
-    assert fitted.weights == pytest.approx(repeated.weights, rel=1e-3, abs=1e-4)
-    assert fitted.weights != pytest.approx(fit_linear(RankerSettings(), lists).weights, rel=1e-2)
 
 
 # Libraries that mix papers with and without abstracts.

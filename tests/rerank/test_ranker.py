@@ -441,7 +441,7 @@ def test_known_citations_keep_the_order_in_both_groups(demo_corpus: Corpus) -> N
     assert made.model is not None
     rows = contexts(demo_corpus)[:6]
     plain = made.search(rows, 15).papers
-    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "few cited elsewhere": 0.1}
+    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "cited elsewhere, others": 0.1}
     made.model = replace(made.model, confidence=Confidence(parameters))
     known = Ragged.from_rows([row[[2, 9, 11]] for row in plain])
     found = made.search(Queries.from_contexts(demo_corpus, rows, CitedElsewhere.papers(known)), 15)
