@@ -24,7 +24,7 @@ EMACS = shutil.which("emacs")
 WAIT = 60
 TEXT = r"""\documentclass{article}
 \begin{document}
-Graded judgements deserve a discount for lower positions
+Cumulated gain of graded relevance judgements has a discount for lower positions
 \bibliography{refs}
 \end{document}
 """

@@ -37,7 +37,7 @@ BIB = """@article{myadam,
 @book{knuth1984,
   title = {The {TeX}book}, author = {Knuth, Donald E.}, year = 1984}
 """
-SENTENCE = "Graded judgements deserve a discount for lower positions"
+SENTENCE = "Cumulated gain of graded relevance judgements has a discount for lower positions"
 DOCUMENTS = {
     "latex": (
         "paper.tex",
