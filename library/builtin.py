@@ -104,7 +104,7 @@ def make(settings: BuiltInSettings) -> None:
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
-        "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
+        "queries": [QUERIES, *([] if settings.encoder else [SMALL_QUERIES]), DRAFT_QUERIES],
         "hash": model_hash(model, confidence.parameters),
     }
     if not settings.encoder:
