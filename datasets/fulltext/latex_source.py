@@ -234,9 +234,8 @@ def _expand_macros(
             continue
         pieces.append(text[done : match.start()])
         values, done = _parse_arguments(text, match.end(), macro)
-        if depth > _MAX_DEPTH:
-            left[0] = -1
-        else:
+        too_deep = depth > _MAX_DEPTH
+        if not too_deep:
             values = {
                 # A macro alone may have its own arguments in the body.
                 number: value
@@ -250,7 +249,7 @@ def _expand_macros(
         )
         left[0] -= 1
         left[1] -= max(len(body) - sum(map(len, values.values())), 0)
-        if min(left) < 0:
+        if too_deep or min(left) < 0:
             raise InputError(f"{path}: the macro \\{match[1]} expands to too much; leave the file out")
         pieces.append(_expand_macros(body, macros, path, left, depth + 1, active | {match[1]}))
     return "".join([*pieces, text[done:]])
