@@ -11,7 +11,7 @@ import copy
 import logging
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,13 +26,12 @@ from citerec.datasets.progress import count_progress
 from citerec.datasets.settings import Settings
 from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.drafts.collection import (
-    Question,
+    MaskedDraft,
     find_drafts,
     questions,
     quiet,
     read_papers,
 )
-from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, encoder_parts
@@ -128,35 +127,37 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
             with TemporaryDirectory() as place:
                 read_papers(one.bibs, Path(place) / "library")
                 library = Library.open(Path(place) / "library")
-                asked = questions(one.draft, known_papers(one.draft, library)[0])
-                asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
-                titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
-                for corpus in (library.corpus, titles):
-                    lists = _read_citations(copy.deepcopy(ranker).index(corpus), one.draft, asked, library)
-                    # Cross-fitting keeps the lists of a draft together.
-                    parts.append(replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32)))
+                # Cross-fitting keeps the lists of a draft together.
+                parts += [
+                    replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
+                    for lists in _read_draft(ranker, one, library)
+                ]
             advance(1)
     return parts
 
 
-def _read_citations(
-    ranker: Ranker, draft: Draft, asked: Sequence[Question], library: Library
-) -> TrainingLists:
-    """Read the lists of citations, without papers that the same sentence cites, as in `citerec draft`."""
-    known, own = known_papers(draft, library)
-    passages, row_of = citing_passages(draft, known), library.corpus.paper_row
+def _read_draft(ranker: Ranker, one: MaskedDraft, library: Library) -> Iterator[TrainingLists]:
+    """Yield the lists of a draft's citations over both libraries (`read_drafts`), without papers that the same
+    sentence cites, as in `citerec draft`."""
+    known, own = known_papers(one.draft, library)
+    asked = questions(one.draft, known)
+    asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
+    passages, row_of = citing_passages(one.draft, known), library.corpus.paper_row
     requests, positives, beside = [], [], []
     for question in asked:
         elsewhere = {key: known[key] for key in question.known}
-        request = place_request(draft, question.place, elsewhere, own, passages)
+        request = place_request(one.draft, question.place, elsewhere, own, passages)
         requests.append(request.query)
         positives.append([row_of(known[key]) for key in question.targets.values()])
         beside.append({row_of(paper) for paper in request.filters.exclude})
-    queries = Queries.from_list(ranker.corpus, requests)
-    lists = read_lists(ranker, replace(queries, positives=Ragged.from_rows(positives)), DRAFTS)
-    rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
-    offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
-    return lists.keep(offered | lists.cited)
+    titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
+    for corpus in (library.corpus, titles):
+        over = copy.deepcopy(ranker).index(corpus)
+        queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(positives))
+        lists = read_lists(over, queries, DRAFTS)
+        rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
+        offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
+        yield lists.keep(offered | lists.cited)
 
 
 @one_line_errors
