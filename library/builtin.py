@@ -137,8 +137,8 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
 
 
 def _read_draft(ranker: Ranker, one: MaskedDraft, library: Library) -> Iterator[TrainingLists]:
-    """Yield the lists of a draft's citations over both libraries (`read_drafts`), without papers that the same
-    sentence cites, as in `citerec draft`."""
+    """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
+    same sentence cites, as in `citerec draft`."""
     known, own = known_papers(one.draft, library)
     asked = questions(one.draft, known)
     asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
