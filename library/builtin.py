@@ -35,6 +35,7 @@ from citerec.library.drafts.collection import (
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, encoder_parts
+from citerec.library.recommender import mark_query
 from citerec.rerank.linear import TrainingLists, model_hash
 from citerec.rerank.ranker import Ranker, RankingModel
 from citerec.rerank.ranker_training import fit_calibrated, read_lists, read_paper_lists, read_variants
@@ -147,7 +148,7 @@ def _read_draft(ranker: Ranker, one: MaskedDraft, library: Library) -> Iterator[
     for question in asked:
         elsewhere = {key: known[key] for key in question.known}
         request = place_request(one.draft, question.place, elsewhere, own, passages)
-        requests.append(request.query)
+        requests.append(mark_query(request.query))
         positives.append([row_of(known[key]) for key in question.targets.values()])
         beside.append({row_of(paper) for paper in request.filters.exclude})
     titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))

@@ -46,7 +46,7 @@ from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
-from citerec.retrieval.queries import Queries, Query
+from citerec.retrieval.queries import WINDOW, Queries, Query, cut_around_mark
 from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME
 
 
 def mark_context(text: str) -> str:
-    r"""Replace the first mark of a text by `target_mark` and further marks by OTHER_MARKER.
+    r"""Replace the first mark of a text, or TARGETCIT, by `target_mark` and other marks by OTHER_MARKER.
 
     Marks are the missing citations of drafts in any syntax, such as [CITE], \cite{?} and [@TODO:blei2003];
     [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
@@ -86,16 +86,23 @@ def mark_context(text: str) -> str:
     for syntax in _SYNTAXES:
         found = syntax.commands.finditer(text)
         spans += [match.span() for match in found if syntax.fill(match[0], ["?"]) is not None]
+    target = min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span), default=None)
     pieces, done = list[str](), 0
-    for start, end in sorted(spans):
-        if start >= done:
-            pieces += [text[done:start], OTHER_MARKER if pieces else target_mark(text[start:end])]
-            done = end
-    return "".join([*pieces, text[done:]]) if pieces else f"{text.rstrip()} {TARGET_MARKER}"
+    for span in sorted(spans):
+        if span[0] >= done:
+            mark = text[slice(*span)]
+            pieces += [text[done : span[0]], target_mark(mark) if span == target else OTHER_MARKER]
+            done = span[1]
+    return "".join([*pieces, text[done:]]) if pieces else append_mark(text)
+
+
+def append_mark(text: str) -> str:
+    return f"{text.rstrip()} {TARGET_MARKER}"
 
 
 def mark_query(query: Query) -> Query:
-    """Mark the citation in a query. Raises InputError for a text that is too long or has no words."""
+    """Mark the citation in a query, and cut its context from a longer text, which becomes its surroundings.
+    A text without a mark is not cut. Raises InputError for one that is too long or has no words."""
     if len(query.context) > MAX_TEXT:
         raise InputError(
             f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
@@ -104,7 +111,10 @@ def mark_query(query: Query) -> Query:
     context = mark_context(query.context)
     if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
         raise InputError("text: has no words; give the passage around the citation")
-    return replace(query, context=context)
+    if context == append_mark(query.context):
+        return replace(query, context=context)
+    near = cut_around_mark(context, WINDOW)
+    return replace(query, context=near, surroundings="" if near == context else context)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from citerec.rerank.texts import (
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.dense import DenseRetriever
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import SURROUNDINGS, Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
@@ -79,6 +79,7 @@ class Candidates:
         self._terms: dict[str, TermRows] = {}
         self._best: dict[str, Floats] = {}
         self._authors: dict[str, Floats] = {}
+        self._located: dict[str, tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = {}
         size = max(
             statistics.terms.size,
             statistics.beginnings.size,
@@ -110,8 +111,7 @@ class Candidates:
             found[f"{name}.rank"] = log_ranks(scores)
             if part is self.dense and part.similarity == "cosine":
                 for column, vectors in self.field_vectors.items():
-                    cosines = (self.paper_vectors @ vectors[:, :, None])[:, :, 0]
-                    found[f"{name}.{column}"] = fill_missing_scores(cosines, self.papers)
+                    found[f"{name}.{column}"] = fill_missing_scores(self.cosines(vectors), self.papers)
             elif isinstance(part, DenseRetriever):
                 scores = part.score(self.queries.sentences(), self.papers)
                 found[f"{name}.sentence"] = fill_missing_scores(scores, self.papers)
@@ -120,9 +120,9 @@ class Candidates:
     # Terms of queries.
 
     def terms(self, part: str) -> TermRows:
-        """Return the terms of a part of the queries: `context`, `citing_title` or `citing_abstract`, each
-        occurrence with weight 1; a part of the context by nearness to the mark (NEARNESS); or `pairs` of its
-        adjacent terms or `beginnings` of its words, by nearness."""
+        """Return the terms of a part of the queries: `context`, SURROUNDINGS, `citing_title` or
+        `citing_abstract`, each occurrence with weight 1; a part of the context by nearness to the mark
+        (NEARNESS); or `pairs` of its adjacent terms or `beginnings` of its words, by nearness."""
         if part not in self._terms:
             self._terms[part] = self._read_terms(part)
         return self._terms[part]
@@ -140,14 +140,16 @@ class Candidates:
         if part == "pairs":
             text, pair, weights = self._query_statistics.locate_pairs(self.queries.words("context"))
             return TermRows(self.offsets(text), pair.astype(np.int32), weights)
-        text, term, distance = self._context_terms
-        if part == "context":
+        field = part if part in SURROUNDINGS else "context"
+        text, term, distance = self._located_terms(field)
+        if part == field:
             return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
         return TermRows(self.offsets(text), term, nearness(distance, *NEARNESS[part]))
 
-    @cached_property
-    def _context_terms(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        return self._query_statistics.locate_terms(self.queries.words("context"))
+    def _located_terms(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        if field not in self._located:
+            self._located[field] = self._query_statistics.locate_terms(self.queries.words(field))
+        return self._located[field]
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -170,7 +172,29 @@ class Candidates:
             name: self.dense.encode_queries(keep_fields(self.queries, *of)) for name, of in fields.items()
         }
 
+    def cosines(self, vectors: Floats) -> Floats:
+        """Cosines [Q, K] of vectors [Q, D] with the candidates'."""
+        found: Floats = (self.paper_vectors @ vectors[:, :, None])[:, :, 0]
+        return found
+
     # Comparisons of queries with candidates.
+
+    def is_cut(self, field: str) -> bool:
+        """Whether a field of SURROUNDINGS has more text than the context."""
+        return self.queries.fields[field].texts is not self.queries.fields["context"].texts
+
+    def title_shares(self, field: str) -> NDArray[np.floating]:
+        """Share of the title's idf in terms that are in a field of the query, [Q, K]."""
+        offsets, term, _ = self.terms(field)
+        text = np.repeat(np.arange(len(self.queries)), np.diff(offsets))
+        size = max(self.statistics.terms.size, 1)
+        text, term = np.divmod(np.unique(text * size + term), size)
+        terms = TermRows(self.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
+        return self.share_of_titles(terms)
+
+    def share_of_titles(self, terms: TermRows) -> NDArray[np.floating]:
+        weights = np.maximum(self.statistics.title_weights[self.papers], 1e-9)
+        return self.product(terms, self.statistics.title) / weights
 
     def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
         """Score a text of each candidate for the queries by BM25, [Q, K]."""
@@ -379,20 +403,13 @@ _add_products("texts", "right", "title")
 @feature("texts")
 def title_share(x: Candidates) -> NDArray[np.floating]:
     """Share of the title's idf in terms that are in the context, 0 to 1."""
-    offsets, term, _ = x.terms("context")
-    text = np.repeat(np.arange(len(x.queries)), np.diff(offsets))
-    size = max(x.statistics.terms.size, 1)
-    text, term = np.divmod(np.unique(text * size + term), size)
-    terms = TermRows(x.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
-    return x.product(terms, x.statistics.title) / np.maximum(x.statistics.title_weights[x.papers], 1e-9)
+    return x.title_shares("context")
 
 
 @feature("texts")
 def title_share_near(x: Candidates) -> NDArray[np.floating]:
     """Like `title_share`, with terms weighted by nearness to the mark."""
-    return x.product(x.terms("near"), x.statistics.title) / np.maximum(
-        x.statistics.title_weights[x.papers], 1e-9
-    )
+    return x.share_of_titles(x.terms("near"))
 
 
 _add_products("texts", "beginnings", "title_beginnings")
@@ -403,6 +420,35 @@ def pairs_title(x: Candidates) -> Floats:
     """BM25 of pairs of adjacent terms in the context, by nearness to the mark, against those of the title."""
     return x.product(x.terms("pairs"), x.statistics.title_pairs)
 
+
+# What the text around the context adds to it: 0 if no more text is known.
+
+
+_OfField = Callable[[Candidates, str], NDArray[np.floating]]
+
+
+def _added(x: Candidates, field: str, compute: _OfField) -> NDArray[np.floating]:
+    if not x.is_cut(field):
+        return np.zeros(x.papers.shape, np.float32)
+    return compute(x, field) - compute(x, "context")
+
+
+def _field_cosines(x: Candidates, field: str) -> Floats:
+    if x.dense is None or x.dense.similarity != "cosine":
+        return np.full(x.papers.shape, np.nan, np.float32)
+    if field == "context":
+        return x.cosines(x.field_vectors[field])
+    alone = keep_fields(x.queries.with_context(x.queries.fields[field]), "context")
+    return x.cosines(x.dense.encode_queries(alone))
+
+
+def _add_surroundings(column: str, field: str, compute: _OfField) -> None:
+    FEATURES[column] = Feature("surroundings", partial(_added, field=field, compute=compute))
+
+
+for _name in SURROUNDINGS:
+    _add_surroundings(f"{_name}_title_share", _name, Candidates.title_shares)
+    _add_surroundings(f"{_name}_cosine", _name, _field_cosines)
 
 _add_products("citing", "citing_title", "title", "abstract")
 _add_products("citing", "citing_abstract", "title", "abstract")

@@ -44,7 +44,7 @@ from citerec.retrieval.arrays import Mask
 from citerec.retrieval.article import ArticleRetriever, SentenceRetriever
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.passages import cited_elsewhere
-from citerec.retrieval.queries import Queries, QueryField
+from citerec.retrieval.queries import SURROUNDINGS, Queries, QueryField
 from citerec.training.loop import TrainingRun
 from citerec.training.rounds import METRICS
 
@@ -327,8 +327,9 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
     if kind & DATED:
         queries = _with_years(queries)
     if kind & CONTEXT:
-        return replace(keep_fields(queries, "context"), years=np.zeros_like(queries.years))
-    return keep_fields(queries, "context", "title") if kind & WITH_TITLE else queries
+        alone = keep_fields(queries, "context", *SURROUNDINGS)
+        return replace(alone, years=np.zeros_like(queries.years))
+    return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind & WITH_TITLE else queries
 
 
 def _with_years(queries: Queries) -> Queries:
@@ -339,4 +340,4 @@ def _with_years(queries: Queries) -> Queries:
         year = int(years[cited[0]])
         texts.append(text.replace(TARGET_MARKER, f"{year} {TARGET_MARKER}") if year > 0 else text)
     dated = QueryField(texts, field.words.take(field.rows), np.arange(len(texts)))
-    return replace(queries, fields={**queries.fields, "context": dated})
+    return queries.with_context(dated)

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.fulltext.contexts import cut_window
 from citerec.datasets.records import TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.settings import QUERY_FIELDS
+
+WINDOW = 200
+"""Characters on each side of the mark that a context has, as in the published data sets."""
+SURROUNDINGS = {"paragraph": 600, "section": 2000}
+"""Fields of the text around a context, and the characters on each side of the mark that they have."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Query:
     """passages of the paper being written that cite, if known"""
     place: int = 0
     """place of the context among them: how many come before"""
+    surroundings: str = ""
+    """longer text that the context is cut from, if known"""
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,8 @@ class QueryField:
 class Queries:
     """Q queries over a corpus. Texts and words are looked up on access.
 
-    fields: `context`, and `title` and `abstract` of the citing paper. Word ids are rows of `corpus.words`,
-    followed by those of `new_words`.
+    fields: `context`, and `title` and `abstract` of the citing paper; SURROUNDINGS, which are the context
+    itself if no more is known. Word ids are rows of `corpus.words`, followed by those of `new_words`.
     contexts: int64 [Q], rows of the corpus's contexts, -1 for `Query` values. citing: int32 [Q], rows of the
     citing papers, negative if not in the corpus. years: int32 [Q] of the citing papers, 0 if unknown.
     elsewhere: what the citing papers are known to cite elsewhere.
@@ -94,6 +102,7 @@ class Queries:
             "title": _paper_field(corpus.titles, corpus.title_tokens, papers),
             "abstract": _paper_field(corpus.abstracts, corpus.abstract_tokens, papers),
         }
+        fields |= dict.fromkeys(SURROUNDINGS, fields["context"])
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         elsewhere = elsewhere or CitedElsewhere.papers(Ragged.from_rows([[]] * len(rows)))
         positives = None if split is None else split.positives
@@ -115,6 +124,10 @@ class Queries:
             return QueryField(texts, Ragged.from_rows(rows), np.arange(len(texts)))
 
         fields = {name: field([getattr(query, name) for query in queries]) for name in QUERY_FIELDS}
+        fields |= dict.fromkeys(SURROUNDINGS, fields["context"])
+        if any(query.surroundings for query in queries):
+            for name, size in SURROUNDINGS.items():
+                fields[name] = field([_cut_surroundings(query, size) for query in queries])
         own = [-1 if query.own is None else corpus.paper_row(query.own) for query in queries]
         return cls(
             corpus,
@@ -146,6 +159,11 @@ class Queries:
         positives = None if self.positives is None else self.positives.take(rows)
         return Queries(self.corpus, fields, *columns, self.new_words, positives)
 
+    def with_context(self, context: QueryField) -> Queries:
+        """Return the queries with other contexts, without what surrounds them."""
+        fields = dict.fromkeys(("context", *SURROUNDINGS), context)
+        return replace(self, fields={**self.fields, **fields})
+
     def sentences(self) -> Queries:
         """Return queries of the sentences around the marks alone."""
         found = [marked_sentence(text) for text in self.texts("context")]
@@ -172,6 +190,20 @@ class Queries:
             self.corpus.context_ids[row] if row >= 0 else repr(text[:40])
             for row, text in zip(self.contexts.tolist(), self.texts("context"), strict=True)
         ]
+
+
+def cut_around_mark(text: str, size: int) -> str:
+    """Return at most `size` characters on each side of TARGET_MARKER, whole words.
+
+    >>> cut_around_mark("Graphs are parsed as TARGETCIT trees are.", 12)
+    'parsed as TARGETCIT trees are.'
+    """
+    left, _, right = text.partition(TARGET_MARKER)
+    return cut_window(left, right, size, "whole")
+
+
+def _cut_surroundings(query: Query, size: int) -> str:
+    return cut_around_mark(query.surroundings, size) if query.surroundings else query.context
 
 
 def marked_sentence(context: str) -> str:

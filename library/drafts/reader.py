@@ -22,6 +22,7 @@ from citerec.library.drafts.latex import LATEX, read_latex
 from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, read_markdown
 from citerec.library.drafts.placeholders import PLACEHOLDER, Contents, PlaceholderReader, Syntax
 from citerec.library.explanation import MARK
+from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 LATEX_SUFFIXES = (".tex", ".ltx", ".latex", ".rnw")
 KINDS = (
@@ -31,8 +32,6 @@ KINDS = (
     ("Org", org.SUFFIXES, org.ORG, org.read_org),
 )
 """Name, suffixes, syntax and reader of each kind of draft."""
-WINDOW = 200
-"""Characters on each side of a missing citation, as in the training contexts."""
 MARK_KEY = MARK.strip("[]")
 """A missing citation among other keys."""
 
@@ -41,9 +40,9 @@ MARK_KEY = MARK.strip("[]")
 class Place:
     """A missing citation: text[start:end] of a file is `command`, which lacks a key.
 
-    context: surrounding text with TARGETCIT, after the words of the key's suffix. sentence: for display, with
-    [CITE] and the keys of other citations. beside: keys cited in the same sentence. passage: its row among
-    the draft's passages. replaced: keys that the mark replaced (Syntax).
+    context: text around it (SURROUNDINGS) with TARGETCIT, after the words of the key's suffix. sentence: for
+    display, with [CITE] and the keys of other citations. beside: keys cited in the same sentence. passage:
+    its row among the draft's passages. replaced: keys that the mark replaced (Syntax).
     """
 
     file: Path
@@ -150,22 +149,22 @@ def find_contexts(
     references: dict[str, Reference],
     replaced: Mapping[str, Sequence[str]],
 ) -> dict[str, str]:
-    """Return the context of each placeholder. The other placeholders there cite what they have replaced."""
+    """Return the text around each placeholder (SURROUNDINGS). The others there cite what they replaced."""
     others = {
         mark: Reference(
             authors=tuple(name for key in keys if key in references for name in references[key].authors)
         )
         for mark, keys in replaced.items()
     }
-    contexts: dict[str, str] = {}
+    size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
         for mark in marks:
             full_text = FullText(parts, {**references, **others, str(mark): Reference()})
-            for citation in find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
+            for citation in find_citations(full_text, size + len(OTHER_MARKER), Counter()):
                 if citation.ref == mark and citation.ref not in contexts:
-                    context = cut_window(citation.left, citation.right, WINDOW, "whole")
+                    context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                         contexts[citation.ref] = context
     return contexts

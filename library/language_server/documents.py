@@ -24,8 +24,9 @@ from citerec.datasets.fulltext.latex_source import clean_latex
 from citerec.datasets.records import TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.drafts.placeholders import PLACEHOLDER
-from citerec.library.drafts.reader import WINDOW, find_contexts, find_passages, find_sentences
+from citerec.library.drafts.reader import find_contexts, find_passages, find_sentences
 from citerec.library.language_server.languages import HEAD, Cited, Language, Open, language_of
+from citerec.retrieval.queries import WINDOW
 
 PASSAGE = 2_000
 """Characters of the source on each side of a caret that are read for its context."""

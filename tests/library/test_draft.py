@@ -24,12 +24,13 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.latex import read_latex
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
-from citerec.library.drafts.reader import WINDOW, Draft, read_draft
+from citerec.library.drafts.reader import Draft, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import CITED, Recommender, indexer
 from citerec.library.settings import DraftSettings
+from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),
@@ -181,6 +182,14 @@ def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
     ]
     assert "BERT [TARGETCIT] are fine-tuned" in expected and "[OTHERCIT]" in expected
     assert read_draft(folder / "paper.tex").places[0].context == expected
+
+
+def test_a_place_has_the_text_around_its_context(tmp_path: Path) -> None:
+    sentence = "Trees are parsed by hand and graphs are not. "
+    found = read_draft_of(tmp_path, rf"{sentence * 100}Trees are parsed \cite{{?}}. {sentence * 10}")
+    left, _, right = found.places[0].context.partition("TARGETCIT")
+    size = SURROUNDINGS["section"]
+    assert size - 10 < len(left) <= size and right == f"]. {sentence * 10}".rstrip()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,16 @@ from citerec.hatten.static import StaticModel
 from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
-from citerec.library.recommender import MODEL, NAMED, RANKING, Recommender, Request, indexer, mark_context
+from citerec.library.recommender import (
+    MODEL,
+    NAMED,
+    RANKING,
+    Recommender,
+    Request,
+    indexer,
+    mark_context,
+    mark_query,
+)
 from citerec.rerank.confidence import Confidence
 from citerec.rerank.ranker import RankingModel
 from citerec.rerank.settings import ScoringSettings
@@ -112,11 +121,23 @@ def ids(found: Any) -> list[str]:
         ('Adam #cite(label("TODO:kingma 2015")) is', "Adam Kingma 2015 TARGETCIT is"),
         ("Adam [cite:@TODO:kingma] is", "Adam Kingma TARGETCIT is"),
         ("Adam TARGETCIT is \\cite{TODO:lee2020}", "Adam TARGETCIT is OTHERCIT"),
+        (
+            "SGD [?] is as \\cite{?}, Adam TARGETCIT is not",
+            "SGD OTHERCIT is as OTHERCIT, Adam TARGETCIT is not",
+        ),
         ("write to a@todo.org", "write to a@todo.org TARGETCIT"),
     ],
 )
 def test_the_first_mark_becomes_the_target(text: str, expected: str) -> None:
     assert mark_context(text) == expected
+
+
+def test_the_context_is_cut_from_a_longer_text_with_a_mark() -> None:
+    words = "word " * 100
+    short, long, unmarked = (mark_query(Query(text)) for text in ("a [CITE] b", f"{words}[CITE] b", words))
+    assert (short.context, short.surroundings) == ("a TARGETCIT b", "")
+    assert (long.context, long.surroundings) == (f"{words[:200]}TARGETCIT b", f"{words}TARGETCIT b")
+    assert (unmarked.context, unmarked.surroundings) == (f"{words}TARGETCIT", "")
 
 
 def test_results_equal_those_of_a_search(library: Path) -> None:

@@ -16,7 +16,7 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import PaperRecord, Source
+from citerec.datasets.records import TARGET_MARKER, PaperRecord, Source
 from citerec.hatten.nnselect import AverageRetriever
 from citerec.hatten.words import Embeddings, WordVectors
 from citerec.rerank.corpus_statistics import CorpusStatistics, keep_fields
@@ -39,7 +39,7 @@ from citerec.rerank.texts import (
 )
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
-from citerec.retrieval.queries import Queries, Query
+from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark
 from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
@@ -219,6 +219,32 @@ def test_queries_by_text_have_the_features_of_their_contexts(demo_corpus: Corpus
     found = Candidates(statistics, parts, Queries.from_list(demo_corpus, asked), papers).columns()
     for name, values in wanted.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_surroundings_add_to_the_context(demo_corpus: Corpus) -> None:
+    statistics, parts, queries = open_statistics(demo_corpus)
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
+    texts = queries.texts("context")
+    more = [
+        f"{text.replace(TARGET_MARKER, '')} {other}" for text, other in zip(texts[1:], texts, strict=False)
+    ]
+    texts = texts[:-1]
+    queries, papers = queries[: len(texts)], papers[:-1]
+
+    def columns(asked: list[Query]) -> Any:
+        return Candidates(statistics, parts, Queries.from_list(demo_corpus, asked), papers).columns()
+
+    plain = columns([Query(text) for text in texts])
+    found = columns([Query(text, surroundings=of) for text, of in zip(texts, more, strict=True)])
+    for name, values in plain.items():
+        if name in FEATURES and FEATURES[name].group == "surroundings":
+            assert not values.any() and np.abs(found[name]).max() > 0.01
+        else:
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+    for name, size in SURROUNDINGS.items():
+        whole = columns([Query(cut_around_mark(text, size)) for text in more])
+        for column, of in ((f"{name}_title_share", "title_share"), (f"{name}_cosine", "dense.context")):
+            np.testing.assert_allclose(found[column], whole[of] - plain[of], rtol=1e-4, atol=1e-4)
 
 
 def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:

@@ -14,7 +14,7 @@ from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.corpus_statistics import CorpusStatistics
 from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.queries import Queries, Query, target_marker_id
+from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark, target_marker_id
 from citerec.retrieval.run import CachedRun
 from citerec.tests.hatten.made import random_model
 
@@ -52,6 +52,23 @@ def test_selected_queries_keep_their_fields(tiny_corpus: Corpus) -> None:
     assert second.known[1].tolist() == [tiny_corpus.paper_row("speech")] and len(first) == 1
     assert second.names() == ["'two TARGETCIT'", "'one TARGETCIT'"]
     assert Queries.from_contexts(tiny_corpus, np.array([8])).names() == [tiny_corpus.context_ids[8]]
+
+
+def test_surroundings_are_cut_from_the_longer_text(tiny_corpus: Corpus) -> None:
+    text = f"{'before ' * 500}near TARGETCIT here{' after' * 500}"
+    long, short = Query("near TARGETCIT here", surroundings=text), Query("one TARGETCIT")
+    asked = Queries.from_list(tiny_corpus, [long, short])
+    assert asked.texts("context") == ["near TARGETCIT here", "one TARGETCIT"]
+    for name, size in SURROUNDINGS.items():
+        cut, same = asked.texts(name)
+        assert same == "one TARGETCIT" and cut == cut_around_mark(text, size)
+        left, _, right = cut.partition("TARGETCIT")
+        assert size - 8 < len(left) <= size and size - 8 < len(right) <= size
+        assert set(cut.split()) == {"before", "near", "TARGETCIT", "here", "after"}
+    alone = Queries.from_list(tiny_corpus, [short])
+    of_corpus = Queries.from_contexts(tiny_corpus, np.array([8]))
+    for queries in (alone, of_corpus, asked.with_context(asked.fields["context"])):
+        assert all(queries.texts(name) == queries.texts("context") for name in SURROUNDINGS)
 
 
 def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path: Path) -> None:
