@@ -58,17 +58,29 @@ ACL ?= ../shared/data/acl-scisumm-lcr
 CROPS ?= ../shared/data/crops-lcr
 ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
 CLOZE := $(BUILTIN)/cloze
+JATS := $(BUILTIN)/jats
+ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
+	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
+PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
 RANKER := $(BIN)/python -m citerec.library.builtin 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
 	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
 builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
-	rm -rf $(CLOZE) $(BUILTIN)/small
+	rm -rf $(CLOZE) $(JATS) $(PMC) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
+	@set -e; for source in $(ARTICLES); do \
+		name=$${source%@*}; echo "fetching https://github.com/$$name"; git init --quiet $(JATS)/$$name; \
+		git -C $(JATS)/$$name fetch --quiet --depth=1 https://github.com/$$name $${source#*@}; \
+		git -C $(JATS)/$$name checkout --quiet FETCH_HEAD; done
+	cd $(JATS) && grep -rlE '<article[ >]' --include='*.xml' --include='*.nxml' . | tr '\n' '\0' \
+		| xargs -0 grep -liE 'creative ?commons' | tar -czf articles.tar.gz -T -
+	$(BIN)/citerec data build source=$(JATS)/articles.tar.gz output=$(PMC) candidates=title leaks=named words=whole \
+		on_error=skip max_bad_share=0.2 splitting.train=0.9 splitting.val=0.05 splitting.test=0.05
 	$(BIN)/citerec data drafts list=library/builtin/drafts.yaml output=$(BUILTIN)/drafts
-	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/all
-	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
-	$(STATIC) 'data.dirs=[$(NEURIPS),$(CROPS),$(CLOZE)]' output_dir=$(BUILTIN)/without-acl
-	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/all
+	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-acl
+	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
 	$(RANKER) static=$(BUILTIN)/small
 	$(RANKER) static=$(BUILTIN)/small encoder=minilm
