@@ -285,8 +285,8 @@ def read_lists(ranker: Ranker, queries: Queries, variant: str = "corpus") -> Tra
     """Build the lists of queries with their positives, as in a search.
 
     In variants other than `corpus`, a quarter of the queries lack the citing paper's abstract, and a quarter
-    title, abstract and year, as questions of users do; in `names`, half have the cited paper's year before
-    the mark.
+    title, abstract, year and what surrounds the context, as questions of users do; in `names`, half have the
+    cited paper's year before the mark.
     """
     assert queries.positives is not None
     kinds = _kinds(len(queries), variant)
@@ -310,8 +310,8 @@ def read_lists(ranker: Ranker, queries: Queries, variant: str = "corpus") -> Tra
 
 
 WHOLE, CONTEXT, WITH_TITLE, DATED = 0, 1, 2, 4
-"""How a query is asked: with title, abstract and year of the citing paper, without, with its title only; and
-with the cited paper's year before the mark, added to these."""
+"""How a query is asked: with all that is known of the citing paper, the context alone, without the citing
+paper's abstract; and with the cited paper's year before the mark, added to these."""
 
 
 def _kinds(queries: int, variant: str) -> NDArray[np.int64]:
@@ -327,7 +327,7 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
     if kind & DATED:
         queries = _with_years(queries)
     if kind & CONTEXT:
-        alone = keep_fields(queries, "context", *SURROUNDINGS)
+        alone = keep_fields(queries.with_context(queries.fields["context"]), "context", *SURROUNDINGS)
         return replace(alone, years=np.zeros_like(queries.years))
     return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind & WITH_TITLE else queries
 

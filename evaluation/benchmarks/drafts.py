@@ -58,7 +58,7 @@ from citerec.library.library import Library
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender, Request, indexer
-from citerec.retrieval.queries import Query
+from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +152,10 @@ class Drafts(Benchmark):
     compared: ClassVar[Mapping[str, str]] = {}
     about = f"""\
 - Each citation of a draft is masked in turn, with all keys of its command, and asked over the bibliography
-  of its author by the code of `citerec ask` (passage, title and abstract of the draft) and of `citerec draft`
-  (its other citations and the passages around them are known, too, and papers cited in the same sentence are
-  not offered).
+  of its author by the code of `citerec ask` (title and abstract of the draft, and {WINDOW} characters on each
+  side of the mark; rankers also read {max(SURROUNDINGS.values()):,}) and of `citerec draft` (its other
+  citations and the passages around them are known, too, and papers cited in the same sentence are not
+  offered).
 - A query is a citation and one paper that it cites, among the papers that the same command does not cite.
   R@10 is the share of queries whose paper is among the first 10, hit@1 of those where it is first, MRR the
   mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does.
