@@ -103,7 +103,7 @@ class Candidates:
     def _retriever_columns(self) -> dict[str, NDArray[np.floating]]:
         """Compute PART.score and PART.rank, log(1 + rank), ranks from 0. For the dense retriever, also the
         scores of the context alone, and of the citing paper's title and abstract alone; for further dense
-        ones, those of the sentence alone, and what the paragraph alone adds to these."""
+        ones, those of the sentence alone."""
         found: dict[str, NDArray[np.floating]] = {}
         for name, part in self.parts.items():
             scores = part.score(self.queries, self.papers)
@@ -113,13 +113,8 @@ class Candidates:
                 for column, vectors in self.field_vectors.items():
                     found[f"{name}.{column}"] = fill_missing_scores(self.cosines(vectors), self.papers)
             elif isinstance(part, DenseRetriever):
-                of_sentence = part.score(self.queries.sentences(), self.papers)
-                found[f"{name}.sentence"] = fill_missing_scores(of_sentence, self.papers)
-                if self.is_cut("paragraph"):
-                    scores = part.score(self.alone("paragraph"), self.papers) - of_sentence
-                    found[f"{name}.paragraph"] = fill_missing_scores(scores, self.papers)
-                else:
-                    found[f"{name}.paragraph"] = np.zeros(self.papers.shape, np.float32)
+                scores = part.score(self.queries.sentences(), self.papers)
+                found[f"{name}.sentence"] = fill_missing_scores(scores, self.papers)
         return found
 
     # Terms of queries.
@@ -183,10 +178,6 @@ class Candidates:
         return found
 
     # Comparisons of queries with candidates.
-
-    def alone(self, field: str) -> Queries:
-        """Queries of a field of SURROUNDINGS alone, as their context."""
-        return keep_fields(self.queries.with_context(self.queries.fields[field]), "context")
 
     def is_cut(self, field: str) -> bool:
         """Whether a field of SURROUNDINGS has more text than the context."""
@@ -447,7 +438,8 @@ def _field_cosines(x: Candidates, field: str) -> Floats:
         return np.full(x.papers.shape, np.nan, np.float32)
     if field == "context":
         return x.cosines(x.field_vectors[field])
-    return x.cosines(x.dense.encode_queries(x.alone(field)))
+    alone = keep_fields(x.queries.with_context(x.queries.fields[field]), "context")
+    return x.cosines(x.dense.encode_queries(alone))
 
 
 def _add_surroundings(column: str, field: str, compute: _OfField) -> None:
