@@ -79,7 +79,6 @@ class Candidates:
         self._terms: dict[str, TermRows] = {}
         self._best: dict[str, Floats] = {}
         self._authors: dict[str, Floats] = {}
-        self._located: dict[str, tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = {}
         size = max(
             statistics.terms.size,
             statistics.beginnings.size,
@@ -140,16 +139,17 @@ class Candidates:
         if part == "pairs":
             text, pair, weights = self._query_statistics.locate_pairs(self.queries.words("context"))
             return TermRows(self.offsets(text), pair.astype(np.int32), weights)
-        field = part if part in SURROUNDINGS else "context"
-        text, term, distance = self._located_terms(field)
-        if part == field:
-            return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
-        return TermRows(self.offsets(text), term, nearness(distance, *NEARNESS[part]))
+        text, term, distance = self._locate(part) if part in SURROUNDINGS else self._context_terms
+        if part in NEARNESS:
+            return TermRows(self.offsets(text), term, nearness(distance, *NEARNESS[part]))
+        return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
 
-    def _located_terms(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        if field not in self._located:
-            self._located[field] = self._query_statistics.locate_terms(self.queries.words(field))
-        return self._located[field]
+    @cached_property
+    def _context_terms(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        return self._locate("context")
+
+    def _locate(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        return self._query_statistics.locate_terms(self.queries.words(field))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""

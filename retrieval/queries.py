@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.fulltext.contexts import cut_window
 from citerec.datasets.records import TARGET_MARKER, TARGET_WORD
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
@@ -127,7 +126,12 @@ class Queries:
         fields |= dict.fromkeys(SURROUNDINGS, fields["context"])
         if any(query.surroundings for query in queries):
             for name, size in SURROUNDINGS.items():
-                fields[name] = field([_cut_surroundings(query, size) for query in queries])
+                fields[name] = field(
+                    [
+                        cut_around_mark(query.surroundings, size) if query.surroundings else query.context
+                        for query in queries
+                    ]
+                )
         own = [-1 if query.own is None else corpus.paper_row(query.own) for query in queries]
         return cls(
             corpus,
@@ -198,12 +202,10 @@ def cut_around_mark(text: str, size: int) -> str:
     >>> cut_around_mark("Graphs are parsed as TARGETCIT trees are.", 12)
     'parsed as TARGETCIT trees are.'
     """
+    from citerec.datasets.fulltext.contexts import cut_window  # takes long to import; corpora do not need it
+
     left, _, right = text.partition(TARGET_MARKER)
     return cut_window(left, right, size, "whole")
-
-
-def _cut_surroundings(query: Query, size: int) -> str:
-    return cut_around_mark(query.surroundings, size) if query.surroundings else query.context
 
 
 def marked_sentence(context: str) -> str:
