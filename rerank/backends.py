@@ -160,7 +160,7 @@ class OpenVinoBackend:
         if self._int8:
             import nncf
 
-            key += [source, str(CALIBRATION), nncf.__version__]
+            key += [source, str(CALIBRATION), nncf.__version__, "7-bit weights"]
         digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=12).hexdigest()
         if digest == self._prepared:
             return
@@ -239,6 +239,8 @@ class OpenVinoBackend:
                 model_type=nncf.ModelType.TRANSFORMER,
                 preset=nncf.QuantizationPreset.MIXED,
                 ignored_scope=nncf.IgnoredScope(names=names),
+                # Without VNNI, sums of two products saturate at 16 bits, unless weights have 7.
+                advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
             )
 
 

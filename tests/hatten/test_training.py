@@ -157,7 +157,8 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
     run = start(tmp_path, *given, "resume=true")
     when(lambda: last.stat().st_mtime_ns > before, run, signal.SIGINT)
     code, err = finish(run)
-    assert code == 130 and err.splitlines()[-1] == "interrupted" and "Traceback" not in err
+    assert code == 130, err
+    assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
     assert done < steps_done(out) < total
 
     code, err = finish(start(tmp_path, *given, "resume=true"))
