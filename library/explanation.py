@@ -38,7 +38,7 @@ LEAST_NAME, LEAST_IDF = 0.3, 0.1
 unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
 """Usual words of a sentence."""
-LEAST_PROBABILITY = 0.1
+LEAST_PROBABILITY = 0.12
 """If no paper is more probable, nothing fits well."""
 NOTHING_FITS = "nothing in the library fits well"
 

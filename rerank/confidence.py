@@ -2,18 +2,21 @@
 
 The softmax over a list with an outside option, "none of them" (McFadden 1974; reject option: Chow 1970),
 whose logit depends on how well the best candidates fit in absolute terms. So the probabilities of a list sum
-to less than 1. Fitted to lists of which some lack the cited papers.
+to less than 1. Fitted to lists of which some lack the cited papers, asked as in a draft and alone.
 
 A paper that the draft cites elsewhere is meant more often than its score tells: its logit is higher, by how
 much depends on the number of the other papers, which share the chance of a first citation (as the tables of
 a Chinese restaurant: Aldous 1985), and on the passages that cite it: their number, how similar the nearest is
-in words, and how near one is. Among the other papers the order is that of the scores.
+in words, which tells more the more papers are cited, how near one is, and whether all overlap with the
+context. Scores of these papers, and of the others beside them, have scales of their own. Among the other
+papers the order is that of the scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +26,22 @@ from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.1
 """Share of the training lists that lose their cited papers."""
-SCALE, NONE, CITED, OTHERS = "scale", "none", "cited elsewhere", "cited elsewhere, others"
-"""Parameters: of scores; of the outside option; of papers cited elsewhere, also by the logarithm of the
-number of other candidates. Further ones: weights of PASSAGES, and of list inputs in the outside option."""
-PASSAGES = ("elsewhere_count", "elsewhere_words", "elsewhere_distance")
-"""Columns of papers that passages of the draft cite, less their mean over the list."""
+SCALE, NONE = "scale", "none"
+"""Parameters: of scores, and of the outside option. Further ones are weights: of list inputs in the outside
+option, and of papers cited elsewhere."""
+CITED, OTHERS, OWN_SCALE, OVERLAPS, OTHERS_SCALE = (
+    f"cited elsewhere{what}" for what in ("", ", others", ", score", ", overlaps", ", scores of others")
+)
+"""Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates; the score, less the
+mean of these papers'; 1 if only passages cite it that overlap with the context; PASSAGES. Of the others, if
+any paper is cited elsewhere: the score, less their mean."""
+WORDS = "elsewhere_words"
+PASSAGES = ("elsewhere_count", WORDS, "elsewhere_distance")
+"""Columns of papers that passages of the draft cite, less their mean over the list; WORDS also times the
+logarithm of the number of papers cited elsewhere."""
 BEST = ("dense.context", "title_share_near", "name_near", "author_and_year")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
-L2 = 1e-3
+L2 = 1e-4
 
 
 def list_inputs(lists: Lists) -> dict[str, Floats]:
@@ -44,21 +55,32 @@ def list_inputs(lists: Lists) -> dict[str, Floats]:
     return found
 
 
-def _draft_inputs(lists: Lists) -> dict[str, Floats]:
-    """Inputs of candidates that the draft cites elsewhere, by name, [n] each; 0 for the others."""
-    columns, starts = list(lists.columns), lists.offsets[:-1]
-    found = {name: np.zeros(len(lists.familiar), np.float32) for name in (CITED, OTHERS, *PASSAGES)}
-    if "known" in columns:
-        known = lists.values[:, columns.index("known")] > 0
-        count = np.add.reduceat(known, starts, dtype=np.float32)
-        others = np.log(lists.lengths - count + 1).astype(np.float32)
-        found |= {CITED: known.astype(np.float32), OTHERS: np.where(known, others[lists.query], 0)}
+def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
+    """Inputs of candidates by what the draft cites elsewhere, [n] each; 0 if that is unknown."""
+    columns, query = list(lists.columns), lists.query
+    names = (CITED, OTHERS, OWN_SCALE, OVERLAPS, OTHERS_SCALE, *PASSAGES)
+    found = {name: np.zeros(len(scores), np.float32) for name in names}
+    if "known" not in columns:
+        return found
+    known = lists.values[:, columns.index("known")] > 0
+
+    def of_lists(values: NDArray[Any]) -> Floats:
+        return np.add.reduceat(values, lists.offsets[:-1], dtype=np.float32)[query]
+
+    def centred(values: Floats, where: Mask) -> Floats:
+        means = of_lists(np.where(where, values, 0)) / np.maximum(of_lists(where), 1)
+        return np.where(where, values - means, 0).astype(np.float32)
+
+    count = of_lists(known)
+    others = np.log(lists.lengths[query] - count + 1).astype(np.float32)
+    found |= {CITED: known.astype(np.float32), OTHERS: np.where(known, others, 0)}
+    found |= {OWN_SCALE: centred(scores, known), OTHERS_SCALE: centred(scores, ~known & (count > 0))}
     for name in (name for name in PASSAGES if name in columns):
         values = lists.values[:, columns.index(name)].astype(np.float32)
-        there = np.isfinite(values)
-        sums = np.add.reduceat(np.where(there, values, 0), starts, dtype=np.float32)
-        means = sums / np.maximum(np.add.reduceat(there, starts, dtype=np.float32), 1)
-        found[name] = np.where(there, values - means[lists.query], 0)
+        there = known & np.isfinite(values)
+        found[name] = centred(values, there)
+        found[OVERLAPS] = (known & ~there & (of_lists(there) > 0)).astype(np.float32)
+    found[WORDS] *= np.log(np.maximum(count, 1))
     return found
 
 
@@ -74,7 +96,7 @@ class Confidence:
         if not of:
             return scores
         logits = of[SCALE] * scores.astype(np.float64)
-        for name, values in _draft_inputs(lists).items():
+        for name, values in _draft_inputs(lists, scores).items():
             logits += of.get(name, 0.0) * values
         inputs, starts = list_inputs(lists), lists.offsets[:-1]
         none = np.full(len(lists), of[NONE])
@@ -99,7 +121,7 @@ def fit_confidence(lists: TrainingLists, scores: Floats) -> Confidence:
     from scipy.optimize import minimize  # not needed to rank
 
     inputs, starts, query = list_inputs(lists), lists.offsets[:-1], lists.query
-    of_draft = _draft_inputs(lists)
+    of_draft = _draft_inputs(lists, scores)
     of_candidate = np.stack([scores, *of_draft.values()], axis=1).astype(np.float64)
     names, size = [SCALE, *of_draft, NONE, *inputs], of_candidate.shape[1]
     of_list = np.stack([np.ones(len(lists)), *inputs.values()], axis=1)

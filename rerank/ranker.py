@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT, MODEL = "ranker-4", "ranker.json"
+FORMAT, MODEL = "ranker-5", "ranker.json"
 QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50

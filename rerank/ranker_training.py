@@ -29,6 +29,7 @@ from citerec.rerank.confidence import Confidence, fit_confidence, without_cited
 from citerec.rerank.corpus_statistics import keep_fields
 from citerec.rerank.features import is_listed
 from citerec.rerank.linear import (
+    DRAFT,
     LinearModel,
     Lists,
     TrainingLists,
@@ -134,7 +135,10 @@ def fit_calibrated(
     if chosen.any():
         libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
         kept = without_cited(libraries, seed)
-        confidence = fit_confidence(libraries.keep(kept), of_libraries[kept])
+        libraries, of_libraries = libraries.keep(kept), of_libraries[kept]
+        # Also as questions, of which nothing is known but the text.
+        asked = TrainingLists.concat([libraries, libraries.drop_group(DRAFT)])
+        confidence = fit_confidence(asked, np.tile(of_libraries, 2))
     return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
 
 

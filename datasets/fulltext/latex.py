@@ -220,8 +220,11 @@ def document_body(source: str) -> str:
     return _DOCUMENT.sub(" ", remove_blocks(source[start:end], _CLASS, _BODY)) if start else ""
 
 
-def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
-    """Split a body into sections, one paragraph per section; also returns the cited keys."""
+def read_sections(text: str, only: Container[str] | None = None) -> tuple[list[Paragraph], list[str]]:
+    """Split a body into sections, one paragraph per section; also returns the cited keys.
+
+    only: keys; sections that cite none of them are not converted, which is slow, and yield no contexts.
+    """
     text = AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
     citations: list[list[str]] = []
 
@@ -231,12 +234,20 @@ def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
 
     text = CITATION.sub(insert_placeholder, text)
     numbers = number_keys(citations)
-    paragraphs, title, done = [], "", 0
-    for number, (match, argument, end) in enumerate(macro_arguments(_SECTION, text)):
-        content = text[done : match.start()]
-        paragraphs.append(read_paragraph(content, citations, numbers, f"{number} {title}"))
+    paragraphs, title, done = list[Paragraph](), "", 0
+
+    def read(content: str) -> None:
+        section = f"{len(paragraphs)} {title}"
+        cited = (key for mark in _MARK.findall(content) for key in citations[int(mark)])
+        if only is None or any(key in only for key in cited):
+            paragraphs.append(read_paragraph(content, citations, numbers, section))
+        else:
+            paragraphs.append(Paragraph(content, [], section))
+
+    for match, argument, end in macro_arguments(_SECTION, text):
+        read(text[done : match.start()])
         title, done = plain_text(argument), end
-    paragraphs.append(read_paragraph(text[done:], citations, numbers, f"{len(paragraphs)} {title}"))
+    read(text[done:])
     return paragraphs, list(numbers)
 
 

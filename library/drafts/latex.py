@@ -68,7 +68,7 @@ def latex_paragraphs(body: str, keys: Iterable[str]) -> list[Paragraph]:
     if unread := {key for key in keys if key.startswith(PLACEHOLDER)} - read:
         # In captions, footnotes, tables or the abstract, which training contexts exclude.
         separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
-        more, _ = read_sections(_ASIDE.sub(" ", separated))
+        more, _ = read_sections(_ASIDE.sub(" ", separated), unread)
         paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
     return paragraphs
 

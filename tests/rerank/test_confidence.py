@@ -16,6 +16,9 @@ from citerec.rerank.confidence import (
     MISSING,
     NONE,
     OTHERS,
+    OTHERS_SCALE,
+    OVERLAPS,
+    OWN_SCALE,
     SCALE,
     Confidence,
     fit_confidence,
@@ -72,11 +75,32 @@ def test_papers_of_similar_passages_are_more_probable_than_others_cited_elsewher
     plain, scores = Confidence(PARAMETERS), np.zeros(8, np.float32)
     read = Confidence({**PARAMETERS, "elsewhere_words": 2.0})
     before, after = (of.log_probabilities(lists, scores) for of in (plain, read))
-    # Less their mean over the list, so that a single passage, and an unknown one, tell nothing.
-    assert after[0] - after[2] == pytest.approx(2 * 0.2, abs=1e-3)
-    assert after[1] - after[2] == pytest.approx(-2 * 0.2, abs=1e-3)
+    # Less their mean over the list, so that a single passage, and an unknown one, tell nothing; it tells more
+    # the more papers are known.
+    assert after[0] - after[2] == pytest.approx(2 * 0.2 * np.log(3), abs=1e-3)
+    assert after[1] - after[2] == pytest.approx(-2 * 0.2 * np.log(3), abs=1e-3)
     assert np.ptp(after[3:5]) == 0
     assert after[5:].tolist() == before[5:].tolist()
+
+
+def test_papers_of_overlapping_passages_alone_differ_only_from_those_of_others() -> None:
+    known = np.array([1, 1, 0, 1, 0])
+    words = np.array([0.5, np.nan, np.nan, np.nan, np.nan])
+    values = np.stack([known, words], axis=1).astype(np.float16)
+    lists = replace(made([3, 2], known=known), columns=["known", "elsewhere_words"], values=values)
+    found = Confidence({**PARAMETERS, OVERLAPS: 1.5}).log_probabilities(lists, np.zeros(5, np.float32))
+    plain = Confidence(PARAMETERS).log_probabilities(lists, np.zeros(5, np.float32))
+    assert found[1] - found[0] == pytest.approx(1.5, abs=1e-3)
+    assert found[3:].tolist() == plain[3:].tolist(), "no passage of the list is known"
+
+
+def test_scores_of_papers_cited_elsewhere_and_of_others_beside_them_have_their_own_scales() -> None:
+    known = np.array([1, 1, 0, 0, 0, 0])
+    lists, scores = made([4, 2], known=known), np.array([3, 1] * 3, np.float32)
+    found = Confidence({**PARAMETERS, OWN_SCALE: -0.5, OTHERS_SCALE: 0.2}).log_probabilities(lists, scores)
+    assert found[0] - found[1] == pytest.approx(2 * (PARAMETERS[SCALE] - 0.5), abs=1e-3)
+    assert found[2] - found[3] == pytest.approx(2 * (PARAMETERS[SCALE] + 0.2), abs=1e-3)
+    assert found[4] - found[5] == pytest.approx(2 * PARAMETERS[SCALE], abs=1e-3)
 
 
 def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:

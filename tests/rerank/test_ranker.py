@@ -51,7 +51,7 @@ from citerec.tests.runs import compose_config
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
-WHOLE = '{"format": "ranker-4", %s}'
+WHOLE = '{"format": "ranker-5", %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
 DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
 
@@ -229,7 +229,7 @@ def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) ->
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
-        ('{"format": "ranker-3", "weights": {}}', "a ranker of another version; train it again"),
+        ('{"format": "ranker-4", "weights": {}}', "a ranker of another version; train it again"),
         (WHOLE % '"weights": {"a": 1}, "confidence": {}', "missing or inconsistent"),
         (
             WHOLE % '"weights": {"a": "b"}, "deviations": {"a": 1}, "confidence": {}',
