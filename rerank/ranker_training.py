@@ -136,7 +136,7 @@ def fit_calibrated(
         libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
         kept = without_cited(libraries, seed)
         libraries, of_libraries = libraries.keep(kept), of_libraries[kept]
-        # Also as questions, of which nothing is known but the text.
+        # Also as questions, for which nothing is known to be cited elsewhere.
         asked = TrainingLists.concat([libraries, libraries.drop_group(DRAFT)])
         confidence = fit_confidence(asked, np.tile(of_libraries, 2))
     return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
