@@ -15,13 +15,12 @@ papers the order is that of the scores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.rerank.linear import Lists, TrainingLists
+from citerec.rerank.linear import Lists, TrainingLists, centre
 from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.1
@@ -29,9 +28,9 @@ MISSING = 0.1
 SCALE, NONE = "scale", "none"
 """Parameters: of scores, and of the outside option. Further ones are weights: of list inputs in the outside
 option, and of papers cited elsewhere."""
-CITED, OTHERS, OWN_SCALE, OVERLAPS, OTHERS_SCALE = (
-    f"cited elsewhere{what}" for what in ("", ", others", ", score", ", overlaps", ", scores of others")
-)
+CITED, OTHERS = "cited elsewhere", "cited elsewhere, others"
+OWN_SCALE, OTHERS_SCALE = "cited elsewhere, score", "cited elsewhere, scores of others"
+OVERLAPS = "cited elsewhere, overlaps"
 """Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates; the score, less the
 mean of these papers'; 1 if only passages cite it that overlap with the context; PASSAGES. Of the others, if
 any paper is cited elsewhere: the score, less their mean."""
@@ -57,30 +56,24 @@ def list_inputs(lists: Lists) -> dict[str, Floats]:
 
 def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     """Inputs of candidates by what the draft cites elsewhere, [n] each; 0 if that is unknown."""
-    columns, query = list(lists.columns), lists.query
-    names = (CITED, OTHERS, OWN_SCALE, OVERLAPS, OTHERS_SCALE, *PASSAGES)
+    columns, starts, query = list(lists.columns), lists.offsets[:-1], lists.query
+    names = (CITED, OTHERS, OVERLAPS, OWN_SCALE, OTHERS_SCALE, *PASSAGES)
     found = {name: np.zeros(len(scores), np.float32) for name in names}
-    if "known" not in columns:
+    if "known" not in columns or not (known := lists.values[:, columns.index("known")] > 0).any():
         return found
-    known = lists.values[:, columns.index("known")] > 0
-
-    def of_lists(values: NDArray[Any]) -> Floats:
-        return np.add.reduceat(values, lists.offsets[:-1], dtype=np.float32)[query]
-
-    def centred(values: Floats, where: Mask) -> Floats:
-        means = of_lists(np.where(where, values, 0)) / np.maximum(of_lists(where), 1)
-        return np.where(where, values - means, 0).astype(np.float32)
-
-    count = of_lists(known)
-    others = np.log(lists.lengths[query] - count + 1).astype(np.float32)
-    found |= {CITED: known.astype(np.float32), OTHERS: np.where(known, others, 0)}
-    found |= {OWN_SCALE: centred(scores, known), OTHERS_SCALE: centred(scores, ~known & (count > 0))}
+    count = np.add.reduceat(known, starts, dtype=np.float32)
+    others = np.log(lists.lengths - count + 1).astype(np.float32)
+    found |= {CITED: known.astype(np.float32), OTHERS: np.where(known, others[query], 0)}
+    parts = {OWN_SCALE: np.where(known, scores, np.nan)}
+    parts[OTHERS_SCALE] = np.where(~known & (count > 0)[query], scores, np.nan)
     for name in (name for name in PASSAGES if name in columns):
-        values = lists.values[:, columns.index(name)].astype(np.float32)
-        there = known & np.isfinite(values)
-        found[name] = centred(values, there)
-        found[OVERLAPS] = (known & ~there & (of_lists(there) > 0)).astype(np.float32)
-    found[WORDS] *= np.log(np.maximum(count, 1))
+        parts[name] = np.where(known, lists.values[:, columns.index(name)], np.nan)
+    centred, _ = centre(replace(lists, columns=list(parts), values=np.stack(list(parts.values()), axis=1)))
+    found |= dict(zip(parts, centred.T, strict=True))
+    if WORDS in parts:
+        found[WORDS] *= np.log(np.maximum(count, 1))[query]
+        there = np.isfinite(parts[WORDS])
+        found[OVERLAPS] = (known & ~there & np.logical_or.reduceat(there, starts)[query]).astype(np.float32)
     return found
 
 

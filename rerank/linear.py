@@ -120,7 +120,7 @@ def group_of(column: str) -> str:
     return FEATURES[column].group if column in FEATURES else RETRIEVERS
 
 
-def _centre(lists: Lists) -> tuple[Floats, Floats]:
+def centre(lists: Lists) -> tuple[Floats, Floats]:
     """Return the values less their list's mean, 0 if unknown, [n, F]; and their deviations [Q, F]."""
     known, starts = np.isfinite(lists.values), lists.offsets[:-1]
     values = np.where(known, lists.values, 0).astype(np.float32)
@@ -132,7 +132,7 @@ def _centre(lists: Lists) -> tuple[Floats, Floats]:
 
 def typical_deviations(lists: Lists) -> dict[str, float]:
     """Median deviation of each column over the lists where it varies; without those that never do."""
-    _, deviations = _centre(lists)
+    _, deviations = centre(lists)
     found = {}
     for column, of_lists in zip(lists.columns, deviations.T, strict=True):
         varying = of_lists[of_lists > 1e-6]
@@ -178,7 +178,7 @@ class LinearModel:
         """
         kept = [i for i, column in enumerate(lists.columns) if column in self.deviations]
         names = [lists.columns[i] for i in kept]
-        values, deviations = _centre(replace(lists, columns=names, values=lists.values[:, kept]))
+        values, deviations = centre(replace(lists, columns=names, values=lists.values[:, kept]))
         typical = np.array([self.deviations[name] for name in names], np.float32)
         relative = np.array([is_relative(name) for name in names], np.bool_)
         scale = np.where(relative, np.hypot(deviations, FLOOR * typical), typical)

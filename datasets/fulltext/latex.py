@@ -221,10 +221,8 @@ def document_body(source: str) -> str:
 
 
 def read_sections(text: str, only: Container[str] | None = None) -> tuple[list[Paragraph], list[str]]:
-    """Split a body into sections, one paragraph per section; also returns the cited keys.
-
-    only: keys; sections that cite none of them are not converted, which is slow, and yield no contexts.
-    """
+    """Split a body into sections, one paragraph per section; also returns the cited keys. only: see
+    `read_paragraph`."""
     text = AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
     citations: list[list[str]] = []
 
@@ -234,20 +232,13 @@ def read_sections(text: str, only: Container[str] | None = None) -> tuple[list[P
 
     text = CITATION.sub(insert_placeholder, text)
     numbers = number_keys(citations)
-    paragraphs, title, done = list[Paragraph](), "", 0
-
-    def read(content: str) -> None:
-        section = f"{len(paragraphs)} {title}"
-        cited = (key for mark in _MARK.findall(content) for key in citations[int(mark)])
-        if only is None or any(key in only for key in cited):
-            paragraphs.append(read_paragraph(content, citations, numbers, section))
-        else:
-            paragraphs.append(Paragraph(content, [], section))
-
-    for match, argument, end in macro_arguments(_SECTION, text):
-        read(text[done : match.start()])
+    paragraphs, title, done = [], "", 0
+    for number, (match, argument, end) in enumerate(macro_arguments(_SECTION, text)):
+        content = text[done : match.start()]
+        paragraphs.append(read_paragraph(content, citations, numbers, f"{number} {title}", only=only))
         title, done = plain_text(argument), end
-    read(text[done:])
+    last = f"{len(paragraphs)} {title}"
+    paragraphs.append(read_paragraph(text[done:], citations, numbers, last, only=only))
     return paragraphs, list(numbers)
 
 
@@ -268,9 +259,14 @@ def read_paragraph(
     numbers: dict[str, int],
     section: str,
     convert: Callable[[str], str] = plain_text,
+    only: Container[str] | None = None,
 ) -> Paragraph:
-    """Convert a section to text with numeric citations in brackets. convert: turns markup into text."""
-    if not _MARK.search(content):
+    """Convert a section to text with numeric citations in brackets. convert: turns markup into text.
+
+    only: keys; a section that cites none of them yields no context.
+    """
+    cited = (key for mark in _MARK.findall(content) for key in citations[int(mark)])
+    if not _MARK.search(content) or (only is not None and not any(key in only for key in cited)):
         return Paragraph(content, [], section)  # yields no context, so skip the slow conversion
     pieces: list[str] = []
     spans: list[CitationSpan] = []
