@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from hydra.core.config_store import ConfigStore
@@ -33,9 +34,15 @@ T = TypeVar("T")
 def store_schemas() -> None:
     """Add all registered schemas to Hydra's ConfigStore."""
     for name, kind in SCHEMAS.items():
-        ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+        _store_schema(name, kind)
 
 
+@cache
+def _store_schema(name: str, kind: type) -> None:
+    ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+
+
+@cache
 def _schema(kind: type) -> DictConfig:
     """Return a writable node, although the dataclasses are frozen."""
     node = OmegaConf.structured(kind)

@@ -6,6 +6,7 @@ import base64
 import importlib
 import json
 import re
+import signal
 import threading
 import time
 import zlib
@@ -28,6 +29,8 @@ from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 from citerec.training.rounds import CURVES, History
 
+# Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 store_schemas()
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test asserts a time
 hypothesis.settings.load_profile("untimed")
