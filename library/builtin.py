@@ -70,8 +70,8 @@ class BuiltInSettings(Settings):
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
     encoder: str = ""
-    """make the ranker of builtin+ENCODER, without variants for which papers would be encoded again; empty:
-    the built-in model itself"""
+    """make the ranker of builtin+ENCODER, from the built-in ranker in `output`, without variants for which
+    papers would be encoded again; empty: the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -83,6 +83,7 @@ def make(settings: BuiltInSettings) -> None:
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
+    start = RankingModel.open(folder / RankingModel.folder).model if settings.encoder else None
     given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
     parts, corpora = [], {}
     for path, other in zip(settings.data, settings.others, strict=True):
@@ -98,7 +99,7 @@ def make(settings: BuiltInSettings) -> None:
         corpora[corpus.name] = corpus.fingerprint
     ranker = Ranker.over(static_retriever(settings.static), more=encoder_parts(settings.encoder))
     lists = TrainingLists.concat(parts + read_drafts(ranker, settings.drafts))
-    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS)
+    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS, start)
     about = {
         "data": ", ".join([*corpora, DRAFTS]),
         "corpus": ", ".join(corpora.values()),

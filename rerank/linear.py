@@ -214,19 +214,24 @@ def _gates(lists: Lists) -> dict[str, Floats]:
     return gates
 
 
-def fit_ranker(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
-    """Fit a model to the lists; InputError if too few of them have a cited paper."""
+def fit_ranker(
+    settings: RankerSettings, lists: TrainingLists, start: LinearModel | None = None
+) -> LinearModel:
+    """Fit a model to the lists; InputError if too few of them have a cited paper.
+
+    start: a model whose weights it keeps where the lists do not speak against them, and whose deviations.
+    """
     useful = lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
     if len(useful) < MIN_LISTS:
         raise InputError(
             f"model: fewer than {MIN_LISTS} queries have a cited paper among their candidates; use "
             "more contexts or other retrievers, or raise retriever.depth"
         )
-    return fit_linear(settings, useful)
+    return fit_linear(settings, useful, start or LinearModel({}, {}))
 
 
-def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
-    """Minimise the mean cross entropy plus l2 |w|^2 by Newton's method in a trust region.
+def fit_linear(settings: RankerSettings, lists: TrainingLists, start: LinearModel) -> LinearModel:
+    """Minimise the mean cross entropy plus l2 |w - start|^2 by Newton's method in a trust region.
 
     Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
     """
@@ -237,7 +242,7 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
         column: deviation
         for column, deviation in typical_deviations(lists).items()
         if group_of(column) != DRAFT
-    }
+    } | dict(start.deviations)
     names, values = LinearModel({}, deviations).inputs(lists)
     cited = lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
@@ -253,8 +258,9 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         entropy, probabilities = softmax(weights)
         gradient = ((probabilities - target).astype(np.float32) @ values) / len(sizes)
-        penalty = settings.l2 * float(weights @ weights)
-        return entropy / len(sizes) + penalty, gradient + 2 * settings.l2 * weights
+        change = weights - before
+        penalty = settings.l2 * float(change @ change)
+        return entropy / len(sizes) + penalty, gradient + 2 * settings.l2 * change
 
     def hessian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         probabilities = softmax(weights)[1].astype(np.float32)
@@ -268,12 +274,15 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists) -> LinearModel:
         return (total - means.T @ means) / len(sizes) + 2 * settings.l2 * np.eye(len(names))
 
     options = {"maxiter": settings.iterations, "gtol": 1e-5}
-    start = np.zeros(len(names))
-    found = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options=options)
-    return LinearModel(dict(zip(names, found.x.tolist(), strict=True)), deviations)
+    before = np.array([start.weights.get(name, 0.0) for name in names])
+    found = minimize(loss, before, jac=True, hess=hessian, method="trust-exact", options=options)
+    weights = dict(zip(names, found.x.tolist(), strict=True))
+    return LinearModel({**start.weights, **weights}, deviations)
 
 
-def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> Floats:
+def cross_fit(
+    settings: RankerSettings, lists: TrainingLists, seed: int, start: LinearModel | None = None
+) -> Floats:
     """Score all candidates [n] by cross-validation over citing papers (settings.folds)."""
     papers, place = np.unique(lists.citing, return_inverse=True)
     if len(papers) < settings.folds:
@@ -284,7 +293,7 @@ def cross_fit(settings: RankerSettings, lists: TrainingLists, seed: int) -> Floa
     fold = (np.random.default_rng(seed).permutation(len(papers)) % settings.folds)[place]
     scores = np.empty(len(lists.papers), np.float32)
     for i in range(settings.folds):
-        scores[(fold == i)[lists.query]] = fit_ranker(settings, lists.take(fold != i)).scores(
+        scores[(fold == i)[lists.query]] = fit_ranker(settings, lists.take(fold != i), start).scores(
             lists.take(fold == i)
         )
     return scores

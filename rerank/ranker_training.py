@@ -126,11 +126,18 @@ def train_model(
 
 
 def fit_calibrated(
-    settings: RankerSettings, lists: TrainingLists, seed: int, calibrated_on: str = SMALL
+    settings: RankerSettings,
+    lists: TrainingLists,
+    seed: int,
+    calibrated_on: str = SMALL,
+    start: LinearModel | None = None,
 ) -> tuple[LinearModel, Confidence, dict[str, dict[str, float]]]:
     """Fit a model, and its confidence to cross-fitted scores of the variants that end in `calibrated_on`, if
-    there are any; also return the measures of all cross-fitted scores (`measure_variants`)."""
-    scores, confidence = cross_fit(settings, lists, seed), Confidence()
+    there are any; also return the measures of all cross-fitted scores (`measure_variants`).
+
+    start: see `rerank.linear.fit_ranker`.
+    """
+    scores, confidence = cross_fit(settings, lists, seed, start), Confidence()
     chosen = np.char.endswith(lists.variant, calibrated_on)
     if chosen.any():
         libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
@@ -139,7 +146,7 @@ def fit_calibrated(
         # Also as questions, for which nothing is known to be cited elsewhere.
         asked = TrainingLists.concat([libraries, libraries.drop_group(DRAFT)])
         confidence = fit_confidence(asked, np.tile(of_libraries, 2))
-    return fit_ranker(settings, lists), confidence, measure_variants(lists, scores)
+    return fit_ranker(settings, lists, start), confidence, measure_variants(lists, scores)
 
 
 def _format_measures(figures: Mapping[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,10 +13,12 @@ import pytest
 
 from citerec.datasets.errors import InputError
 from citerec.library.builtin import DRAFTS, LARGEST, read_drafts
+from citerec.library.commands import build
 from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, model_files
 from citerec.library.recommender import Recommender, indexer
+from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker import Ranker
 from citerec.retrieval.bm25 import BM25
@@ -84,7 +87,23 @@ def test_it_says_how_sure_it_is(example: Path, question: str, sure: bool) -> Non
     assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)
 
 
-@pytest.mark.skipif(find_spec(PACKAGES["minilm"]) is None, reason="MiniLM is not installed: make minilm")
+MINILM = pytest.mark.skipif(
+    find_spec(PACKAGES["minilm"]) is None, reason="MiniLM is not installed: make minilm"
+)
+
+
+@pytest.mark.parametrize("model", ["builtin", pytest.param("builtin+minilm", marks=MINILM)])
+def test_a_paper_is_found_by_the_words_that_cite_it(tmp_path: Path, model: str) -> None:
+    draft, library = tmp_path / "draft.md", str(tmp_path / "mine")
+    words = "the zyx of a quorb grows with its flumps, and that the quorbs of all zyxes flump alike"
+    shutil.copy(EXAMPLES, tmp_path)
+    draft.write_text(f"---\nbibliography: {EXAMPLES.name}\n---\nHere {words} [@johnson2021faiss].\n")
+    build(BuildSettings(library=library, source=(str(EXAMPLES),), model=model, contexts=str(draft)))
+    found = Recommender.open(library).recommend(f"We find that {words} [CITE].", k=1)
+    assert found[0].key == "johnson2021faiss"
+
+
+@MINILM
 def test_an_encoder_joins_the_built_in_model(tmp_path: Path) -> None:
     papers = list(read_source(EXAMPLES, lambda error: None))
     whole, grown = tmp_path / "whole", tmp_path / "grown"

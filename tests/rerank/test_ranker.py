@@ -261,9 +261,13 @@ def lists(demo_corpus: Corpus) -> TrainingLists:
     return read_lists(ranker(demo_corpus), Queries.from_contexts(demo_corpus, demo_corpus.split("train")))
 
 
-def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
-    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists)
+@pytest.mark.parametrize(
+    "start", [LinearModel({}, {}), LinearModel({"age": 1.0, "unknown": 2.0}, DEVIATIONS)]
+)
+def test_a_linear_model_minimises_the_loss(lists: TrainingLists, start: LinearModel) -> None:
+    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, start)
     names, values = model.inputs(lists)
+    before = np.array([start.weights.get(name, 0.0) for name in names])
 
     def loss(weights: np.ndarray) -> float:
         scores = [
@@ -271,11 +275,12 @@ def test_a_linear_model_minimises_the_loss(lists: TrainingLists) -> None:
             for start, end in pairwise(lists.offsets.tolist())
         ]
         entropies = [np.log(np.exp(of).sum()) - of[cited].mean() for of, cited in scores if cited.any()]
-        return float(np.mean(entropies) + 0.01 * weights @ weights)
+        return float(np.mean(entropies) + 0.01 * (weights - before) @ (weights - before))
 
     weights = np.array([model.weights[name] for name in names])
     rng, least = np.random.default_rng(0), loss(weights)
-    assert least < loss(np.zeros_like(weights))
+    assert least < loss(before)
+    assert model.weights.get("unknown") == start.weights.get("unknown")
     for _ in range(5):
         assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
 
@@ -295,7 +300,7 @@ def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corp
 
 
 def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(given: Any, part: TrainingLists) -> Any:
+    def fit(given: Any, part: TrainingLists, start: Any) -> Any:
         seen = set(part.citing.tolist())
 
         def score(others: TrainingLists) -> np.ndarray:
