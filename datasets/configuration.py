@@ -42,7 +42,6 @@ def _store_schema(name: str, kind: type) -> None:
     ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
 
 
-@cache
 def _schema(kind: type) -> DictConfig:
     """Return a writable node, although the dataclasses are frozen."""
     node = OmegaConf.structured(kind)
