@@ -6,7 +6,6 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from hydra.core.config_store import ConfigStore
@@ -32,14 +31,11 @@ T = TypeVar("T")
 
 
 def store_schemas() -> None:
-    """Add all registered schemas to Hydra's ConfigStore."""
+    """Add all registered schemas that Hydra's ConfigStore lacks to it."""
+    stored = ConfigStore.instance().repo.get("schema", {})
     for name, kind in SCHEMAS.items():
-        _store_schema(name, kind)
-
-
-@cache
-def _store_schema(name: str, kind: type) -> None:
-    ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+        if f"{name}.yaml" not in stored:
+            ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
 
 
 def _schema(kind: type) -> DictConfig:
