@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin results test test-all lint format typecheck bench clean
+.PHONY: help .venv install minilm demo builtin results test test-all lint format typecheck wheel bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,11 +88,13 @@ builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)
 
+# Without bytecode, each of the processes that tests start would compile all modules again.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal
 test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(INSTALLED) ## run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .
@@ -105,6 +107,9 @@ format: $(INSTALLED) ## format the code and apply safe fixes
 typecheck: $(INSTALLED) ## check the type hints
 	@mkdir -p .mypy_cache/src && ln -sfn ../.. .mypy_cache/src/citerec
 	$(BIN)/mypy
+
+wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (needs a package index)
+	.ci/wheel
 
 bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
 	@set -e; for script in benchmarks/[a-z]*.py; do \

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import logging
 import re
+import runpy
 import signal
 import threading
 import time
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
@@ -27,12 +29,11 @@ from citerec.datasets.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
-from citerec.training.rounds import CURVES, History
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 store_schemas()
-hypothesis.settings.register_profile("untimed", deadline=None)  # no test asserts a time
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)  # no test asserts a time
 hypothesis.settings.load_profile("untimed")
 
 PAPERS: dict[str, dict[str, Any]] = {
@@ -173,10 +174,12 @@ class Server:
                 request.wfile.write(rest[at : at + 1024])
 
 
-@pytest.fixture
-def blank_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training curves are empty files: drawing them takes longer than a round of a tiny model."""
-    monkeypatch.setattr(History, "_plot", lambda history: (history.folder / CURVES).touch())
+@pytest.fixture(autouse=True)
+def blank_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are blank but in tests marked `pictures`: drawing takes longer than training a tiny model."""
+    if request.node.get_closest_marker("pictures") is None:
+        save = "matplotlib.figure.Figure.savefig"
+        monkeypatch.setattr(save, lambda _, file, **options: Path(file).write_bytes(b"\x89PNG"))
 
 
 @pytest.fixture
@@ -312,6 +315,36 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
     CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
     return folder
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """Runs `python SCRIPT ARGUMENTS` in the test's folder, within this process."""
+
+    def run(name: str, *arguments: str) -> Done:
+        monkeypatch.setattr("sys.argv", [name, *arguments])
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(Path(__file__).parents[1] / name), run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level  # Hydra replaces them
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 Run = Callable[..., tuple[int, str, str]]

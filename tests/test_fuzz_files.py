@@ -128,6 +128,7 @@ def test_intact_files_are_read(kind: str, tmp_path: Path) -> None:
     read(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(120)
 @given(data=st.data())

@@ -126,6 +126,7 @@ def test_wrong_options_are_reported_before_slow_imports(command: str, line: str)
     assert done.stderr.startswith(f"error: {line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "read", "others", "option"),
     [

@@ -213,6 +213,7 @@ def test_impossible_sizes_are_a_one_line_error(tmp_path: Path, settings: dict[st
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     options = ("papers=100", "contexts=100", "workers=1", f"output={tmp_path / 'new'}")
     done = [run_module("citerec.datasets.generate", *options) for _ in range(2)]

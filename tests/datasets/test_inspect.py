@@ -82,6 +82,7 @@ class Page(HTMLParser):
         return [value for of, key, value in self.attributes if (of, key) == (tag, name)]
 
 
+@pytest.mark.slow
 def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     data = [f"data.dir='{folder}'", f"data.cache_dir={tmp_path / 'cache'}"]
@@ -130,6 +131,8 @@ def test_the_page_is_complete_and_has_no_scripts(folder: Path, tmp_path: Path) -
     assert "c2" in numbers["leaks/title/train/examples"]
 
 
+@pytest.mark.slow
+@pytest.mark.pictures
 def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / name for name in ("one", "two")]
     for output in outputs:
@@ -138,6 +141,7 @@ def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path) -> No
     assert first == second
 
 
+@pytest.mark.pictures
 def test_more_than_six_splits_are_drawn(make_corpus: Any, tmp_path: Path) -> None:
     names = ["train", "val", *(f"test_{letter}" for letter in "abcdef")]
     contexts = {f"c{i}": (name, "p", "b", f"Number {i} TARGETCIT.") for i, name in enumerate(names)}
@@ -232,6 +236,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 
 @pytest.mark.slow
+@pytest.mark.pictures
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser(folder: Path, tmp_path: Path, scheme: str) -> None:

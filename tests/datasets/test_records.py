@@ -418,6 +418,7 @@ QUERIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @fuzzed(30)
 @given(
     st.lists(records_of(PAPER_VALUES), min_size=4, max_size=6),

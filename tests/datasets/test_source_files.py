@@ -27,6 +27,7 @@ VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.
 RECORDS = st.dictionaries(st.text(), st.dictionaries(st.sampled_from(["a", "b", "", "c"]), VALUES))
 
 
+@pytest.mark.slow
 @fuzzed(40)
 @given(RECORDS, st.booleans(), st.booleans(), st.sampled_from([None, 1]), st.sampled_from(["\n", "\r\n"]))
 def test_reads_what_json_reads(
@@ -256,6 +257,7 @@ CORPORA = ["demo", "acl-scisumm-lcr", "neurips2025-lcr", "crops-lcr"]
 CORPORA = [name for name in CORPORA if name == "demo" or (REAL / name).is_dir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 @fuzzed(250)
 @given(data=st.data())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
-import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +21,7 @@ from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.bm25 import BM25
+from citerec.tests.conftest import Done
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {
@@ -104,34 +103,10 @@ def metrics_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def evaluate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Done]]:
+def evaluate(script: Callable[..., Done]) -> Callable[..., Done]:
     """Runs `citerec evaluate ARGUMENTS` in the test's folder, within this process."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr("sys.argv", ["evaluate.py", *arguments])
-        capsys.readouterr()
-        try:
-            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return Done(code, *capsys.readouterr())
-
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level  # Hydra replaces them
-    yield run
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return partial(script, "evaluate.py")
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from citerec.evaluation.benchmarks.csfcube import (
 )
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.bm25 import BM25
-from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of, no_retriever
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import ROOT, metrics_of, no_retriever
 
 FOLDER = ROOT.parent / "shared" / "data" / "csfcube"
 FACETS = ("background", "method", "result")

@@ -318,6 +318,7 @@ def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
     assert right.tolist() == [1, 0, 0]
 
 
+@pytest.mark.slow
 def test_resuming(folder: Path, tmp_path: Path) -> None:
     options = {"protocols": ("as_is",), "commands": ("ask",)}
     whole = run(folder, tmp_path / "out", **options)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import ROOT, metrics_of
 
 DATA = ["data=custom", "data.dir=tiny", "data.cache_dir=cache"]
 
@@ -30,6 +31,7 @@ def test_unusable_input_is_one_line_and_code_2(
     assert not (tiny_source.parent / "out" / "metrics.json").exists()
 
 
+@pytest.mark.slow
 def test_output_dir_is_relative_to_the_current_folder(tiny_source: Path) -> None:
     command = [sys.executable, str(ROOT / "evaluate.py"), *DATA, "retriever=bm25", "output_dir=some/out"]
     done = subprocess.run(command, cwd=tiny_source.parent, capture_output=True, text=True, timeout=120)
@@ -41,6 +43,7 @@ def test_output_dir_is_relative_to_the_current_folder(tiny_source: Path) -> None
     assert "recall@2000" not in done.stdout  # there are 11 candidates
 
 
+@pytest.mark.slow
 def test_a_sweep_keeps_other_results_if_a_job_fails(tiny_source: Path, evaluate: Callable[..., Done]) -> None:
     (tiny_source / "train.json").unlink()  # popularity needs it
     done = evaluate("-m", *DATA, "retriever=popularity,bm25", "output_dir=out")

@@ -30,7 +30,8 @@ from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
-from citerec.tests.evaluation.conftest import Damaged, Done, metrics_of, no_retriever
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import Damaged, metrics_of, no_retriever
 
 Files = Callable[[Any, Any], tuple[Path, Path]]
 
@@ -260,6 +261,7 @@ def test_unusable_texts_are_named(texts: Path, tmp_path: Path, line: str | None,
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_command(files: Files, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
     files(BENCHMARK, scores_of(BENCHMARK) | {"q9_x": 1.0})
     options = ["benchmark=mdcr", "benchmark.file=mdcr.json", "output_dir=out"]

@@ -32,7 +32,8 @@ from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
-from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import ROOT, metrics_of
 
 CUTOFFS = [1, 10]
 DATA = [

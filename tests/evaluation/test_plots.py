@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from citerec.datasets.plots import COLOURS
 from citerec.evaluation.plots import curve_plot, recall_plot, size_plot
 
+pytestmark = pytest.mark.pictures
+
 
 def metrics(level: float) -> dict[str, float]:
     """Recall at 1, 10 and 100; an interval at 10, and a pool of 500."""

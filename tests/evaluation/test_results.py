@@ -348,6 +348,7 @@ def test_the_command(
 # Pages
 
 
+@pytest.mark.slow
 def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None:
     write_page(plan)
     page = plan.page.read_text()
@@ -388,6 +389,7 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     assert transductive.count("| bm25 |") == 2 and inductive.count("| bm25 |") == 1
 
 
+@pytest.mark.slow
 def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: list[str]) -> None:
     reranked = ["retriever=bm25", f"reranker={tiny_reranker}", "scoring.precision=float32"]
     pipeline = ["benchmark=pipeline", "benchmark.depths=[2]", *reranked]
@@ -424,6 +426,7 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
     assert (plan.page.parent / "page-tiny-reranked.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_from_a_plan_of_query_papers_to_its_page(
     tmp_path: Path, world_file: Path, distractors_file: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

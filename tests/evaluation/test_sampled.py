@@ -26,7 +26,8 @@ from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.run import Run
 from citerec.retrieval.settings import ArticleConfig
-from citerec.tests.evaluation.conftest import Damaged, Done, metrics_of, world, write_lines
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import Damaged, metrics_of, world, write_lines
 
 RULES = SamplingRules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]
@@ -129,6 +130,7 @@ def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]
     return given | {"tune": None} | more
 
 
+@pytest.mark.pictures
 def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))
     given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)

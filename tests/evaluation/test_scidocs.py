@@ -30,7 +30,8 @@ from citerec.retrieval.base import Retriever
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
-from citerec.tests.evaluation.conftest import Done, metrics_of, no_retriever
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import metrics_of, no_retriever
 
 PAPERS = [f"{number:02d}ab" for number in range(40)]
 Vectors = dict[str, list[float]]

@@ -21,6 +21,7 @@ from omegaconf import DictConfig
 
 from citerec.datasets.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
+from citerec.tests.conftest import Done
 from citerec.tests.hatten.made import measured_recall
 from citerec.tests.runs import (
     TWO,
@@ -72,7 +73,7 @@ SHORT: Options = {
     "model.validation.queries": 0,
 }
 SHORTEST: Options = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2}
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("blank_curves")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -345,10 +346,11 @@ TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2"
 @pytest.mark.parametrize(
     ("command", "options", "killed"),
     [
-        pytest.param("-m citerec train", {}, False, id="mean path first, cached"),
-        pytest.param(f"{TORCHRUN} -m citerec train", {}, True, id="resumed by torchrun"),
         pytest.param(
-            str(ROOT / "train.py"),
+            f"{TORCHRUN} -m citerec train", {}, True, id="mean path first, cached, resumed by torchrun"
+        ),
+        pytest.param(
+            "-m citerec train",
             {
                 **PLAIN,
                 "model.batch.cached_negatives": False,
@@ -379,11 +381,13 @@ def test_two_processes_match_one(
 
 
 @pytest.mark.slow
-def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(demo: Options, tmp_path: Path) -> None:
+def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
+    script: Callable[..., Done], demo: Options, tmp_path: Path
+) -> None:
     def trained(*options: str) -> Path:
-        command = [*TRAIN, *overrides(demo, SHORTEST, {"model.rounds": 1}), *options]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+        given = overrides({"model": "hatten"}, demo, SHORTEST, {"model.rounds": 1})
+        done = script("train.py", *given, *options)
+        assert done.code == 0, done.err
         return (base / "latest").resolve()
 
     base = tmp_path / "outputs" / "train" / "hatten-demo"

@@ -103,6 +103,7 @@ def test_a_paper_is_found_by_the_words_that_cite_it(tmp_path: Path, model: str) 
     assert found[0].key == "johnson2021faiss"
 
 
+@pytest.mark.slow
 @MINILM
 def test_an_encoder_joins_the_built_in_model(tmp_path: Path) -> None:
     papers = list(read_source(EXAMPLES, lambda error: None))

@@ -61,6 +61,7 @@ def test_info(bib: Path, run: Run) -> None:
     assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, written 20")
 
 
+@pytest.mark.slow
 def test_only_what_concerns_a_writer_is_printed(bib: Path) -> None:
     command = [sys.executable, "-m", "citerec"]
     for arguments in (["build", "library=own", "source=*.bib"], ["update", "library=own"]):
@@ -94,6 +95,7 @@ def test_search(bib: Path, run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_writer_reads_no_words_of_ours(bib: Path, tmp_path: Path) -> None:
     """In a process of its own, since tests set up logging."""
     for command in ("build source=a.bib overwrite=true", "add source=a.bib", "ask trees k=1"):

@@ -276,6 +276,7 @@ def test_nothing_is_sent_without_consent(services: Services, run: Run, format: s
     assert services.asked == [] and by_key() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "sent"), [("y", True), ("", False), ("no", False)])
 def test_on_a_terminal_it_asks(services: Services, run: Run, answer: str, sent: bool) -> None:
     controller, terminal = pty.openpty()

@@ -211,6 +211,7 @@ def test_a_taken_key_gets_a_number(editor: Editor, folder: Path) -> None:
     assert "{jarvelin2002dcg-1," in (folder / "refs.bib").read_text()
 
 
+@pytest.mark.slow
 def test_documentation(editor: Editor, library: Path, folder: Path) -> None:
     uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
     item = editor.complete(uri, caret)[0]
@@ -481,6 +482,7 @@ def test_bad_commands(arguments: list[object], editor: Editor, folder: Path) -> 
 # The queue, and the library.
 
 
+@pytest.mark.slow
 def test_newer_questions_take_the_place_of_older_ones(library: Path, folder: Path) -> None:
     with Editor(library, folder) as editor:  # the library is being read: all questions wait
         uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
@@ -541,6 +543,7 @@ def test_a_file_is_a_library_that_is_watched(
             raise AssertionError("the new paper was not found")
 
 
+@pytest.mark.slow
 def test_other_commands_do_not_load_it() -> None:
     code = "import sys, citerec.recommend, citerec.library.commands, citerec.library.serving.server\n"
     code += "print([name for name in sys.modules if name.startswith(('pygls', 'lsprotocol'))])"

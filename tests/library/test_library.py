@@ -10,8 +10,7 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Callable
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from citerec.library.library import MANIFEST, SCHEMA, Library, LibraryPaper, Row
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.rerank.surnames import author_names, has_authors
+from citerec.tests.forked import exit_code, in_child
 from citerec.tests.library.conftest import papers_of
 
 SHELF = [
@@ -150,14 +150,8 @@ def test_a_failed_change_changes_nothing(path: Path, error: BaseException) -> No
     assert not (path.parent / "other").exists()
 
 
-def in_child(work: Callable[[], object]) -> int | None:
-    process = get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    return process.exitcode
-
-
-@pytest.mark.parametrize("way", [pytest.param("written anew", marks=pytest.mark.slow), "added to files"])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["written anew", "added to files"])
 def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path, way: str) -> None:
     moments, fatal = 0, -1
     known, changed, index = SHELF, SHELF[:4] + SHELF[5:] + [NEW], None
@@ -189,7 +183,7 @@ def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_pa
         (tmp_path / "moments").write_text(str(moments))
 
     shutil.copytree(path, tmp_path / "before")
-    assert in_child(change_and_die) == 0
+    assert exit_code(change_and_die) == 0
     last = int((tmp_path / "moments").read_text())
     assert last > 40
     assert papers_of(Library.open(path)) == changed
@@ -198,7 +192,7 @@ def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_pa
         shutil.rmtree(path)
         shutil.copytree(tmp_path / "before", path)
         moments, fatal = 0, moment
-        assert in_child(change_and_die) == -signal.SIGKILL
+        assert exit_code(change_and_die) == -signal.SIGKILL
         library = Library.open(path)
         new = library.manifest.generation > first
         assert papers_of(library) == (changed if new else known)
@@ -229,9 +223,7 @@ def test_a_second_writer_waits_or_fails(path: Path) -> None:
             paper = NEW._replace(id=f"key:{number}")
             library.write_generation(np.arange(len(library)), [paper])
 
-    processes = [get_context("fork").Process(target=add, args=(number,)) for number in range(3)]
-    for process in processes:
-        process.start()
+    processes = [in_child(partial(add, number)) for number in range(3)]
     for process in processes:
         process.join(60)
     library = Library.open(path)
@@ -294,6 +286,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
         Library.open(tmp_path / "mine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contexts", [False, True])
 def test_damage_ends_in_one_line_or_changes_nothing(
     tmp_path: Path, tiny_source: Path, contexts: bool
@@ -335,7 +328,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, largest: int
         except InputError as error:
             (tmp_path / "error").write_text(str(error))
 
-    assert in_child(fill_the_disk) == 0
+    assert exit_code(fill_the_disk) == 0
     assert "no space left for the library; free some or set library" in (tmp_path / "error").read_text()
     assert [file.name for file in tmp_path.iterdir()] == ["error"]
 

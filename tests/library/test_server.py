@@ -340,6 +340,7 @@ def schema(url: str) -> Any:
     return schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
+@pytest.mark.slow
 def test_responses_conform_to_the_schema(schema: Any) -> None:
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) == 9

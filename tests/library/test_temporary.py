@@ -137,6 +137,7 @@ def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     assert last == "citerec --help lists all commands."
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_half_built(folder: Path) -> None:
     Path("a.bib").write_text(entries(*(f"Title {number}" for number in range(3000))))
     command = [sys.executable, "-m", "citerec", "search", "a.bib", "title"]

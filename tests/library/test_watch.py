@@ -166,6 +166,7 @@ def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.L
         wait_for(lambda: "mine: no such folder; " in caplog.text)
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
     write("a.bib", "One")
     make("a.bib")

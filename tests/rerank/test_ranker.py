@@ -337,6 +337,7 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
 VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50", "small")
 
 
+@pytest.mark.slow
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
     from hydra.utils import instantiate
 

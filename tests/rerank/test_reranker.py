@@ -108,6 +108,7 @@ def test_no_pairs_and_another_corpus(tiny_reranker: Path, tiny_corpus: Corpus, d
     assert np.array_equal(reranker.score(tiny_corpus, rows, rows), one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", pytest.param("openvino", marks=needs_openvino)])
 def test_bfloat16_is_close(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, backend: str
@@ -151,6 +152,7 @@ def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -
     assert asked == [3]
 
 
+@pytest.mark.slow
 @needs_openvino
 def test_openvino_matches_torch_and_a_failing_batch_ends_the_scoring(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs

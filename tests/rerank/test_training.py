@@ -32,7 +32,7 @@ from citerec.tests.runs import (
 )
 from citerec.train import train
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("blank_curves")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 TOP = {
     "model.lists": "top",

@@ -7,11 +7,10 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from citerec.library.large.library import LargeLibrary, LargeRecommender
 from citerec.library.large.shard import Entry, Shard, train_codes
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
+from citerec.tests.forked import exit_code
 
 PAPERS, PIECE = 600, 40_000
 SURNAMES = ["Blei", "Lovelace", "Turing", "Hopper", "Noether", "Curie", "Hill-Climb", "O'Hara", "Müller"]
@@ -115,7 +115,8 @@ def check_same(one: Recommender, other: Recommender, texts: list[str], **options
         )
 
 
-@pytest.mark.parametrize("shards", [1, 2, pytest.param(4, marks=pytest.mark.slow), 8])
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 2, 4, 8])
 def test_answers_are_those_of_a_library_in_memory(
     shards: int, papers: list[dict[str, Any]], source: Path, in_memory: Recommender, tmp_path: Path
 ) -> None:
@@ -204,27 +205,25 @@ def test_bad_records_that_are_added_are_reported(
     assert len(LargeLibrary.open(library)) == 601
 
 
-KILLED = """
-import os, signal, sys
-from citerec import recommend
-from citerec.library.large import {module} as module
-calls, original = [0], {target}
-def dying(*args, **options):
-    result = original(*args, **options) if {after} else None
-    calls[0] += 1
-    if calls[0] == {at}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result if {after} else original(*args, **options)
-{target} = dying
-recommend.run(sys.argv[1:])
-"""
-
-
 def die(arguments: list[str], module: str, target: str, at: int = 1, after: bool = True) -> None:
     """Run a command that is killed before or after a call."""
-    script = KILLED.format(module=module, target=f"module.{target}", at=at, after=after)
-    done = subprocess.run([sys.executable, "-c", script, *arguments], check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    path, calls = f"citerec.library.large.{module}.{target}", 0
+    original = resolve_name(path)
+
+    def dying(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = original(*args, **options) if after or calls < at else None
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    def run_and_die() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(path, dying)
+            recommend.run(arguments)
+
+    assert exit_code(run_and_die) == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -94,6 +94,7 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=12), min_size=1, max_size=3))
 def test_parts_are_what_one_process_gives(sources: list[list[dict[str, Any]]]) -> None:
