@@ -68,6 +68,8 @@ from citerec.datasets.source_files import read_records
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _XML = (".xml", ".nxml")
+_BIBLATEX = ".run.xml"
+"""Suffix of what BibLaTeX writes for other programs."""
 _FIRST_FILES = 1000
 """Number of files of an archive whose names tell whether it has LaTeX or XML."""
 _MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
@@ -92,7 +94,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
     Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped,
-    and so are Markdown files without citations, chapters of books, and files printed from Markdown.
+    and so are Markdown files without citations, chapters of books, files printed from Markdown, and BibLaTeX's.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
@@ -106,6 +108,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
             files = [file for file in files if file.name.endswith(_READ) or is_archive(file)]
+            files = [file for file in files if not file.name.endswith(_BIBLATEX)]
             markdown = markdown_documents([file for file in files if is_markdown(file)])
             printed = {file.with_suffix(".tex") for file in markdown}  # by Pandoc, knitr and Quarto
             printed |= {file.with_suffix(".md") for file in markdown if file.suffix != ".md"}
