@@ -94,7 +94,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
     Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped,
-    and so are Markdown files without citations, chapters of books, files printed from Markdown, and BibLaTeX's.
+    and so are Markdown files without citations, chapters, files printed from Markdown, and those of BibLaTeX.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)

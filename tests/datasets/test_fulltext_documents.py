@@ -249,7 +249,7 @@ def test_xml_other_than_tei(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
-    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/main.run.xml p2/v1.tex p2/v2.tex"
+    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
     for name in names.split():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
