@@ -148,13 +148,16 @@ class CitationContext(NamedTuple):
     named: str
 
 
-def find_citations(full_text: FullText, reach: int, spans: Counter[str]) -> Iterator[CitationContext]:
+def find_citations(
+    full_text: FullText, reach: int, spans: Counter[str], bibliography: Bibliography | None = None
+) -> Iterator[CitationContext]:
     """Yield the citations of bibliography entries in text order.
 
     reach: minimum number of characters on each side, if the section has them; the outermost may be part of a
     marker. spans: counts the spans that are masked only, or dropped because they are outside their paragraph.
+    bibliography: of the references, if known; reading it anew for each section of a thesis takes seconds.
     """
-    bibliography = Bibliography(full_text.references)
+    bibliography = bibliography or Bibliography(full_text.references)
     numbers = has_numbers(full_text.paragraphs)
     for _, paragraphs in groupby(full_text.paragraphs, key=lambda paragraph: paragraph.section):
         text, cites = _join_paragraphs(paragraphs, full_text, spans)

@@ -13,9 +13,12 @@ or if they are followed by a year and the authors are unknown. Missed markers ar
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.fulltext.documents import CitationSpan, Paragraph, Reference
@@ -78,14 +81,26 @@ class Marker:
 
 
 class Bibliography:
-    """The author surnames of a paper's bibliography entries."""
+    """The author surnames of a paper's bibliography entries.
 
-    def __init__(self, references: dict[str, Reference]) -> None:
+    everyone: all surnames. pairs: first and second authors.
+    """
+
+    def __init__(self, references: Mapping[str, Reference]) -> None:
         names = {ref: [surname(author) for author in entry.authors] for ref, entry in references.items()}
         self._surnames = {ref: frozenset(authors) - {""} for ref, authors in names.items()}
+        self._pairs = {ref: frozenset(pairwise(authors[:2])) for ref, authors in names.items()}
+        self._entries = Counter(chain.from_iterable([*self._surnames.values(), *self._pairs.values()]))
         self.everyone: frozenset[str] = frozenset().union(*self._surnames.values())
-        self.pairs = frozenset((authors[0], authors[1]) for authors in names.values() if len(authors) > 1)
-        """First and second authors."""
+        self.pairs: frozenset[tuple[str, str]] = frozenset().union(*self._pairs.values())
+
+    def without_authors(self, ref: str) -> Bibliography:
+        """The same in which an entry has no authors, as if read from such references."""
+        other = copy.copy(self)
+        other._surnames = self._surnames | {ref: frozenset[str]()}
+        other.everyone -= {name for name in self._surnames[ref] if self._entries[name] == 1}
+        other.pairs -= {pair for pair in self._pairs[ref] if self._entries[pair] == 1}
+        return other
 
     def surnames(self, refs: Sequence[str]) -> frozenset[str]:
         """The author surnames of some entries."""

@@ -15,6 +15,7 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.latex import bib_files, read_bibliography
+from citerec.datasets.fulltext.markers import Bibliography
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.drafts import org, typst
@@ -157,12 +158,14 @@ def find_contexts(
         for mark, keys in replaced.items()
     }
     size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
+    known = references | others
+    bibliography = Bibliography(known)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
         for mark in marks:
-            full_text = FullText(parts, {**references, **others, str(mark): Reference()})
-            for citation in find_citations(full_text, size + len(OTHER_MARKER), Counter()):
+            of_mark = FullText(parts, known), size + len(OTHER_MARKER), Counter[str]()
+            for citation in find_citations(*of_mark, bibliography.without_authors(str(mark))):
                 if citation.ref == mark and citation.ref not in contexts:
                     context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
@@ -174,10 +177,10 @@ def find_passages(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference]
 ) -> list[tuple[str, list[str]]]:
     """Return the context of each citation in the order of the text, and the keys that it cites."""
-    found: list[tuple[str, list[str]]] = []
+    found, bibliography = list[tuple[str, list[str]]](), Bibliography(references)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         full_text = FullText(list(section), references)
-        citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter())
+        citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
         for (left, right), same in groupby(citations, key=lambda one: (one.left, one.right)):
             found.append((cut_window(left, right, WINDOW, "whole"), [one.ref for one in same]))
     return found
