@@ -126,19 +126,12 @@ def test_the_defaults_compose(entry: str) -> None:
     assert config.hydra.runtime.choices.get("data", "demo") == "demo"
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=[f"{group}={option}" for group, option in OPTIONS])
-def test_every_option_composes(group: str, option: str) -> None:
-    """With the first entry point that knows the group."""
-    config = next(configs_with(group, option), None)
-    assert config is not None, f"no entry point knows the group {group}"
-    check(config)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("group", sorted({group for group, _ in OPTIONS}))
 def test_every_option_composes_with_every_entry_point_and_is_in_its_help(group: str) -> None:
     for option in (option for of, option in OPTIONS if of == group):
         configs = [*configs_with(group, option)]
+        assert configs, f"{group}={option}: no entry point knows the group"
         for config in configs:
             check(config)
         assert undescribed(configs[0]) <= {"callbacks"}, option

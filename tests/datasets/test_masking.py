@@ -292,3 +292,19 @@ def test_masks_match_a_plain_replacement(parts: list[tuple[str, tuple[str, str]]
         pasted = "".join(f" a{words}z [{mark}]" for (words, _), mark in zip(parts, marks, strict=True))
         assert ref == parts[place][1][0]
         assert (left + TARGET_MARKER + right).split() == pasted.split()
+
+
+NAMES = st.lists(st.sampled_from(["Lee", "Diaz, Mo", "van der Maaten", "Ann Jones", ""]), max_size=4)
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), NAMES, min_size=1), st.data())
+def test_an_entry_without_its_authors_is_as_if_it_were_read_so(
+    authors: dict[str, list[str]], data: st.DataObject
+) -> None:
+    references = {ref: Reference(authors=tuple(names)) for ref, names in authors.items()}
+    ref = data.draw(st.sampled_from(sorted(references)))
+    whole, expected = Bibliography(references), Bibliography(references | {ref: Reference()})
+    found, before = whole.without_authors(ref), (whole.everyone, whole.pairs)
+    assert (found.everyone, found.pairs) == (expected.everyone, expected.pairs)
+    assert all(found.surnames([one]) == expected.surnames([one]) for one in references)
+    assert (whole.everyone, whole.pairs) == before
