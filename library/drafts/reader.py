@@ -159,13 +159,13 @@ def find_contexts(
     }
     size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
     known = references | others
-    bibliography = Bibliography(known)
+    bibliography, reach = Bibliography(known), size + len(OTHER_MARKER)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
         for mark in marks:
-            of_mark = FullText(parts, known), size + len(OTHER_MARKER), Counter[str]()
-            for citation in find_citations(*of_mark, bibliography.without_authors(str(mark))):
+            others_authors = bibliography.without_authors(str(mark))
+            for citation in find_citations(FullText(parts, known), reach, Counter(), others_authors):
                 if citation.ref == mark and citation.ref not in contexts:
                     context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
@@ -177,7 +177,8 @@ def find_passages(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference]
 ) -> list[tuple[str, list[str]]]:
     """Return the context of each citation in the order of the text, and the keys that it cites."""
-    found, bibliography = list[tuple[str, list[str]]](), Bibliography(references)
+    found: list[tuple[str, list[str]]] = []
+    bibliography = Bibliography(references)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)

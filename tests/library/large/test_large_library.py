@@ -205,9 +205,9 @@ def test_bad_records_that_are_added_are_reported(
     assert len(LargeLibrary.open(library)) == 601
 
 
-def die(arguments: list[str], module: str, target: str, at: int = 1, after: bool = True) -> None:
+def die(arguments: list[str], target: str, at: int = 1, after: bool = True) -> None:
     """Run a command that is killed before or after a call."""
-    path, calls = f"citerec.library.large.{module}.{target}", 0
+    path, calls = f"citerec.library.large.{target}", 0
     original = resolve_name(path)
 
     def dying(*args: Any, **options: Any) -> Any:
@@ -228,17 +228,17 @@ def die(arguments: list[str], module: str, target: str, at: int = 1, after: bool
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "target", "after"),
-    [("shard", "Shard.append", True), ("library", "write_manifest", False), ("shard", "Shard.delete", True)],
+    ("target", "after"),
+    [("shard.Shard.append", True), ("library.write_manifest", False), ("shard.Shard.delete", True)],
 )
 def test_a_killed_change_leaves_all_or_nothing(
-    module: str, target: str, after: bool, library: Path, papers: list[dict[str, Any]], tmp_path: Path
+    target: str, after: bool, library: Path, papers: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     file = tmp_path / "more.jsonl"
     completed = papers[4] | {"abstract": "Gardens " * 300}
     file.write_text(json.dumps(NEW) + "\n" + json.dumps(completed) + "\n", "utf-8")
     command = ["add", f"library={library}", f"source={file}"]
-    die(command, module, target, after=after)
+    die(command, target, after=after)
     opened = LargeLibrary.open(library)
     abstracts = [paper.abstract for _, paper in opened.find(["key4"])]
     assert abstracts in ([papers[4]["abstract"]], [completed["abstract"].strip()])
@@ -264,21 +264,20 @@ def check_same_files(first: Path, second: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "target", "at", "after"),
+    ("target", "at", "after"),
     [
-        ("deduplicate", "_rename", 1, True),
-        ("build", "_count_part", 2, True),
-        ("build", "_add_up_range", 2, True),
-        ("build", "write_statistics", 1, False),
-        ("build", "train_codes", 1, False),
-        ("shard", "Shard.append", 3, True),
-        ("build", "write_text", 4, False),
-        ("shard", "Shard.encode_rows", 1, False),
-        ("commands", "write_manifest", 1, False),
+        ("deduplicate._rename", 1, True),
+        ("build._count_part", 2, True),
+        ("build._add_up_range", 2, True),
+        ("build.write_statistics", 1, False),
+        ("build.train_codes", 1, False),
+        ("shard.Shard.append", 3, True),
+        ("build.write_text", 4, False),
+        ("shard.Shard.encode_rows", 1, False),
+        ("commands.write_manifest", 1, False),
     ],
 )
 def test_a_killed_build_goes_on_to_the_same_library(
-    module: str,
     target: str,
     at: int,
     after: bool,
@@ -289,7 +288,7 @@ def test_a_killed_build_goes_on_to_the_same_library(
 ) -> None:
     folder = tmp_path / "lib"
     command = ["build", f"library={folder}", f"source={source}", "storage=disk", "shards=2", "workers=1"]
-    die(command, module, target, at, after)
+    die(command, target, at, after)
     assert not (folder / "library.json").exists()
     run(*command)
     check_same_files(on_disk, folder)
