@@ -327,13 +327,17 @@ class Done(NamedTuple):
 def script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
-    """Runs `python SCRIPT ARGUMENTS` in the test's folder, within this process."""
+    """Runs a script of the checkout, or a command of `citerec`, in this process and the test's folder."""
 
     def run(name: str, *arguments: str) -> Done:
-        monkeypatch.setattr("sys.argv", [name, *arguments])
+        is_file = name.endswith(".py")
+        monkeypatch.setattr("sys.argv", [name, *arguments] if is_file else ["citerec", name, *arguments])
         capsys.readouterr()
         try:
-            runpy.run_path(str(Path(__file__).parents[1] / name), run_name="__main__")
+            if is_file:
+                runpy.run_path(str(Path(__file__).parents[1] / name), run_name="__main__")
+            else:
+                runpy.run_module("citerec", run_name="__main__")
             code = 0
         except SystemExit as end:
             code = int(end.code or 0)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -21,32 +18,6 @@ from citerec.datasets.errors import error_line
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs a command in this process and an empty folder; returns (exit code, stdout, stderr)."""
-
-    def run_(name: str, *arguments: str) -> tuple[int, str, str]:
-        """A script of the checkout, or a command of `citerec`."""
-        monkeypatch.setattr("sys.argv", [name, *arguments])
-        code: Any = 0
-        try:
-            if name.endswith(".py"):
-                runpy.run_path(str(ROOT / name), run_name="__main__")
-            else:
-                monkeypatch.setattr("sys.argv", ["citerec", name, *arguments])
-                runpy.run_module("citerec", run_name="__main__")
-        except SystemExit as end:
-            code = end.code or 0
-        return (int(code), *capsys.readouterr())
-
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level  # Hydra sets its own
-    yield run_
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.parametrize(
@@ -78,14 +49,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ),
     ],
 )
-def test_invalid_options_raise_one_line_that_names_the_option(run: Run, command: str, line: str) -> None:
-    code, _, errors = run(*command.split())
+def test_invalid_options_raise_one_line_that_names_the_option(script: Run, command: str, line: str) -> None:
+    code, _, errors = script(*command.split())
     assert code == 2 and errors.startswith(f"error: {line}") and errors.count("\n") == 1
 
 
-def test_a_sweep_says_which_retrievers_do_not_use_an_option(run: Run, tiny_source: Path) -> None:
+def test_a_sweep_says_which_retrievers_do_not_use_an_option(script: Run, tiny_source: Path) -> None:
     data = f"data=custom data.dir={tiny_source} split=val output_dir={tiny_source.parent / 'out'}"
-    code, out, _ = run(*f"evaluate.py -m retriever=bm25,popularity index=hnsw {data}".split())
+    code, out, _ = script(*f"evaluate.py -m retriever=bm25,popularity index=hnsw {data}".split())
     said = [line.partition("index=hnsw: ")[2] for line in out.splitlines() if "index=hnsw: " in line]
     unused = "has no index, so this is not used"
     assert (code, said) == (0, [f"retriever=bm25 {unused}", f"retriever=popularity {unused}"])
