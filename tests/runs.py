@@ -72,6 +72,23 @@ class CrashAt(pl.Callback):
             raise RuntimeError("crash")
 
 
+class SignalAt(pl.Callback):
+    """Sends its process a signal after a step."""
+
+    def __init__(self, step: int, number: int) -> None:
+        self.step, self.number = step, number
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.global_step == self.step and trainer.is_global_zero:
+            os.kill(os.getpid(), self.number)
+
+
+def signal_at(step: int, number: int) -> list[str]:
+    """Return the overrides for which a training sends itself a signal after a step."""
+    callback = f"{{_target_: {SignalAt.__module__}.SignalAt, step: {step}, number: {int(number)}}}"
+    return [f"+callbacks.signal={callback}"]
+
+
 def train_until_crash(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:
     """Train and crash after a step."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="crash"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +29,7 @@ from citerec.tests.runs import (
     overrides,
     run_training,
     same,
+    signal_at,
     train_config,
     train_twice,
     train_until_crash,
@@ -38,8 +37,6 @@ from citerec.tests.runs import (
 from citerec.train import train
 from citerec.training.settings import DATE_FORMAT, run_folder
 
-ROOT = Path(__file__).parents[2]
-TRAIN = [sys.executable, str(ROOT / "train.py"), "model=hatten"]
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
 SMALL: Options = {
@@ -74,30 +71,6 @@ SHORT: Options = {
 }
 SHORTEST: Options = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2}
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*TRAIN, "output_dir=out", *options],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, err = process.communicate(timeout=600)
-    return process.returncode, err
-
-
-def when(condition: Callable[[], bool], process: subprocess.Popen[str], signal_number: int) -> None:
-    """Send the signal as soon as the condition holds; fails if the process ends before."""
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-    process.send_signal(signal_number)
 
 
 def assert_same_model(*files: Path) -> None:
@@ -144,26 +117,18 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 
 @pytest.mark.slow
 def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
-    whole: Path, demo: Options, tmp_path: Path
+    whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, total, given = tmp_path / "out", ROUNDS * STEPS, overrides(demo, SMALL)
-    last = out / "last.ckpt"
-    run = start(tmp_path, *given)
-    when(last.exists, run, signal.SIGKILL)
-    assert finish(run)[0] == -signal.SIGKILL
-    done = steps_done(out)
-    assert 0 < done < total
+    out, given = tmp_path / "out", overrides({"model": "hatten", "output_dir": "out"}, demo, SMALL)
+    killed = run_training([*given, *signal_at(STEPS + 5, signal.SIGKILL)], out)
+    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
 
-    before = last.stat().st_mtime_ns
-    run = start(tmp_path, *given, "resume=true")
-    when(lambda: last.stat().st_mtime_ns > before, run, signal.SIGINT)
-    code, err = finish(run)
-    assert code == 130, err
-    assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
-    assert done < steps_done(out) < total
+    done = script("train.py", *given, "resume=true", *signal_at(3 * STEPS + 5, signal.SIGINT))
+    assert (done.code, done.err.splitlines()[-1]) == (130, "interrupted") and "Traceback" not in done.err
+    assert steps_done(out) == 3 * STEPS
 
-    code, err = finish(start(tmp_path, *given, "resume=true"))
-    assert code == 0, err
+    done = script("train.py", *given, "resume=true")
+    assert done.code == 0, done.err
     assert_same_run(whole, out)
     assert_same_model(whole / "hatten", out / "hatten")
 
@@ -370,10 +335,8 @@ def test_two_processes_match_one(
     train(train_config(demo, EXACT, options, {"output_dir": tmp_path / "one"}))
     given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, options, TWO), tmp_path / "out"
     if killed:
-        run = start(tmp_path, *given)
-        when((two / "last.ckpt").exists, run, signal.SIGKILL)
-        finish(run)  # the other process ends, too
-        assert len(history(two)) < len(history(tmp_path / "one"))
+        run = run_training([*given, *signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
+        assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
     done = run_training(given, two, sys.executable, *command.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
@@ -494,8 +457,9 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
         train(train_config(demo, {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}))
 
 
-def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    code, err = finish(start(tmp_path, "data=custom", "data.dir=nowhere"))
-    assert code == 2
-    assert err.startswith("error: ") and err.count("\n") == 1 and "nowhere" in err
+def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path, script: Callable[..., Done]) -> None:
+    given = overrides({"model": "hatten", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
+    done = script("train.py", *given)
+    assert done.code == 2
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "nowhere" in done.err
     assert not (tmp_path / "out" / "config.yaml").exists()
