@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
@@ -23,10 +22,18 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval import embed as command
 from citerec.retrieval.article import article_retriever
-from citerec.retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
+from citerec.retrieval.embeddings import (
+    Advance,
+    EmbeddingFolder,
+    EmbeddingJob,
+    Embeddings,
+    Vectors,
+    load_or_encode,
+)
 from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.conftest import Done
+from citerec.tests.forked import exit_code
 
-ROOT = Path(__file__).parents[2]
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
 
 embed = partial(command.embed, encoding="local", shard=4096, seed=0)
@@ -257,30 +264,31 @@ def test_a_retriever_finds_the_same_with_stored_vectors(
     assert shards.items() <= files(tmp_path / "e").items()
 
 
-@pytest.mark.slow
-def test_a_killed_run_resumes_to_the_same_bytes(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "citerec.retrieval.embed",
-        "data=custom",
-        f"data.dir={tiny_source}",
-        "shard=1",
-    ]
-    command += ["encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64", "arithmetic=float32"]
-    command += [f"output={tmp_path / 'e'}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CITATION_CACHE": str(tmp_path / "cache")}
-    started = subprocess.Popen(command, cwd=ROOT, env=environment)
-    while not (tmp_path / "e" / "00000.npy").is_file():
-        assert started.poll() is None
-        time.sleep(0.001)
-    os.kill(started.pid, signal.SIGKILL)
-    started.wait()
-    assert len(list((tmp_path / "e").glob("0*.npy"))) < 11
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "11 papers in 16 dimensions" in done.stdout, done.stdout + done.stderr
+def test_a_killed_run_resumes_to_the_same_bytes(
+    tiny_corpus: Corpus, tiny_source: Path, tiny_bert: Path, tmp_path: Path, script: Callable[..., Done]
+) -> None:
     config = ArticleConfig("local", path=str(tiny_bert), max_tokens=64, layout="sep")
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    embed(lambda: corpus, config, tmp_path / "whole", "float32", shard=1)
+
+    def encode(name: str) -> Embeddings:
+        return embed(lambda: tiny_corpus, config, tmp_path / name, "float32", shard=1)
+
+    def encode_and_die() -> None:
+        torch.set_num_threads(1)  # the threads of this process are not copied
+        write = EmbeddingFolder.write
+
+        def write_five(folder: EmbeddingFolder, number: int, *arrays: Any) -> None:
+            write(folder, number, *arrays)
+            if number == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        EmbeddingFolder.write = write_five  # type: ignore[method-assign]
+        encode("e")
+
+    assert exit_code(encode_and_die) == -signal.SIGKILL
+    given = [f"encoder.path={tiny_bert}", "encoder.max_tokens=64", "arithmetic=float32", "shard=1"]
+    given += ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}", "output=e"]
+    done = script("data", "embed", "encoder=local", *given)
+    assert done.code == 0 and "11 papers in 16 dimensions" in done.out and "6 encoded" in done.out, done
+    encode("whole")
     there = {name: content for name, content in files(tmp_path / "e").items() if not name.startswith(".")}
     assert there == files(tmp_path / "whole")
