@@ -142,6 +142,7 @@ def test_help_describes_every_option_of_a_data_command(entry: str) -> None:
     assert undescribed(compose_entry(entry)) == set()
 
 
+@pytest.mark.slow
 def test_encoders_rank_by_the_distance_of_their_publications() -> None:
     by_distance = ("scincl", "specter", "specter2")  # Aspire: retrieval.sentences
     for path in sorted((CONF / "encoder").glob("*.yaml")):

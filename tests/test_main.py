@@ -92,6 +92,7 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["--help", "train --help"])
 def test_a_reader_may_close_the_pipe(command: str) -> None:
     arguments = [sys.executable, "-m", "citerec", *command.split()]

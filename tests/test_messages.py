@@ -54,6 +54,7 @@ def test_invalid_options_raise_one_line_that_names_the_option(script: Run, comma
     assert code == 2 and errors.startswith(f"error: {line}") and errors.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_says_which_retrievers_do_not_use_an_option(script: Run, tiny_source: Path) -> None:
     data = f"data=custom data.dir={tiny_source} split=val output_dir={tiny_source.parent / 'out'}"
     code, out, _ = script(*f"evaluate.py -m retriever=bm25,popularity index=hnsw {data}".split())

@@ -56,6 +56,7 @@ def lines(records: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
+@pytest.mark.slow
 @fuzzed(150)
 @given(data=st.data())
 def test_documents_with_damaged_bytes(data: st.DataObject) -> None:
@@ -200,6 +201,7 @@ def test_spans_and_texts_of_any_length(tmp_path: Path, content: Callable[[int], 
     assert grows_with_its_size(tmp_path / "file.jsonl", content)
 
 
+@pytest.mark.slow
 def test_overlapping_annotations_do_not_copy_the_text(tmp_path: Path) -> None:
     """20,000 copies of a 5 MB text would be 100 GB."""
     spans = [{"start": number, "end": 5_000_000, "attributes": {"id": "b"}} for number in range(20_000)]

@@ -244,6 +244,7 @@ def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> N
 # Jobs
 
 
+@pytest.mark.slow
 def test_only_missing_or_outdated_jobs_run(
     plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

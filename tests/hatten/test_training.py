@@ -150,6 +150,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
         pytest.param(
             {**PLAIN, "model.loss.name": "triplet", "model.batch.random_level": 4, "model.restart": True},
             id="from the average in each round",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             {
@@ -158,6 +159,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
                 "model.schedule.mean_only_rounds": 1,
             },
             id="mean path first, cached",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"model.batch.cached_negatives": True, "model.batch.mined": 0},
@@ -245,6 +247,7 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     refused("not the pool that this run mined", {})
 
 
+@pytest.mark.slow
 def test_a_new_run_in_a_used_folder_changes_nothing_before_its_first_saved_round(
     demo: Options, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ HEAVY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_needs_no_heavy_imports(example: Path) -> None:
     arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""

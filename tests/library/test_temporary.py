@@ -36,6 +36,7 @@ def run(folder: Path, command: Run) -> Run:
     return command
 
 
+@pytest.mark.slow
 def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     Path("papers.bib").write_text(entries("Parsing trees", "Graphs of words"))
     assert (

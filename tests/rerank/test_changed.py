@@ -131,6 +131,7 @@ def statistics_arrays(folder: Path, corpus: Corpus) -> dict[str, np.ndarray]:
     return CorpusStatistics.load(folder, corpus)._arrays()
 
 
+@pytest.mark.slow
 def test_added_papers_get_the_names_and_beginnings_of_one_go(tmp_path: Path) -> None:
     """100 of 5,100 papers: extended, updated and computed in one go."""
     authors = ("Ann Lee", "Bo Müller", "Cy de Ba")

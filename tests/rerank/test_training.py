@@ -159,6 +159,7 @@ def test_top_lists_are_learnt_from_their_labels(
     assert min(cited) > 0 > np.mean(others) and np.mean(np.array(others) < 0) > 0.8
 
 
+@pytest.mark.slow
 def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and_clipping(
     tiny_options: Callable[..., list[str]], tmp_path: Path
 ) -> None:
