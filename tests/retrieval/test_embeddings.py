@@ -281,7 +281,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
             if number == 4:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        EmbeddingFolder.write = write_five  # type: ignore[method-assign]
+        pytest.MonkeyPatch().setattr(EmbeddingFolder, "write", write_five)
         encode("e")
 
     assert exit_code(encode_and_die) == -signal.SIGKILL
