@@ -83,10 +83,10 @@ class SignalAt(pl.Callback):
             os.kill(os.getpid(), self.number)
 
 
-def signal_at(step: int, number: int) -> list[str]:
-    """Return the overrides for which a training sends itself a signal after a step."""
+def signal_at(step: int, number: int) -> str:
+    """Return the override by which a training sends itself a signal after a step."""
     callback = f"{{_target_: {SignalAt.__module__}.SignalAt, step: {step}, number: {int(number)}}}"
-    return [f"+callbacks.signal={callback}"]
+    return f"+callbacks.signal={callback}"
 
 
 def train_until_crash(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:

@@ -119,15 +119,16 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, given = tmp_path / "out", overrides({"model": "hatten", "output_dir": "out"}, demo, SMALL)
-    killed = run_training([*given, *signal_at(STEPS + 5, signal.SIGKILL)], out)
+    out, given = tmp_path / "out", overrides({"model": "hatten"}, demo, SMALL)
+    killed = run_training([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
     assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
 
-    done = script("train.py", *given, "resume=true", *signal_at(3 * STEPS + 5, signal.SIGINT))
+    given += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (130, "interrupted") and "Traceback" not in done.err
     assert steps_done(out) == 3 * STEPS
 
-    done = script("train.py", *given, "resume=true")
+    done = script("train.py", *given)
     assert done.code == 0, done.err
     assert_same_run(whole, out)
     assert_same_model(whole / "hatten", out / "hatten")
@@ -338,7 +339,7 @@ def test_two_processes_match_one(
     train(train_config(demo, EXACT, options, {"output_dir": tmp_path / "one"}))
     given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, options, TWO), tmp_path / "out"
     if killed:
-        run = run_training([*given, *signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
+        run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
         assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
     done = run_training(given, two, sys.executable, *command.split())
     assert done.returncode == 0, done.stderr
