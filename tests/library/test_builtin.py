@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from citerec.datasets.errors import InputError
+from citerec.datasets.files import digest_file
 from citerec.library.builtin import DRAFTS, LARGEST, read_drafts
 from citerec.library.commands import build
 from citerec.library.explanation import NOTHING_FITS, note_on
@@ -30,6 +32,14 @@ EXAMPLES = ROOT / "examples" / "library.bib"
 
 def test_the_built_in_model_is_small() -> None:
     assert sum(file.stat().st_size for file in BUILT_IN.rglob("*")) <= LARGEST
+
+
+@pytest.mark.parametrize("folder", ["static", "ranker", "minilm/ranker"])
+def test_its_cards_have_the_checksums_of_their_files(folder: str) -> None:
+    card = (BUILT_IN / folder / "README.md").read_text("utf-8")
+    checksums = dict(re.findall(r"^\| (\S+) \| [\d,]+ \| `(\w{64})` \|$", card, re.MULTILINE))
+    files = {path.name: digest_file(path, "sha256") for path in (BUILT_IN / folder).iterdir()}
+    assert checksums == {name: digest for name, digest in files.items() if name != "README.md"}
 
 
 @pytest.fixture(scope="module")
