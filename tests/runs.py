@@ -61,38 +61,29 @@ def train_config(*parts: Mapping[str, Any]) -> DictConfig:
     return compose_config("train", overrides(*parts))
 
 
-class CrashAt(pl.Callback):
-    """Raises an error after a step."""
+class StopAt(pl.Callback):
+    """Raises an error after a step, or sends its process a signal."""
 
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-        if trainer.global_step == self.step:
-            raise RuntimeError("crash")
-
-
-class SignalAt(pl.Callback):
-    """Sends its process a signal after a step."""
-
-    def __init__(self, step: int, number: int) -> None:
+    def __init__(self, step: int, number: int | None = None) -> None:
         self.step, self.number = step, number
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
         if trainer.global_step == self.step and trainer.is_global_zero:
+            if self.number is None:
+                raise RuntimeError("crash")
             os.kill(os.getpid(), self.number)
 
 
 def signal_at(step: int, number: int) -> str:
     """Return the override by which a training sends itself a signal after a step."""
-    callback = f"{{_target_: {SignalAt.__module__}.SignalAt, step: {step}, number: {int(number)}}}"
+    callback = f"{{_target_: {StopAt.__module__}.StopAt, step: {step}, number: {int(number)}}}"
     return f"+callbacks.signal={callback}"
 
 
 def train_until_crash(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:
     """Train and crash after a step."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
-        patch.setattr(citerec.training.loop, "Progress", lambda: CrashAt(step))
+        patch.setattr(citerec.training.loop, "Progress", lambda: StopAt(step))
         train(config)
 
 
