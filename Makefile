@@ -63,7 +63,7 @@ ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
 	petermr/dictionary@475fd3acad31748c62a365914e15f714bad3d3c3 PLOS/allofplos@07fdeed848b2816a7fbf7da6418ef6e2076e1960
 PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
-RANKER := $(BIN)/python -m citerec.library.builtin 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
+RANKER := $(BIN)/python -m citerec.library.builtin.make 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
 	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
 builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
 	rm -rf $(CLOZE) $(JATS) $(PMC) $(BUILTIN)/small
@@ -112,7 +112,7 @@ wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (ne
 	.ci/wheel
 
 bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
-	@set -e; for script in benchmarks/[a-z]*.py; do \
+	@set -e; for script in speed/[a-z]*.py; do \
 		name=$${script%.py}; echo "== $$name"; $(BIN)/python -m citerec.$$(echo $$name | tr / .) $(ARGS); \
 	done
 

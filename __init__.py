@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus as Corpus
     from citerec.datasets.prepare import open_corpus as open_corpus
-    from citerec.hatten.biencoder import BiEncoder as BiEncoder
+    from citerec.hatten.biencoder.model import BiEncoder as BiEncoder
     from citerec.hatten.model import HAtten as HAtten
-    from citerec.hatten.nnselect import NNSelect as NNSelect
-    from citerec.hatten.static import StaticModel as StaticModel
+    from citerec.hatten.nnselect.model import NNSelect as NNSelect
+    from citerec.hatten.static.model import StaticModel as StaticModel
     from citerec.library.recommender import Recommender as Recommender
-    from citerec.rerank.ranker import Ranker as Ranker
-    from citerec.rerank.ranker import RankingModel as RankingModel
-    from citerec.rerank.reranker import Reranker as Reranker
-    from citerec.retrieval.bm25 import BM25 as BM25
+    from citerec.rerank.cross_encoder.reranker import Reranker as Reranker
+    from citerec.rerank.ranker.model import Ranker as Ranker
+    from citerec.rerank.ranker.model import RankingModel as RankingModel
+    from citerec.retrieval.lexical.bm25 import BM25 as BM25
     from citerec.training.loop import TrainingRun as TrainingRun
 
 _PLACES = {
     "Corpus": "datasets.corpus",
     "open_corpus": "datasets.prepare",
-    "BM25": "retrieval.bm25",
+    "BM25": "retrieval.lexical.bm25",
     "TrainingRun": "training.loop",
     "HAtten": "hatten.model",
-    "StaticModel": "hatten.static",
-    "NNSelect": "hatten.nnselect",
-    "BiEncoder": "hatten.biencoder",
-    "Ranker": "rerank.ranker",
-    "RankingModel": "rerank.ranker",
-    "Reranker": "rerank.reranker",
+    "StaticModel": "hatten.static.model",
+    "NNSelect": "hatten.nnselect.model",
+    "BiEncoder": "hatten.biencoder.model",
+    "Ranker": "rerank.ranker.model",
+    "RankingModel": "rerank.ranker.model",
+    "Reranker": "rerank.cross_encoder.reranker",
     "Recommender": "library.recommender",
 }
 

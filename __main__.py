@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 
-from citerec.datasets.arguments import HELP
-from citerec.datasets.errors import InputError, one_line_errors
+from citerec.base.arguments import HELP
+from citerec.base.errors import InputError, one_line_errors
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.recommend import run
 
@@ -16,19 +16,22 @@ COMMANDS = {
     "train": ("citerec.train", "train a model"),
     "evaluate": ("citerec.evaluate", "run a benchmark"),
     "compare": ("citerec.evaluation.compare", "test the differences of two evaluations"),
-    "results": ("citerec.evaluation.results", "run a plan of evaluations and write its results page"),
-    "data build": ("citerec.datasets.build", "build a corpus from full texts"),
+    "results": ("citerec.evaluation.results.page", "run a plan of evaluations and write its results page"),
+    "data build": ("citerec.datasets.fulltext.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),
-    "data convert": ("citerec.datasets.convert", "convert dumps of papers"),
-    "data count": ("citerec.datasets.count", "count papers, citations and queries"),
-    "data download": ("citerec.datasets.downloads", "download published data and models"),
-    "data drafts": ("citerec.datasets.drafts", "fetch public drafts with their bibliographies"),
-    "data embed": ("citerec.retrieval.embed", "encode all papers with an article encoder"),
-    "data export": ("citerec.datasets.export", "write a corpus in BEIR's layout"),
+    "data convert": ("citerec.datasets.formats.convert", "convert dumps of papers"),
+    "data count": ("citerec.datasets.citations.count", "count papers, citations and queries"),
+    "data download": ("citerec.datasets.published.downloads", "download published data and models"),
+    "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
+    "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
+    "data export": ("citerec.datasets.formats.export", "write a corpus in BEIR's layout"),
     "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),
     "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
-    "data mdcr": ("citerec.evaluation.build_mdcr", "build a benchmark like MDCR from papers"),
-    "model compress": ("citerec.hatten.compress", "write a smaller static model"),
+    "data mdcr": (
+        "citerec.evaluation.benchmarks.papers.build_mdcr",
+        "build a benchmark like MDCR from papers",
+    ),
+    "model compress": ("citerec.hatten.static.compress", "write a smaller static model"),
     "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),
 }
 """Module and summary of each command besides those of a library."""
@@ -58,7 +61,7 @@ def main() -> None:
 def _help_or_fail(words: list[str]) -> None:
     """Print the list of commands; InputError for an unknown command."""
     if not words:
-        from citerec.library.nearby import Nearby
+        from citerec.library.commands.nearby import Nearby
 
         found = Nearby.look()
         if command := found.command():

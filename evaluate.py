@@ -19,9 +19,9 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
-from citerec.datasets.configuration import refuse_missing, refuse_unused, register_resolvers
-from citerec.datasets.errors import one_line_errors
-from citerec.datasets.help import CONF
+from citerec.base.configuration import refuse_missing, refuse_unused, register_resolvers
+from citerec.base.errors import one_line_errors
+from citerec.base.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.base import Retriever

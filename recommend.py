@@ -14,20 +14,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from citerec.datasets.arguments import HELP, options_help, run_command
-from citerec.datasets.errors import InputError, one_line_errors
+from citerec.base.arguments import HELP, options_help, run_command
+from citerec.base.errors import InputError, one_line_errors
 from citerec.library import settings
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
-    "build": (settings.BuildSettings, "citerec.library.commands:build"),
-    "add": (settings.AddSettings, "citerec.library.commands:add"),
-    "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
-    "update": (settings.UpdateSettings, "citerec.library.watch:update"),
-    "ask": (settings.AskSettings, "citerec.library.questions:ask"),
+    "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
+    "add": (settings.AddSettings, "citerec.library.commands.change:add"),
+    "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
+    "update": (settings.UpdateSettings, "citerec.library.commands.watch:update"),
+    "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
     "enrich": (settings.EnrichSettings, "citerec.library.enrichment.enrich:enrich"),
-    "verify": (settings.VerifySettings, "citerec.library.commands:verify"),
-    "search": (settings.SearchSettings, "citerec.library.questions:search"),
-    "info": (settings.InfoSettings, "citerec.library.commands:info"),
+    "verify": (settings.VerifySettings, "citerec.library.commands.change:verify"),
+    "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
+    "info": (settings.InfoSettings, "citerec.library.commands.change:info"),
     "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
     "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
@@ -35,9 +35,9 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "lsp": (settings.LspSettings, "citerec.library.language_server.server:lsp"),
 }
 """Settings class and function of each command."""
-ON_DISK = {name: f"citerec.library.large.commands:{name}" for name in ("build", "add", "remove", "info")}
+ON_DISK = {name: f"citerec.library.disk.commands:{name}" for name in ("build", "add", "remove", "info")}
 """Their functions for libraries on disk; the other commands open such a library or refuse it."""
-SAID = ("citerec.datasets.files", "citerec.library.temporary", "citerec.library.watch")
+SAID = ("citerec.base.files", "citerec.library.commands.temporary", "citerec.library.commands.watch")
 """The loggers of what a user waits for; of all others, only warnings are shown."""
 
 _LIBRARY = re.compile("(--)?library=")
@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def is_on_disk(given: settings.LibrarySettings) -> bool:
-    """True for a library on disk (library.large). Raises InputError if there is none."""
+    """True for a library on disk (library.disk). Raises InputError if there is none."""
     if isinstance(given, settings.BuildSettings):
         return given.storage == "disk"
     from citerec.library.library import read_manifest
@@ -95,7 +95,7 @@ def with_library(name: str, options: Sequence[str]) -> list[str]:
     """
     if name in ("build", "check") or any(option in HELP or _LIBRARY.match(option) for option in options):
         return list(options)
-    from citerec.library.nearby import Nearby, is_there
+    from citerec.library.commands.nearby import Nearby, is_there
 
     if options and is_there(options[0]):
         return [f"library={options[0]}", *options[1:]]

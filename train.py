@@ -16,9 +16,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.datasets.configuration import read_settings, refuse_missing, register_resolvers
-from citerec.datasets.errors import InputError, one_line_errors
-from citerec.datasets.help import CONF
+from citerec.base.configuration import read_settings, refuse_missing, register_resolvers
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
 from citerec.training.settings import RESOLVERS, RunSettings
@@ -27,11 +27,11 @@ register_resolvers(RESOLVERS)
 
 MODELS = {
     hatten.HAttenSettings: "citerec.hatten.model:HAtten",
-    hatten.StaticSettings: "citerec.hatten.static:StaticModel",
-    hatten.NNSelectSettings: "citerec.hatten.nnselect:NNSelect",
-    hatten.BiEncoderSettings: "citerec.hatten.biencoder:BiEncoder",
-    rerank.RerankerSettings: "citerec.rerank.reranker:Reranker",
-    rerank.RankerSettings: "citerec.rerank.ranker:RankingModel",
+    hatten.StaticSettings: "citerec.hatten.static.model:StaticModel",
+    hatten.NNSelectSettings: "citerec.hatten.nnselect.model:NNSelect",
+    hatten.BiEncoderSettings: "citerec.hatten.biencoder.model:BiEncoder",
+    rerank.RerankerSettings: "citerec.rerank.cross_encoder.reranker:Reranker",
+    rerank.RankerSettings: "citerec.rerank.ranker.model:RankingModel",
 }
 """The model of each type of settings."""
 PAPER = ("paper", "paper_small")

@@ -9,8 +9,8 @@ import datasets
 from citerec import Recommender
 from citerec.datasets.generate import open_demo
 from citerec.evaluation import evaluate
-from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.encoder import find_folder
+from citerec.retrieval.encoders.encoder import find_folder
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.settings import ArticleConfig
 
 assert "site-packages" in citerec.__file__, citerec.__file__

@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from citerec.datasets.arguments import run_command
-from citerec.datasets.errors import InputError, one_line_errors
-from citerec.datasets.files import atomic_folder, disk_errors, new_folder
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.files import atomic_folder, disk_errors, new_folder
+from citerec.base.progress import OnBytes, read_progress
+from citerec.base.settings import Settings, setting
+from citerec.datasets.formats.json_lines import Object, PaperId, Year, json_writer, read_objects, validate
+from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.fulltext.readers import find_files
-from citerec.datasets.json_lines import Object, PaperId, Year, json_writer, read_objects, validate
-from citerec.datasets.progress import OnBytes, read_progress
 from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, quoted
-from citerec.datasets.settings import Settings, setting
-from citerec.datasets.source_files import read_records
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
 
@@ -102,7 +102,7 @@ class CitingPapers:
 
 
 def write_cloze_corpus(given: ClozeSettings) -> str:
-    """Write a corpus (datasets/source_files.py) to a new folder; return a summary line.
+    """Write a corpus (datasets/formats/source_files.py) to a new folder; return a summary line.
 
     Papers without a title are left out. Equal papers and settings give equal files. Memory holds the ids.
     Raises InputError for invalid records, for a field that no paper has, and if there are no contexts.

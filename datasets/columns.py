@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citerec.datasets.files import link_or_copy
+from citerec.base.files import link_or_copy
 
 Ints = NDArray[np.integer]
 

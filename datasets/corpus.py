@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
-from citerec.datasets.errors import InputError
 from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 2

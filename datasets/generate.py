@@ -27,12 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citerec.datasets.command import command
+from citerec.base.command import command
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder, disk_errors, file_lock, new_folder
+from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder, disk_errors, file_lock, new_folder
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.progress import count_progress
 from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
 SHIFT, HEAD = 0.7, 0.95

@@ -27,8 +27,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.datasets.beir import beir_source, is_beir
-from citerec.datasets.beir import find_files as find_beir_files
+from citerec.base.errors import InputError
+from citerec.base.files import (
+    content_hash,
+    disk_errors,
+    fetch_file,
+    fetch_folder,
+    file_lock,
+    file_stamp,
+    is_url,
+    remove_abandoned,
+)
+from citerec.base.settings import setting
 from citerec.datasets.columns import (
     NameWriter,
     Ragged,
@@ -45,17 +55,9 @@ from citerec.datasets.columns import (
     write_words,
 )
 from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, TextColumn, read_manifest
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import (
-    content_hash,
-    disk_errors,
-    fetch_file,
-    fetch_folder,
-    file_lock,
-    file_stamp,
-    is_url,
-    remove_abandoned,
-)
+from citerec.datasets.formats.beir import beir_source, is_beir
+from citerec.datasets.formats.beir import find_files as find_beir_files
+from citerec.datasets.formats.source_files import file_source, find_files
 from citerec.datasets.records import (
     SPLITS,
     TRAIN,
@@ -78,8 +80,6 @@ from citerec.datasets.records import (
     refuse_too_many,
     split_group,
 )
-from citerec.datasets.settings import setting
-from citerec.datasets.source_files import file_source, find_files
 from citerec.datasets.tokenize import TOKENIZERS, WordTable, local_tokenizer
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class StoreBuilder:
         self._words = WordTable(TOKENIZERS[tokenizer])
         tokenize = local_tokenizer(self._words)
         if backend == "ray":
-            from citerec.datasets.over_ray import ray_tokenizer
+            from citerec.base.over_ray import ray_tokenizer
 
             tokenize = ray_tokenizer(self._words, tokenizer)
         self._fields = NameWriter(folder, "fields")
@@ -362,7 +362,7 @@ class StoreSettings(Tolerance):
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> StoreSettings:
         """Return the settings for the given values; InputError for invalid ones."""
-        from citerec.datasets.configuration import (
+        from citerec.base.configuration import (
             read_settings,  # imports Hydra, which a library does without
         )
 
@@ -378,10 +378,10 @@ def open_corpus(
     field: str | None = None,
     **settings: Any,
 ) -> Corpus:
-    """Open a folder of source files (datasets.source_files); prepare its store on first use.
+    """Open a folder of source files (datasets.formats.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz; or a folder in BEIR's layout (datasets.beir). `dir` and `papers` may be fsspec URLs, e.g.
+    .gz; or a folder in BEIR's layout (datasets.formats.beir). `dir` and `papers` may be fsspec URLs, e.g.
     s3://BUCKET/FOLDER, whose files are copied to cache_dir.
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.
@@ -513,7 +513,7 @@ def prepare_store(
         share = max_bad_share if skip else None
         tasks: AbstractContextManager[None] = nullcontext()
         if backend == "ray":
-            from citerec.datasets.over_ray import ray_session
+            from citerec.base.over_ray import ray_session
 
             tasks = ray_session()
         with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:

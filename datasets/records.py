@@ -1,8 +1,8 @@
 """The records that make up a corpus: papers, contexts and the queries of each split.
 
 A `Source` provides them to `datasets.prepare.open_records`, which prepares the store. The files papers.json,
-contexts.json and SPLIT.json are one source (`datasets.source_files`); a benchmark that holds its papers in
-memory is another.
+contexts.json and SPLIT.json are one source (`datasets.formats.source_files`); a benchmark that holds its
+papers in memory is another.
 
 A record that breaks a rule is a `BadRecord`. The first one is an error, or all are dropped and counted
 (data.on_error=skip).
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, setting
 
 TARGET_MARKER = "TARGETCIT"
 """Replaces the citation of the paper to recommend in a context."""

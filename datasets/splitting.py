@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.base.settings import check_count
 from citerec.datasets.records import SPLITS, TRAIN
-from citerec.datasets.settings import check_count
 
 Rows = NDArray[np.int64]
 _Years = Sequence[int | None] | None

@@ -1,6 +1,6 @@
 """How often words, terms and names occur in a collection, for a corpus of some of its papers.
 
-A large library ranks a few hundred papers at a time (library.large). Their words are weighted as in the whole
+A large library ranks a few hundred papers at a time (library.disk). Their words are weighted as in the whole
 collection: `Corpus.whole`. Only hashes of what occurs at least twice are kept; all else counts as once.
 """
 
@@ -21,8 +21,8 @@ Hashes = NDArray[np.uint64]
 
 WORD, BM25_TERM, TERM, BEGINNING, PAIR = "word", "bm25_term", "term", "beginning", "pair"
 """Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
-(retrieval.terms) by the papers that have them; pairs of adjacent terms in titles by their occurrences. The
-ranker's names (CorpusStatistics.NAMES) are further kinds."""
+(retrieval.lexical.terms) by the papers that have them; pairs of adjacent terms in titles by their
+occurrences. The ranker's names (CorpusStatistics.NAMES) are further kinds."""
 TOTALS = "statistics.json"
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -50,7 +50,7 @@ class WordStatistics:
 
     @classmethod
     def open(cls, folder: Path) -> WordStatistics:
-        """Memory-map what library.large.counts wrote."""
+        """Memory-map what library.disk.counts wrote."""
         totals = json.loads((folder / TOTALS).read_text("utf-8"))
         return cls(**totals, hashes=load_array(folder, "hashes"), counts=load_array(folder, "counts"))
 

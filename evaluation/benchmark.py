@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from citerec.base.settings import Settings
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.settings import Settings
 from citerec.evaluation.report import (
     REPORT,
     Column,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from citerec.datasets.arguments import run_command
-from citerec.datasets.errors import InputError, one_line_errors
-from citerec.datasets.files import write_text
-from citerec.datasets.settings import Settings, setting
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.files import write_text
+from citerec.base.settings import Settings, setting
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.protocol import metric_key, protocol_file
 from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table

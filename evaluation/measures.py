@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from ir_measures import AP, RR, Measure, P, R
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Split
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write
 from citerec.evaluation import significance
 from citerec.evaluation.protocol import Qrels
 from citerec.retrieval.base import Ranking

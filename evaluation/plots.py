@@ -1,4 +1,4 @@
-"""Plots of evaluations, in the style of datasets.plots."""
+"""Plots of evaluations, in the style of base.plots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from citerec.datasets.plots import GREY, Curves, Intervals, draw, highlight_colours, label_ends, panels, save
+from citerec.base.plots import GREY, Curves, Intervals, draw, highlight_colours, label_ends, panels, save
 from citerec.evaluation.report import Metrics
 
 
@@ -101,8 +101,9 @@ def reranking_plot(
 ) -> None:
     """Draw R@10 and ceiling (dashed) of each pipeline in one panel, and seconds per query in another.
 
-    curves: {label: {candidates: {recall@10, ceiling, seconds_per_query}}} (evaluation.stages.depth_metrics).
-    bases: R@10 of the prefetchers, drawn as dotted horizontal lines.
+    curves: {label: {candidates: {recall@10, ceiling, seconds_per_query}}}
+    (evaluation.benchmarks.contexts.stages.depth_metrics). bases: R@10 of the prefetchers, drawn as dotted
+    horizontal lines.
     """
     recalls, ceilings, seconds = (
         {label: {k: of[name] for k, of in curve.items()} for label, curve in curves.items()}

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write
 from citerec.datasets.records import TRAIN
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from citerec.retrieval.filters import Filters

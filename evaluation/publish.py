@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from citerec.datasets.arguments import run_command
-from citerec.datasets.errors import InputError, one_line_errors
-from citerec.datasets.settings import Settings
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.settings import Settings
 from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
 from citerec.training.hub import Pretrained
 
@@ -59,12 +59,12 @@ def open_trained(path: str | Path) -> Pretrained:
 
     Raises InputError if there is no model that can be published.
     """
-    from citerec.hatten.biencoder import BiEncoder
+    from citerec.hatten.biencoder.model import BiEncoder
     from citerec.hatten.model import HAtten
-    from citerec.hatten.nnselect import NNSelect
-    from citerec.hatten.static import StaticModel
-    from citerec.rerank.cross_encoder import CrossEncoder
-    from citerec.rerank.ranker import RankingModel
+    from citerec.hatten.nnselect.model import NNSelect
+    from citerec.hatten.static.model import StaticModel
+    from citerec.rerank.cross_encoder.network import CrossEncoder
+    from citerec.rerank.ranker.model import RankingModel
 
     path = Path(path)
     # The order matters: transformers also have a config.json, like static models.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import citerec.rerank.settings  # noqa: F401  (the schema of `scoring`)
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, check_count, register, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, check_count, register, setting
 from citerec.retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
@@ -121,7 +121,7 @@ class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
 
     reranker: str | None = None
-    """folder of a trained reranker, or anything else rerank.reranker.Reranker.open accepts"""
+    """folder of a trained reranker, or anything else rerank.cross_encoder.reranker.Reranker.open accepts"""
     candidates: Any = 100
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
@@ -161,7 +161,8 @@ class PipelineSettings(ContextSettings):
 @dataclass(frozen=True)
 class GlobalRerankSettings(PipelineSettings):
     query_tokens: int | None = None
-    """tokens of a pair reserved for the query, the rest for the candidate (rerank.pairs); null: as trained"""
+    """tokens of a pair reserved for the query, the rest for the candidate (rerank.cross_encoder.pairs); null:
+    as trained"""
 
 
 @dataclass(frozen=True)

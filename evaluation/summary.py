@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
 
-from citerec.datasets.errors import error_line, fail
-from citerec.datasets.files import write_text
+from citerec.base.errors import error_line, fail
+from citerec.base.files import write_text
 from citerec.evaluation.report import (
     METRICS,
     REPORT,
@@ -138,7 +138,7 @@ def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
     path = job.folder / ".hydra" / "config.yaml"
     target = OmegaConf.select(OmegaConf.load(path), "benchmark._target_") if path.is_file() else None
     if "val/f1@20" in job.metrics:
-        target = "citerec.evaluation.benchmarks.global_reranking.GlobalReranking"
+        target = "citerec.evaluation.benchmarks.papers.reranking.GlobalReranking"
     return get_class(target) if target else None
 
 

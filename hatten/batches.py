@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Split
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from citerec.hatten.mining import Pool

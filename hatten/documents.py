@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import TARGET_WORD
 from citerec.retrieval.queries import Queries
 

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import Documents, Vocabulary, from_padded
 from citerec.hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
-from citerec.hatten.means import MeanEncoder
 from citerec.hatten.settings import EncoderConfig
+from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.vectors import chunks, padded_length
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from citerec.hatten.documents import NEAR, Documents
-from citerec.hatten.means import (
+from citerec.hatten.static.means import (
     DISTANCE_BUCKETS,
     INITIAL_NEAR_WEIGHT,
     INITIAL_WEIGHTS,

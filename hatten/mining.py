@@ -13,15 +13,15 @@ import Stemmer
 from numpy.typing import NDArray
 from scipy import sparse
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write, digest_file
+from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write, digest_file
-from citerec.datasets.progress import count_progress
 from citerec.datasets.records import MARKER_WORDS
 from citerec.retrieval.base import top_k
-from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.index import search_exact
+from citerec.retrieval.indexes.index import search_exact
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries
 from citerec.training.processes import WHOLE, Share
 

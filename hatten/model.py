@@ -6,18 +6,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
-from citerec.hatten.reference import PUBLISHED, load_reference_model
+from citerec.hatten.published.checkpoint import PUBLISHED, load_reference_model
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, HAttenSettings
-from citerec.hatten.static import StaticModel
+from citerec.hatten.static.model import StaticModel
 from citerec.hatten.train import start_training, train_encoder
-from citerec.hatten.word2vec import Word2Vec
-from citerec.hatten.words import Embeddings, inverse_document_frequency, load_initial_vectors
-from citerec.retrieval.nets import precision, weights_to_numpy, weights_to_torch
+from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency, load_initial_vectors
+from citerec.hatten.words.word2vec import Word2Vec
+from citerec.retrieval.encoders.nets import precision, weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import read_torch
 from citerec.training.hub import (

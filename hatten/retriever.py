@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
@@ -106,11 +106,11 @@ class EncoderRetriever(WordsRetriever):
         return self.encoder.dim
 
     def fingerprint(self) -> dict[str, Any]:
-        from citerec.retrieval.nets import weights_hash  # torch
+        from citerec.retrieval.encoders.nets import weights_hash  # torch
 
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def encode(self, documents: Documents) -> Floats:
-        from citerec.retrieval.nets import as_numpy  # torch
+        from citerec.retrieval.encoders.nets import as_numpy  # torch
 
         return as_numpy(self.encoder.encode)(documents)

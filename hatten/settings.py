@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, check_count, register, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, check_count, register, setting
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 

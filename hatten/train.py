@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import TRAIN
 from citerec.hatten.batches import TrainingData, steps_per_round
 from citerec.hatten.documents import Documents
@@ -24,8 +24,8 @@ from citerec.hatten.encoder import Encoder, HAttenEncoder
 from citerec.hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
 from citerec.hatten.module import EncoderModule
 from citerec.hatten.settings import EncoderTraining, EncoderValidationSettings, MiningSettings
-from citerec.retrieval.index import search_exact
-from citerec.retrieval.nets import as_numpy, eval_mode
+from citerec.retrieval.encoders.nets import as_numpy, eval_mode
+from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.vectors import Reader, encode, encode_queries
 from citerec.training.hub import Pretrained
 from citerec.training.loop import Training, TrainingRun

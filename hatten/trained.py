@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.hatten.retriever import DenseModel, WordsRetriever
-from citerec.hatten.static import CONFIG, StaticModel, StaticRetriever
+from citerec.hatten.static.model import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
 
@@ -55,11 +55,11 @@ def open_model(place: str | Path) -> DenseModel:
     """Open a folder that a dense model of any kind was saved in."""
     folder = Path(place)
     if (folder / "encoder.json").is_file():
-        from citerec.hatten.biencoder import BiEncoder
+        from citerec.hatten.biencoder.model import BiEncoder
 
         return BiEncoder.open(folder)
     if (folder / "nnselect.json").is_file():
-        from citerec.hatten.nnselect import NNSelect
+        from citerec.hatten.nnselect.model import NNSelect
 
         return NNSelect.open(folder)
     if is_static(folder):

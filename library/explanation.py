@@ -1,7 +1,8 @@
 """Recommendations and their explanations: a name, the evidence sentence, a sentence that cites the paper.
 
-They are computed for the papers shown, from what the ranker compares: names (rerank.names), words weighted by
-idf and nearness to the mark (rerank.texts), and training contexts (rerank.citing_contexts).
+They are computed for the papers shown, from what the ranker compares: names (rerank.ranker.paper_names),
+words weighted by idf and nearness to the mark (rerank.ranker.texts), and training contexts
+(rerank.ranker.citing_contexts).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import Stemmer
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
-from citerec.rerank.citing_contexts import CitingContexts
-from citerec.rerank.corpus_statistics import CorpusStatistics
-from citerec.rerank.names import initials, title_names
-from citerec.rerank.texts import K1, NEAR, B, idf, nearness
+from citerec.rerank.ranker.citing_contexts import CitingContexts
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.paper_names import initials, title_names
+from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
+from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.terms import FUNCTION_WORDS
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -173,7 +174,8 @@ class Explainer:
     def _name(self, context: str, words: Sequence[str], title: str) -> str:
         """Return the name of a paper that weighs most in a context; "" if none counts.
 
-        The weight of a name is the rarity of its rarest word times its nearness to the mark (rerank.names).
+        The weight of a name is the rarity of its rarest word times its nearness to the mark
+        (rerank.ranker.paper_names).
         """
         distances, best, found = np.abs(_distances(words)), LEAST_NAME, ""
         acronyms = [acronym for letters in initials(title) if (acronym := letters.upper()) in context]

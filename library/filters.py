@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.library.library import Library
 from citerec.retrieval.arrays import Mask
 

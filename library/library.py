@@ -38,6 +38,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import (
+    CHECKSUMS,
+    check_checksums,
+    disk_errors,
+    file_lock,
+    write_checksums,
+    write_text,
+)
 from citerec.datasets.columns import (
     TableWriter,
     continue_arrays,
@@ -49,15 +58,6 @@ from citerec.datasets.columns import (
     table_batches,
 )
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import (
-    CHECKSUMS,
-    check_checksums,
-    disk_errors,
-    file_lock,
-    write_checksums,
-    write_text,
-)
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
@@ -69,7 +69,7 @@ VERSION = 1
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
 BUILDING = "building"
-"""Folder of what a stopped build of a large library has done (library.large.build)."""
+"""Folder of what a stopped build of a large library has done (library.disk.build)."""
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
 NEW = "new"
 """Folder in a generation, for the papers that are added to those of the former one."""
@@ -116,7 +116,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
     shards: int = 0
-    """Number of shards of a large library (library.large); 0: this one is in memory."""
+    """Number of shards of a large library (library.disk); 0: this one is in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}

@@ -1,9 +1,9 @@
 """The ranking model of a library. Each generation stores its model next to its index:
 
 model/   model.json   format, kind and origin
-         static/      a static model (hatten.static), or
+         static/      a static model (hatten.static.model), or
          hatten/      a HAtten model (hatten.model); earlier versions: hatten.ckpt
-         ranker/      a learned ranker (rerank.ranker) over that model and BM25, perhaps an encoder too
+         ranker/      a learned ranker (rerank.ranker.model) over that model and BM25, perhaps an encoder too
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import link_or_copy
-from citerec.hatten.static import CONFIG, StaticModel
+from citerec.base.errors import InputError
+from citerec.base.files import link_or_copy
+from citerec.hatten.static.model import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
 from citerec.library.library import TOKENIZER
-from citerec.rerank.ranker import MODEL as RANKING
-from citerec.rerank.ranker import Ranker, RankingModel
+from citerec.rerank.ranker.model import MODEL as RANKING
+from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.hub import DENSE as IN_RANKER
@@ -132,7 +132,7 @@ def encoder_parts(name: str, embeddings_dir: Path | None = None) -> dict[str, Re
     if not name:
         return {}
     try:
-        from citerec.retrieval.article import ArticleRetriever  # needs torch
+        from citerec.retrieval.encoders.article import ArticleRetriever  # needs torch
     except ImportError as error:
         raise InputError(f"model={BUILT_IN.name}+{name}: needs pip install 'citerec[train]'") from error
     return {name: ArticleRetriever(ENCODERS[name], index=INDEX, embeddings_dir=embeddings_dir)}

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import (
     find_arxiv_id,
     normalise_title,
     title_key,
 )
-from citerec.datasets.json_lines import OnBadRecord
 from citerec.datasets.records import is_valid_id, quoted
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import link_or_copy
+from citerec.base.progress import spinner
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import link_or_copy
-from citerec.datasets.progress import spinner
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.drafts.latex import LATEX
 from citerec.library.drafts.markdown import MARKDOWN
@@ -41,16 +41,16 @@ from citerec.library.library import (
 from citerec.library.limits import MAX_TEXT
 from citerec.library.models import install_model, open_model
 from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, plain_words, query_words
-from citerec.rerank.ranker import Ranker
+from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.fusion import fuse_scores
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import WINDOW, Queries, Query, cut_around_mark
 from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
-    from citerec.rerank.reranker import Reranker
+    from citerec.rerank.cross_encoder.reranker import Reranker
     from citerec.rerank.settings import ScoringSettings
 
 MODEL, RANKING = "model", "index/ranking"
@@ -177,19 +177,22 @@ class Recommender:
     ) -> Recommender:
         """Open the library in a folder.
 
-        reranker: folder of a cross-encoder (rerank.reranker). scoring: None means the fastest settings.
+        reranker: folder of a cross-encoder (rerank.cross_encoder.reranker). scoring: None means the fastest
+        settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
         on_disk = bool(read_manifest(Path(path).expanduser()).shards)
         library = None if on_disk else Library.open(path)
         cross_encoder = None
         if reranker is not None:
-            from citerec.rerank.reranker import Reranker  # imports torch, which nothing else here needs
+            from citerec.rerank.cross_encoder.reranker import (
+                Reranker,  # imports torch, which nothing else here needs
+            )
             from citerec.rerank.settings import ScoringSettings
 
             cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
         if library is None:
-            from citerec.library.large.library import LargeLibrary, LargeRecommender  # imports tantivy
+            from citerec.library.disk.library import LargeLibrary, LargeRecommender  # imports tantivy
 
             return LargeRecommender(LargeLibrary.open(path), cross_encoder)
         if cross_encoder is not None:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, check_count, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, check_count, setting
 from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")

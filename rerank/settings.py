@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import msgspec
 
 import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, register, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, register, setting
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 MIN_TOKENS, MIN_SIDE = 16, 8
@@ -111,7 +111,7 @@ class PairSettings(Settings):
 
 @dataclass(frozen=True)
 class ListLossSettings(Settings):
-    """Training loss over the list of a query (rerank.losses)."""
+    """Training loss over the list of a query (rerank.cross_encoder.losses)."""
 
     where: ClassVar[str] = "model.loss"
     name: str = setting("hinge", choices=("hinge", "pointwise", "listwise"))
@@ -241,7 +241,7 @@ class ScoringSettings(Settings):
     where: ClassVar[str] = "scoring"
     backend: str = setting("auto", choices=("auto", "torch", "openvino", "fastest"))
     """torch | openvino (CPUs; needs the extra int8) | auto (openvino for int8, else torch) | fastest
-    (measured on first use, over all precisions with precision=auto: rerank.fastest)"""
+    (measured on first use, over all precisions with precision=auto: rerank.cross_encoder.fastest)"""
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8"))
     """float32 | bfloat16 | int8 | auto (bfloat16 if the hardware is faster with it, else float32)"""
     tokens: int = setting(4096, least=1)
@@ -251,7 +251,8 @@ class ScoringSettings(Settings):
     threads: int = 0
     """CPU threads; 0: torch's default"""
     encoder: str | None = None
-    """folder with the config and tokeniser of a published checkpoint (rerank.published); null: SciBERT's"""
+    """folder with the config and tokeniser of a published checkpoint (rerank.cross_encoder.published); null:
+    SciBERT's"""
     query_tokens: int | None = None
     """overrides the reranker's pairs.query_tokens; null: as trained"""
 

@@ -14,10 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder, check_checksums, write_checksums
 from citerec.datasets.columns import save_arrays
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder, check_checksums, write_checksums
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
@@ -213,7 +213,7 @@ class Retriever(ABC):
 
         queries: [Q], a split, or rows of contexts. Memory grows with Q * k: search large sets in batches.
         filters: which candidates may be returned; the result is the same as for a corpus without the others
-        (see retrieval.index for approximate indexes).
+        (see retrieval.indexes.index for approximate indexes).
         Raises InputError if a score is NaN.
         """
         corpus = self.corpus

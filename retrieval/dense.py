@@ -1,6 +1,6 @@
 """Dense retrieval: `DenseRetriever` finds the nearest papers by an encoder's vectors.
 
-Subclasses provide the encoder: of subwords in retrieval.article, of words in hatten.retriever.
+Subclasses provide the encoder: of subwords in retrieval.encoders.article, of words in hatten.retriever.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.datasets import over_ray
+from citerec.base import over_ray
 from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.cpu_index import FlatIndex, PaperIndex, check_vectors
-from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
-from citerec.retrieval.index import build_index, build_l2_index, check_index, load_index, search_l2
+from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
+from citerec.retrieval.indexes.cpu import FlatIndex, PaperIndex, check_vectors
+from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.queries import Queries
 

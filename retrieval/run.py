@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write, digest_file
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write, digest_file
 from citerec.datasets.records import quoted
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, check_count, register, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, check_count, register, setting
 
 _TRAINING = ("sample", "seed")
 BUILD_SETTINGS = {
@@ -33,7 +33,7 @@ SEARCH_SETTINGS = {
 
 @dataclass(frozen=True)
 class IndexConfig(Settings):
-    """Vector index (retrieval.index); null: chosen by the number N of vectors."""
+    """Vector index (retrieval.indexes.index); null: chosen by the number N of vectors."""
 
     where: ClassVar[str] = "index"
 
@@ -109,7 +109,7 @@ SOURCE = ("name", "hub", "path", "adapter")
 
 @dataclass(frozen=True)
 class ArticleConfig(Settings):
-    """A transformer that encodes papers and contexts as vectors (retrieval.encoder)."""
+    """A transformer that encodes papers and contexts as vectors (retrieval.encoders.encoder)."""
 
     where: ClassVar[str] = "encoder"
 
@@ -120,8 +120,8 @@ class ArticleConfig(Settings):
     path: str | None = None
     """folder of the model, in place of hub"""
     adapter: str | None = None
-    """adapter (retrieval.adapters): id on huggingface.co, or a folder; a model trained here includes its
-    own"""
+    """adapter (retrieval.encoders.adapters): id on huggingface.co, or a folder; a model trained here includes
+    its own"""
     pooling: str = setting("mean", choices=("mean", "cls", "aspire"))
     """mean (of the tokens) | cls (first token) | aspire (one mean per sentence)"""
     layers: str = setting("last", choices=("last", "all"))

@@ -48,7 +48,7 @@ class EncodingProgress:
     def __init__(
         self, what: str, total: int, done: int = 0, bar: Callable[[int], None] | None = None
     ) -> None:
-        """done: documents encoded earlier. bar: callback for newly encoded ones (datasets.progress)."""
+        """done: documents encoded earlier. bar: callback for newly encoded ones (base.progress)."""
         self.what, self.total, self.done, self._initial = what, total, float(done), done
         self._bar, self._shown = bar, 0
         self._start = self._logged = time.monotonic()
@@ -89,8 +89,8 @@ def encode(
 ) -> Floats:
     """Encode papers (rows) or queries as vectors [len(rows), dim] of unit length (zeros if no word is known).
 
-    read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.as_numpy of a
-    torch module).
+    read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.encoders.nets.as_numpy
+    of a torch module).
     """
     out = np.empty((len(rows), dim), np.float32)
     progress = EncodingProgress(what, len(rows))

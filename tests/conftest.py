@@ -25,7 +25,7 @@ import requests
 import citerec.evaluation.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec import recommend
-from citerec.datasets.configuration import store_schemas
+from citerec.base.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
@@ -307,7 +307,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained cross-encoder, saved as by a training."""
-    from citerec.rerank.cross_encoder import CrossEncoder
+    from citerec.rerank.cross_encoder.network import CrossEncoder
     from citerec.rerank.settings import PairSettings
     from citerec.retrieval.settings import ArticleConfig
 

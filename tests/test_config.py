@@ -16,7 +16,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from citerec.datasets.help import option_notes
+from citerec.base.help import option_notes
 
 CONF = Path(__file__).parents[1] / "conf"
 ENTRIES = ("train", "evaluate", "build", "generate", "inspect", "embed")

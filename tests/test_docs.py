@@ -15,13 +15,13 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from citerec.datasets.arguments import read_arguments
+from citerec.base.arguments import read_arguments
 from citerec.datasets.cloze import ClozeSettings
-from citerec.datasets.downloads import DownloadSettings
-from citerec.datasets.drafts import DraftsSettings
+from citerec.datasets.published.downloads import DownloadSettings
+from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.compare import CompareSettings
 from citerec.evaluation.publish import PublishSettings
-from citerec.evaluation.results import ResultsSettings
+from citerec.evaluation.results.page import ResultsSettings
 from citerec.recommend import COMMANDS as LIBRARY
 
 ROOT = Path(__file__).parents[1]

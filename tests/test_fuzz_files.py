@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.citations.queries import read_query_lists
-from citerec.datasets.errors import InputError
-from citerec.evaluation.benchmarks.csfcube import FACETS, CSFCubePools
-from citerec.evaluation.benchmarks.mdcr import MDCRPools, read_scores
-from citerec.evaluation.benchmarks.pools import read_texts
-from citerec.evaluation.benchmarks.scidocs import negative_distances, read_embeddings, read_run
+from citerec.evaluation.benchmarks.papers.csfcube import FACETS, CSFCubePools
+from citerec.evaluation.benchmarks.papers.mdcr import MDCRPools, read_scores
+from citerec.evaluation.benchmarks.papers.pools import read_texts
+from citerec.evaluation.benchmarks.papers.scidocs import negative_distances, read_embeddings, read_run
 from citerec.evaluation.protocol import Qrels
-from citerec.hatten.pickles import load_array, load_word_list
-from citerec.hatten.words import read_vectors
+from citerec.hatten.published.pickles import load_array, load_word_list
+from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
-from citerec.tests.datasets.fuzzing import REAL, damaged, fuzzed
+from citerec.tests.datasets.fulltext.fuzzing import REAL, damaged, fuzzed
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
 NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]

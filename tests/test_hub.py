@@ -16,18 +16,18 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained, results_section
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.model import HAtten
-from citerec.hatten.static import StaticModel
+from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static
-from citerec.rerank.confidence import Confidence
-from citerec.rerank.cross_encoder import CrossEncoder
-from citerec.rerank.linear import LinearModel
-from citerec.rerank.ranker import RankingModel
-from citerec.rerank.reranker import Reranker
+from citerec.rerank.cross_encoder.network import CrossEncoder
+from citerec.rerank.cross_encoder.reranker import Reranker
+from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.linear import LinearModel
+from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.tests.conftest import COMMIT, Hub
 from citerec.tests.hatten.made import random_model

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from citerec.datasets.errors import error_line
+from citerec.base.errors import error_line
 from citerec.recommend import COMMANDS as LIBRARY
 
 pytestmark = pytest.mark.usefixtures("nothing_nearby")

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 
-from citerec.datasets.errors import error_line
+from citerec.base.errors import error_line
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -80,7 +80,7 @@ MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
     [
         ("train.py", MISSING),
         ("evaluate.py", MISSING),
-        ("-m citerec.retrieval.embed output=out", MISSING),
+        ("-m citerec.retrieval.encoders.embed output=out", MISSING),
         ("train.py data.dir=nowhere", "nowhere: no such folder"),
         ("train.py data.dir=nowhere resume=maybe", "resume=maybe: must be true or false"),
     ],

@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_write
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import atomic_write
 
 
 def save_torch(content: dict[str, Any], path: Path) -> None:

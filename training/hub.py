@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_folder, digest_file
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import atomic_folder, digest_file
 from citerec.training.checkpoint import find_saved
 
 T = TypeVar("T")

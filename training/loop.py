@@ -28,9 +28,9 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
 
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, check_count
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share

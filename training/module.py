@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from citerec.retrieval.nets import precision
+from citerec.retrieval.encoders.nets import precision
 from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 

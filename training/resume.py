@@ -27,8 +27,8 @@ import yaml
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write
 from citerec.training.checkpoint import save_torch
 from citerec.training.rounds import CURVES, HISTORY, METRICS, Rounds
 from citerec.training.settings import DATE_FORMAT, LATEST

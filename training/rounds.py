@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Split
-from citerec.datasets.files import atomic_write
 from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
 from citerec.training.settings import RECALL_AT
@@ -88,7 +88,7 @@ class History:
     def _plot(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        from citerec.datasets.plots import draw, highlight_colours, label_ends, panels, save
+        from citerec.base.plots import draw, highlight_colours, label_ends, panels, save
 
         figure, axes = panels("Loss and validation by round", (1, 1))
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import Settings, register, setting
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, register, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""

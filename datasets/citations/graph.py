@@ -2,8 +2,8 @@
 
 The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
 paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
-other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys; datasets.convert
-converts them.
+other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys;
+datasets.formats.convert converts them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder, content_hash, disk_errors
+from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.columns import (
     NameWriter,
     Ragged,
@@ -36,12 +39,9 @@ from citerec.datasets.columns import (
     table_batches,
 )
 from citerec.datasets.corpus import TextColumn
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_folder, content_hash, disk_errors
+from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.readers import read_s2orc, read_s2orc_2020
-from citerec.datasets.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
-from citerec.datasets.progress import OnBytes, read_progress
 
 
 class PaperLine(NamedTuple):

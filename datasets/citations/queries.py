@@ -19,15 +19,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from citerec.base.configuration import read_settings
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write, read_limited
+from citerec.base.progress import read_progress
+from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
 from citerec.datasets.columns import Ragged, offsets_of
-from citerec.datasets.configuration import read_settings
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write, read_limited
 from citerec.datasets.near_duplicates import TitleIndex
 from citerec.datasets.prepare import open_records
-from citerec.datasets.progress import read_progress
 from citerec.datasets.records import (
     SPLITS,
     TARGET_MARKER,
@@ -39,7 +40,6 @@ from citerec.datasets.records import (
     check_split_names,
     quoted,
 )
-from citerec.datasets.settings import Settings, setting
 from citerec.datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)

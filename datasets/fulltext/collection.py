@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.base.progress import read_progress
+from citerec.datasets.formats.json_lines import OnBadRecord, gzip_writer, json_writer
 from citerec.datasets.fulltext.catalogue import Catalogue
 from citerec.datasets.fulltext.contexts import ContextRules, select_contexts
 from citerec.datasets.fulltext.documents import Document, FullText, Reference
 from citerec.datasets.fulltext.readers import SourceFile, read_documents
-from citerec.datasets.json_lines import OnBadRecord, gzip_writer, json_writer
-from citerec.datasets.progress import read_progress
 from citerec.datasets.records import SPLITS
 from citerec.datasets.splitting import Splitting
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, setting
 from citerec.datasets.fulltext.catalogue import AUTHORS, Catalogue, fold, surname
 from citerec.datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from citerec.datasets.fulltext.markers import Bibliography, Marker, find_markers, has_numbers
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from citerec.datasets.settings import Settings, setting
 
 # Allowed between two markers of a group: separators, or a closing and an opening bracket.
 _SEPARATORS = r"[\s,;&/–—−‐-]*"

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year, identifier
 from citerec.datasets.fulltext.documents import (
     CitationSpan,

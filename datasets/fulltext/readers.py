@@ -33,9 +33,21 @@ from typing import IO, Any, NamedTuple
 import msgspec
 import orjson
 
-from citerec.datasets.archives import damage_reported, stream_files
-from citerec.datasets.errors import InputError, UnusableFile
-from citerec.datasets.files import open_bytes
+from citerec.base.archives import damage_reported, stream_files
+from citerec.base.errors import InputError, UnusableFile
+from citerec.base.files import open_bytes
+from citerec.base.progress import OnBytes
+from citerec.datasets.formats.json_lines import (
+    CitedId,
+    Object,
+    Offset,
+    OnBadRecord,
+    PaperId,
+    Year,
+    read_objects,
+    validate,
+)
+from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_year, identifier
 from citerec.datasets.fulltext.documents import (
     CitationSpan,
@@ -46,24 +58,12 @@ from citerec.datasets.fulltext.documents import (
     Reference,
 )
 from citerec.datasets.fulltext.jats import read_jats
-from citerec.datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
-from citerec.datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
-from citerec.datasets.fulltext.markdown import is_markdown, markdown_documents, read_markdown
 from citerec.datasets.fulltext.tei import read_tei
 from citerec.datasets.fulltext.xml_documents import read_trees
-from citerec.datasets.json_lines import (
-    CitedId,
-    Object,
-    Offset,
-    OnBadRecord,
-    PaperId,
-    Year,
-    read_objects,
-    validate,
-)
-from citerec.datasets.progress import OnBytes
+from citerec.datasets.languages.latex import bib_entries, is_archive, read_archive, read_latex
+from citerec.datasets.languages.latex_source import decode_latex, is_paper, plain_text
+from citerec.datasets.languages.markdown import is_markdown, markdown_documents, read_markdown
 from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
-from citerec.datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
@@ -80,7 +80,7 @@ _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
 _CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
 """What to do with files that are not read."""
 _PAPERS = ("papers.json", "papers.json.gz")
-"""Files of a corpus in the source format (datasets/source_files.py)."""
+"""Files of a corpus in the source format (datasets/formats/source_files.py)."""
 
 
 class SourceFile(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from functools import partial
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_year, identifier
 from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph, Reference
 from citerec.datasets.fulltext.xml_documents import flat_text, read_paragraph

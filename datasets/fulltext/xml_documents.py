@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from html.entities import html5
 from typing import IO
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.documents import CitationSpan, Paragraph
 
 DOCUMENTS = ("article", "TEI")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hydra.utils import instantiate
 
-from citerec.datasets.command import command
+from citerec.base.command import command
 
 main = command("inspect", lambda config: f"page: {instantiate(config)}")
 

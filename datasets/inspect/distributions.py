@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from citerec.base.plots import GREY, draw, highlight_colours, label_ends, panels, save
 from citerec.datasets.inspect.tables import CorpusView
-from citerec.datasets.plots import GREY, draw, highlight_colours, label_ends, panels, save
 
 Ints = NDArray[np.integer]
 Series = Mapping[str, Ints]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.progress import count_progress
 from citerec.datasets.columns import concat_ranges
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
@@ -21,7 +22,6 @@ from citerec.datasets.inspect.tables import (
     count_line,
 )
 from citerec.datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
-from citerec.datasets.progress import count_progress
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3

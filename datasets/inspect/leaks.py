@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from citerec.datasets.beir import read_paper_metadata
+from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.formats.beir import read_paper_metadata
+from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.fulltext.catalogue import fold, surname
 from citerec.datasets.fulltext.contexts import adjacent_years, names_any
 from citerec.datasets.inspect.tables import CorpusView, Table
-from citerec.datasets.progress import count_progress, read_progress
-from citerec.datasets.source_files import read_records
 
 CONTEXTS = 1000
 """Contexts per progress update."""

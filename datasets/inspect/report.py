@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from citerec.datasets.configuration import read_settings
+from citerec.base.configuration import read_settings
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
+from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import write_text
 from citerec.datasets.inspect import duplicate_papers, statistics
 from citerec.datasets.inspect.distributions import Plot, draw_plots
 from citerec.datasets.inspect.leaks import first_authors, leak_table
 from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
 from citerec.datasets.records import TARGET_MARKER
-from citerec.datasets.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files, read_bibliography
-from citerec.datasets.fulltext.latex_source import decode_latex
-from citerec.datasets.fulltext.markdown import find_csl, group_keys, read_csl
+from citerec.base.errors import InputError
+from citerec.datasets.languages.latex import BIB_ENTRY, bib_files, read_bibliography
+from citerec.datasets.languages.latex_source import decode_latex
+from citerec.datasets.languages.markdown import find_csl, group_keys, read_csl
 from citerec.library.drafts.latex import LATEX, read_citations
 from citerec.library.drafts.masked import masked_syntax
 from citerec.library.drafts.placeholders import MISSING, PlaceholderReader
 from citerec.library.drafts.reader import kind_of
-from citerec.library.formats import count_noun, terminal_text
+from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import Identities, similar_titles
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from citerec.datasets.drafts import LIST, read_list
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.base.progress import count_progress
 from citerec.datasets.fulltext.documents import Reference
 from citerec.datasets.fulltext.readers import find_files
-from citerec.datasets.progress import count_progress
-from citerec.library.commands import build
+from citerec.datasets.published.drafts import LIST, read_list
+from citerec.library.commands.change import build
 from citerec.library.drafts.markdown import SUFFIXES
 from citerec.library.drafts.masked import read_masked
 from citerec.library.drafts.reader import LATEX_SUFFIXES, Draft, Place
@@ -57,8 +57,9 @@ class Question:
 def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[MaskedDraft], list[str]]:
     """Read the drafts of a folder, in order; also returns why others were left out. languages: empty for all.
 
-    The folder's list (datasets.drafts) names them; without one, each of its folders has one draft, the
-    document with most citations that its .bib files contain, and so has each document beside these folders.
+    The folder's list (datasets.published.drafts) names them; without one, each of its folders has one draft,
+    the document with most citations that its .bib files contain, and so has each document beside these
+    folders.
     Raises InputError if there is no draft.
     """
     if not folder.is_dir():

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
-from citerec.datasets.fulltext.latex_source import record_files
-from citerec.datasets.fulltext.markdown import is_markdown
 from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
+from citerec.datasets.languages.latex_source import record_files
+from citerec.datasets.languages.markdown import is_markdown
 from citerec.datasets.records import ContextRecord, QueryRecord
 from citerec.datasets.splitting import RandomSplitting
 from citerec.library.library import ContextFinder

@@ -11,15 +11,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import atomic_write, disk_errors
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from citerec.datasets.fulltext.latex_source import decode_latex
+from citerec.datasets.languages.latex import BIB_ENTRY, BIB_FILES, bib_entries
+from citerec.datasets.languages.latex_source import decode_latex
 from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, syntax_for
 from citerec.library.explanation import Recommendation
-from citerec.library.formats import bibtex, terminal_text
+from citerec.library.export.formats import bibtex, terminal_text
 from citerec.library.library import Library
 
 _NAMED = re.compile(

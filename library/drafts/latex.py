@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
-from citerec.datasets.fulltext.latex import (
+from citerec.datasets.languages.latex import (
     CITATION,
     KEY_GROUP,
     cited_keys,
@@ -15,7 +15,7 @@ from citerec.datasets.fulltext.latex import (
     read_metadata,
     read_sections,
 )
-from citerec.datasets.fulltext.latex_source import Inputs, read_source, remove_blocks, running_text
+from citerec.datasets.languages.latex_source import Inputs, read_source, remove_blocks, running_text
 from citerec.library.drafts.placeholders import MISSING, PLACEHOLDER, Contents, PlaceholderReader, Syntax
 
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment|tikzpicture|pgfpicture"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from citerec.datasets.fulltext import markdown
-from citerec.datasets.fulltext.markdown import GROUP, KEY, parse_document
+from citerec.datasets.languages import markdown
+from citerec.datasets.languages.markdown import GROUP, KEY, parse_document
 from citerec.library.drafts.placeholders import CITE_MARK, MISSING, Contents, PlaceholderReader, Syntax
 
 SUFFIXES = (*markdown.SUFFIXES, ".txt")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from citerec.datasets.fulltext.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP, cited_keys
-from citerec.datasets.fulltext.markdown import GROUP, KEY, group_keys
+from citerec.datasets.languages.latex import AUTHOR_AND_YEAR, CITATION, KEY_GROUP, cited_keys
+from citerec.datasets.languages.markdown import GROUP, KEY, group_keys
 from citerec.library.drafts import org, typst
 from citerec.library.drafts.latex import LATEX
 from citerec.library.drafts.markdown import MARKDOWN, fill_markdown

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import read_limited
+from citerec.base.errors import InputError
+from citerec.base.files import read_limited
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
-from citerec.datasets.fulltext.latex import citation_placeholder, number_keys, read_paragraph
-from citerec.datasets.fulltext.latex_source import MAX_FILE_BYTES, clean_latex
+from citerec.datasets.languages.latex import citation_placeholder, number_keys, read_paragraph
+from citerec.datasets.languages.latex_source import MAX_FILE_BYTES, clean_latex
 from citerec.datasets.records import TARGET_MARKER
 
 PLACEHOLDER = "\uf000"

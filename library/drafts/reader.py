@@ -11,11 +11,11 @@ from datetime import date
 from itertools import chain, groupby
 from pathlib import Path
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
-from citerec.datasets.fulltext.latex import bib_files, read_bibliography
 from citerec.datasets.fulltext.markers import Bibliography
+from citerec.datasets.languages.latex import bib_files, read_bibliography
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.drafts import org, typst

@@ -12,17 +12,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from citerec.base.progress import spinner
 from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.progress import spinner
+from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.explanation import MARK, note_on
+from citerec.library.export.formats import Labelled, count_noun, table, terminal_text
 from citerec.library.filters import Filters
-from citerec.library.formats import Labelled, count_noun, table, terminal_text
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, Request
 from citerec.library.settings import DraftSettings
-from citerec.library.temporary import open_recommender
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
 

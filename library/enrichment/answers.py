@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from citerec.datasets.errors import InputError, error_text
+from citerec.base.errors import InputError, error_text
 from citerec.library.enrichment.services import Answers, Lookup, Work
 
 FILE = "enrichment.sqlite"

@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 import httpx2
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.library.enrichment.services import TITLE, Answers, Lookup, Service
 
 ATTEMPTS = 5

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.json_lines import OnBadRecord
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.library.enrichment.matching import Found, complete
 from citerec.library.enrichment.services import Work
 from citerec.library.identities import Identities, Identity, KeyIndex

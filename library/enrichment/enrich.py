@@ -24,15 +24,15 @@ import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.progress import count_progress
-from citerec.library.commands import context_finder, describe_contexts
+from citerec.base.errors import InputError
+from citerec.base.progress import count_progress
+from citerec.library.commands.change import context_finder, describe_contexts
 from citerec.library.enrichment.answers import FILE, AnswerCache
 from citerec.library.enrichment.client import Client, Unavailable
 from citerec.library.enrichment.dumps import DumpFinder, read_works
 from citerec.library.enrichment.matching import FIELDS, Found, complete, lookups_of
 from citerec.library.enrichment.services import LONGEST, SERVICES, TITLE, Lookup, Service
-from citerec.library.formats import count_noun, terminal_text
+from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import KeyIndex
 from citerec.library.library import Library, Rows
 from citerec.library.papers import LibraryPaper, fill_again, without_filled

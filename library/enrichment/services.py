@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import orjson
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year, normalise_title
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text
 from citerec.library.sources.fields import Fields

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext.latex import BIB_ENTRY, bib_files
-from citerec.datasets.fulltext.latex_source import decode_latex
+from citerec.base.errors import InputError
+from citerec.datasets.languages.latex import BIB_ENTRY, bib_files
+from citerec.datasets.languages.latex_source import decode_latex
 from citerec.library.drafts.copies import clean_key
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities

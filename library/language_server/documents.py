@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pygls.uris import to_fs_path
 
 from citerec.datasets.fulltext.documents import Reference
-from citerec.datasets.fulltext.latex_source import clean_latex
+from citerec.datasets.languages.latex_source import clean_latex
 from citerec.datasets.records import TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.drafts.placeholders import PLACEHOLDER

@@ -17,15 +17,16 @@ from pathlib import Path
 import numpy as np
 from lsprotocol import types
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
-from citerec.datasets.fulltext.latex_source import decode_latex
+from citerec.datasets.languages.latex_source import decode_latex
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts import check
 from citerec.library.drafts.placeholders import PLACEHOLDER
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
+from citerec.library.export.formats import ALREADY_CITED, bibtex, percentage, short_authors, terminal_text
 from citerec.library.filters import Filters
-from citerec.library.formats import ALREADY_CITED, bibtex, percentage, short_authors, terminal_text
 from citerec.library.language_server.bibliography import (
     Bibliography,
     Entry,
@@ -51,7 +52,6 @@ from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Ranked, Recommender, Request
 from citerec.library.search import count_words, query_words
 from citerec.library.settings import LspSettings
-from citerec.library.temporary import open_recommender
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.fulltext import markdown
+from citerec.base.errors import InputError
 from citerec.datasets.fulltext.documents import Metadata, Paragraph
-from citerec.datasets.fulltext.latex import BIB_FILES, KEY_GROUP, document_body, read_metadata
-from citerec.datasets.fulltext.latex_source import Inputs, read_source
+from citerec.datasets.languages import markdown
+from citerec.datasets.languages.latex import BIB_FILES, KEY_GROUP, document_body, read_metadata
+from citerec.datasets.languages.latex_source import Inputs, read_source
 from citerec.library.drafts import org, typst
 from citerec.library.drafts.latex import LATEX, latex_paragraphs
 from citerec.library.drafts.markdown import MARKDOWN, cite_markdown

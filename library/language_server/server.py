@@ -25,11 +25,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
+from citerec.library.commands.temporary import library_folder
+from citerec.library.commands.watch import watching
 from citerec.library.language_server.documents import Document
 from citerec.library.language_server.features import ADD_ENTRY, Features
 from citerec.library.settings import LspSettings
-from citerec.library.temporary import library_folder
-from citerec.library.watch import watching
 
 T = TypeVar("T")
 P = ParamSpec("P")

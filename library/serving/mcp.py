@@ -16,7 +16,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.library import limits
 from citerec.library.serving.messages import (
     Answer,
@@ -165,6 +165,6 @@ class McpOverHttp:
 
 def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
-    from citerec.library.temporary import open_recommender
+    from citerec.library.commands.temporary import open_recommender
 
     make_server(open_recommender(settings.library, settings.reranker), asyncio.to_thread).run("stdio")

@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.records import raise_bad
 from citerec.library import limits
 from citerec.library.explanation import MARK, Recommendation, note_on
+from citerec.library.export.formats import bibtex
+from citerec.library.export.references import ENTRIES
 from citerec.library.filters import Filters
-from citerec.library.formats import bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
-from citerec.library.references import ENTRIES
 from citerec.library.sources.bibtex import parse_bibtex
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from citerec.datasets.errors import InputError, StorageError
+from citerec.base.errors import InputError, StorageError
 from citerec.library import limits
-from citerec.library.formats import count_noun
+from citerec.library.export.formats import count_noun
 from citerec.library.serving.mcp import McpOverHttp, make_server
 from citerec.library.serving.messages import (
     About,
@@ -363,10 +363,10 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.temporary import open_recommender
+    from citerec.library.commands.temporary import open_recommender
 
     if settings.replicas:
-        from citerec.library.large.serving import served  # imports Ray
+        from citerec.library.disk.serving import served  # imports Ray
 
         if settings.reranker:
             raise InputError("reranker: not with replicas")
@@ -380,8 +380,8 @@ def serve(settings: ServeSettings) -> None:
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
-    from citerec.library.temporary import is_temporary
-    from citerec.library.watch import watching
+    from citerec.library.commands.temporary import is_temporary
+    from citerec.library.commands.watch import watching
 
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"

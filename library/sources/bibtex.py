@@ -13,10 +13,10 @@ from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 from bibtexparser.model import Entry, ImplicitComment, ParsingFailedBlock
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.fulltext.latex_source import braced_argument, decode_latex, plain_text
-from citerec.datasets.json_lines import OnBadRecord
+from citerec.datasets.languages.latex_source import braced_argument, decode_latex, plain_text
 from citerec.library.papers import LibraryPaper, clean_text, make_paper, split_names, usable_paper
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # on_bad gets the broken entries

@@ -11,10 +11,10 @@ from typing import Any
 
 import rispy
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.fulltext.latex_source import decode_latex
-from citerec.datasets.json_lines import OnBadRecord
+from citerec.datasets.languages.latex_source import decode_latex
 from citerec.library.papers import LibraryPaper, make_paper, split_names, usable_paper
 
 _RECORD = re.compile(r"^(TY  ?-.*?(?:^ER  ?-[^\n]*|(?=^TY  ?-)|\Z))", re.MULTILINE | re.DOTALL)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import Object
 from citerec.datasets.fulltext.catalogue import find_year
-from citerec.datasets.json_lines import Object
 from citerec.datasets.records import json_type, parse_year
 
 

@@ -26,16 +26,16 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from citerec.base.errors import InputError
+from citerec.base.files import open_bytes, strip_byte_order_mark
+from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import open_bytes, strip_byte_order_mark
+from citerec.datasets.formats.json_lines import OnBadRecord, read_objects
+from citerec.datasets.formats.source_files import stream_json
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.latex_source import plain_text
-from citerec.datasets.json_lines import OnBadRecord, read_objects
-from citerec.datasets.progress import OnBytes, read_progress
+from citerec.datasets.languages.latex_source import plain_text
 from citerec.datasets.records import json_type, quoted
-from citerec.datasets.source_files import stream_json
 from citerec.library.library import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex

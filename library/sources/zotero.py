@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.json_lines import OnBadRecord
-from citerec.datasets.progress import spinner
+from citerec.base.errors import InputError
+from citerec.base.progress import spinner
+from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_database import citation_keys, read_database

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import orjson
 
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.json_lines import Object
+from citerec.base.errors import InputError, error_text
+from citerec.datasets.formats.json_lines import Object
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.zotero_items import Collection, ZoteroLibrary, unknown_group
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.json_lines import Object
+from citerec.base.errors import InputError, error_text
+from citerec.datasets.formats.json_lines import Object
 from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
 from citerec.library.sources.zotero_places import KEYS_FILE, files_of
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 
 PORT = 23119
 """Port of the API, unless the user's preferences have another."""

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.cloze import SHORTEST, CitingPapers, ClozeSettings, cut_passages, write_cloze_corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.tests.datasets.conftest import write_lines

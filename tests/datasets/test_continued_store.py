@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import TableWriter, TextWriter, table_batches
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.retrieval.queries import Queries

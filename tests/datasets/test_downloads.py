@@ -28,13 +28,13 @@ from hydra.utils import instantiate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from citerec.datasets import downloads
-from citerec.datasets.archives import format_names, pick_files, unpack
-from citerec.datasets.convert import convert
-from citerec.datasets.downloads import ensure_release, fetch
-from citerec.datasets.errors import InputError, UnusableFile
-from citerec.datasets.files import file_lock
-from citerec.datasets.releases import CORPUS_FILES, RELEASES
+from citerec.base.archives import format_names, pick_files, unpack
+from citerec.base.errors import InputError, UnusableFile
+from citerec.base.files import file_lock
+from citerec.datasets.formats.convert import convert
+from citerec.datasets.published import downloads
+from citerec.datasets.published.downloads import ensure_release, fetch
+from citerec.datasets.published.releases import CORPUS_FILES, RELEASES
 from citerec.tests.datasets.conftest import archive_of
 
 ROOT = Path(__file__).parents[2]
@@ -288,7 +288,7 @@ def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None
 
 def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "citerec.datasets.downloads", "acl200", *arguments],
+        [sys.executable, "-m", "citerec.datasets.published.downloads", "acl200", *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
         stdout=subprocess.PIPE,

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets import generate as records
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.generate import (
     COMMON,
     CORE,
@@ -32,7 +32,7 @@ from citerec.datasets.generate import (
 )
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.datasets.conftest import run_module
 
 generate_corpus = partial(records.generate_corpus, seed=0, workers=None)

@@ -19,10 +19,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from citerec.datasets import columns, over_ray, prepare
+from citerec.base import over_ray
+from citerec.base.errors import InputError
+from citerec.base.files import fetch_folder
+from citerec.datasets import columns, prepare
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import fetch_folder
 from citerec.datasets.prepare import open_corpora, open_corpus, open_records
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.tests.conftest import CONTEXTS, PAPERS
@@ -65,7 +66,7 @@ def test_changed_content_makes_a_new_store(opened: Open, tiny_source: Path, stem
 def test_a_change_that_keeps_size_and_time_is_detected(
     opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.datasets.files.SETTLED", -1.0)  # cache hashes immediately
+    monkeypatch.setattr("citerec.base.files.SETTLED", -1.0)  # cache hashes immediately
     file = tiny_source / "papers.json"
     opened()
     times = file.stat()
@@ -218,7 +219,7 @@ def test_processes_that_start_at_once_prepare_once(
 
 FULL_DISK = """
 import resource, sys
-from citerec.datasets.errors import one_line_errors
+from citerec.base.errors import one_line_errors
 from citerec.datasets.prepare import open_corpus
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()

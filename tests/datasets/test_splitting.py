@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.records import SPLITS
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
 

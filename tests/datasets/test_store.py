@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import (
     Ragged,
     continue_arrays,
@@ -23,7 +24,6 @@ from citerec.datasets.columns import (
     write_strings,
 )
 from citerec.datasets.corpus import Corpus, TextColumn
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
 

@@ -14,13 +14,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from citerec.datasets.errors import InputError, error_line
+from citerec.base.errors import InputError, error_line
 from citerec.evaluate import build_benchmark
-from citerec.evaluation import jobs
 from citerec.evaluation.benchmark import Data
 from citerec.evaluation.report import Provenance
+from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
 
 ROOT = Path(__file__).parents[2]

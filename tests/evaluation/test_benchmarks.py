@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("[a-z]*.py"))
+SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[2] / "speed").glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -15,14 +15,14 @@ def test_each_script_starts(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit) as ended:
-        import_module(f"citerec.benchmarks.{name}").main()
+        import_module(f"citerec.speed.{name}").main()
     assert ended.value.code == 0 and "--help" in capsys.readouterr().out
 
 
 def test_ways_whose_packages_are_missing_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from citerec.benchmarks.reranking import WAYS, installed_ways
+    from citerec.speed.reranking import WAYS, installed_ways
 
     monkeypatch.setitem(sys.modules, "openvino", None)  # as if not installed
     names = ["torch, float32", "OpenVINO, float32", "OpenVINO, int8"]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.benchmarks import capacity, large_library
-from citerec.benchmarks.capacity import BUSY, DISK_READS, MACHINE, RESERVED, Cluster, Service, plan, simulate
-from citerec.library.large.build import PAPERS_PER_SHARD
-from citerec.library.large.library import LargeLibrary, LargeRecommender
-from citerec.library.large.shard import VECTORS, Shard
+from citerec.library.disk.build import PAPERS_PER_SHARD
+from citerec.library.disk.library import LargeLibrary, LargeRecommender
+from citerec.library.disk.shard import VECTORS, Shard
+from citerec.speed import capacity, large_library
+from citerec.speed.capacity import BUSY, DISK_READS, MACHINE, RESERVED, Cluster, Service, plan, simulate
 
 MEASURED = json.loads(capacity.MEASURED.read_text("utf-8"))
 PAGE = capacity.MEASURED.with_suffix(".md")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.datasets.generate import open_demo
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.compare import CompareSettings, compare
 from citerec.evaluation.measures import PerQuery
-from citerec.evaluation.prefetch import Prefetch
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
-from citerec.datasets.files import atomic_write, write_text
-from citerec.evaluation.contexts import truncate_with_ties
+from citerec.base.files import atomic_write, write_text
+from citerec.evaluation.benchmarks.contexts.shared import truncate_with_ties
 from citerec.evaluation.measures import means, query_values
 from citerec.evaluation.protocol import Qrels
 from citerec.retrieval.base import Ranking, top_k

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from citerec.datasets.plots import COLOURS
+from citerec.base.plots import COLOURS
 from citerec.evaluation.plots import curve_plot, recall_plot, size_plot
 
 pytestmark = pytest.mark.pictures

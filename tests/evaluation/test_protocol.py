@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.protocol import Qrels, make_protocols, seen_groups
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE

@@ -13,19 +13,20 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import write_text
-from citerec.evaluation import jobs, results
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.csfcube import CSFCube
-from citerec.evaluation.benchmarks.mdcr import MDCR, TYPES
-from citerec.evaluation.benchmarks.scidocs import SciDocs
-from citerec.evaluation.jobs import job_settings, run_all, why_missing, why_step_missing
-from citerec.evaluation.plan import TRAIN, Job, Plan, read_plan
-from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
+from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
+from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.published import figures, published_tables
 from citerec.evaluation.report import METRICS, group_tables
-from citerec.evaluation.results import write_page
+from citerec.evaluation.results import jobs
+from citerec.evaluation.results import page as results
+from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
+from citerec.evaluation.results.page import write_page
+from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
 
 ROOT = Path(__file__).parents[2]
 

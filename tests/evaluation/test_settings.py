@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from citerec.datasets.configuration import read_settings
-from citerec.datasets.errors import InputError
+from citerec.base.configuration import read_settings
+from citerec.base.errors import InputError
 from citerec.evaluation.benchmark import Benchmark
-from citerec.evaluation.benchmarks.csfcube import CSFCube
-from citerec.evaluation.benchmarks.mdcr import MDCR
-from citerec.evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
-from citerec.evaluation.benchmarks.scidocs import SciDocs
-from citerec.evaluation.pipeline import Pipeline
-from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
+from citerec.evaluation.benchmarks.papers.mdcr import MDCR
+from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel
+from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.settings import SamplingRules, Tuning
-from citerec.rerank.scores import Processes
+from citerec.rerank.cross_encoder.scores import Processes
 from citerec.rerank.settings import ScoringSettings
 
 PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words|at least one)"

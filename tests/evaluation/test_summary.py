@@ -13,8 +13,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.settings import SCHEMAS
+from citerec.base.errors import InputError
+from citerec.base.settings import SCHEMAS
 from citerec.evaluation.summary import FAILURE, Summary
 
 ROOT = Path(__file__).parents[2]

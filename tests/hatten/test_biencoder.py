@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.biencoder import BiEncoderRetriever, TunedEncoder
-from citerec.retrieval.article_text import ArticleReader
-from citerec.retrieval.encoder import ArticleEncoder
+from citerec.hatten.biencoder.model import BiEncoderRetriever, TunedEncoder
+from citerec.retrieval.encoders.article_text import ArticleReader
+from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import (
     TWO,

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
-from citerec.hatten.reference import load_reference_checkpoint
+from citerec.hatten.published.checkpoint import load_reference_checkpoint
 from citerec.hatten.settings import EncoderConfig
 from citerec.retrieval.vectors import chunks, padded_length
 from citerec.tests.hatten.made import documents as of_words

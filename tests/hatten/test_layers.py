@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
 from citerec.hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
-from citerec.hatten.means import DISTANCE_BUCKETS
+from citerec.hatten.static.means import DISTANCE_BUCKETS
 from citerec.tests.hatten.made import documents
 
 

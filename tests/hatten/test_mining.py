@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import citerec.hatten.mining
+from citerec.base.errors import InputError
+from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import digest_file
 from citerec.hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
 from citerec.tests.processes import in_processes
 from citerec.training.processes import WHOLE, Share

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from citerec.datasets.errors import InputError
-from citerec.datasets.releases import RELEASES
+from citerec.base.errors import InputError
+from citerec.datasets.published.releases import RELEASES
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
-from citerec.hatten.reference import load_reference_checkpoint, load_reference_model
+from citerec.hatten.published.checkpoint import load_reference_checkpoint, load_reference_model
 from citerec.tests.hatten.made import documents, random_model, write_checkpoint
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]

@@ -11,11 +11,11 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.hatten.nnselect import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
-from citerec.hatten.word2vec import Word2Vec
-from citerec.hatten.words import Embeddings, WordVectors
+from citerec.hatten.nnselect.model import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
+from citerec.hatten.words.vectors import Embeddings, WordVectors
+from citerec.hatten.words.word2vec import Word2Vec
 from citerec.tests.hatten.made import documents, measured_recall
 from citerec.tests.runs import compose_config, history, overrides, same, train_config, train_twice
 from citerec.train import train

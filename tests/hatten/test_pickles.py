@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from citerec.datasets.errors import InputError
-from citerec.hatten.pickles import load_array, load_word_list
+from citerec.base.errors import InputError
+from citerec.hatten.published.pickles import load_array, load_word_list
 
 PROTOCOLS = range(6)
 
@@ -184,8 +184,8 @@ def test_a_small_file_does_not_fill_the_memory(tmp_path: Path, data: bytes) -> N
     """A pickle of a few bytes can request gigabytes; load it in a process limited to 512 MB more memory."""
     code = f"""
 import resource
-from citerec.datasets.errors import InputError
-from citerec.hatten.pickles import load_array
+from citerec.base.errors import InputError
+from citerec.hatten.published.pickles import load_array
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29),) * 2)
 try:

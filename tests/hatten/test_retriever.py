@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.biencoder import BiEncoderRetriever
+from citerec.hatten.biencoder.model import BiEncoderRetriever
 from citerec.hatten.documents import DocumentReader
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
-from citerec.hatten.nnselect import NNSelectRetriever
+from citerec.hatten.nnselect.model import NNSelectRetriever
 from citerec.hatten.trained import static_retriever
 from citerec.retrieval import dense
 from citerec.retrieval.vectors import BATCH
@@ -123,7 +123,7 @@ def test_a_corpus_with_another_tokeniser_is_rejected(
 
 
 def test_an_interrupted_encoding_over_ray_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests the stored parts; tests/datasets/test_ray.py tests encoding over Ray itself."""
+    """Tests the stored parts; tests/base/test_ray.py tests encoding over Ray itself."""
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
     generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
     corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")

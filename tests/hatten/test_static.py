@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.records import OTHER_WORD, TARGET_WORD
-from citerec.hatten.compress import compress
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import Level, StaticEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
-from citerec.hatten.static import (
+from citerec.hatten.static.compress import compress
+from citerec.hatten.static.model import (
     CONFIG,
     WORDS,
     StaticModel,
@@ -28,7 +28,7 @@ from citerec.hatten.static import (
     title_hash,
 )
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.retrieval.nets import weights_hash
+from citerec.retrieval.encoders.nets import weights_hash
 from citerec.tests.hatten.made import documents, measured_recall, random_model
 from citerec.tests.runs import history, train_twice
 from citerec.train import train

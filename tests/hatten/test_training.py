@@ -17,7 +17,7 @@ import torch
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from citerec.datasets.errors import InputError, error_line
+from citerec.base.errors import InputError, error_line
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.tests.conftest import Done
 from citerec.tests.hatten.made import measured_recall

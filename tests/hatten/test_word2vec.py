@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten import word2vec as module
-from citerec.hatten.word2vec import TrainingTexts, Word2Vec, default_epochs
+from citerec.hatten.words import word2vec as module
+from citerec.hatten.words.word2vec import TrainingTexts, Word2Vec, default_epochs
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.releases import RELEASES
-from citerec.hatten.words import (
+from citerec.datasets.published.releases import RELEASES
+from citerec.hatten.words.vectors import (
     GloVe,
     ReferenceVectors,
     WordVectors,

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import later_rows
-from citerec.datasets.errors import InputError
 from citerec.datasets.generate import generate_corpus
 from citerec.library import library as library_module
-from citerec.library.commands import build, verify
+from citerec.library.commands.change import build, verify
 from citerec.library.library import METADATA, Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender

@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
-from citerec.library.builtin import DRAFTS, LARGEST, read_drafts
-from citerec.library.commands import build
+from citerec.library.builtin.make import DRAFTS, LARGEST, read_drafts
+from citerec.library.commands.change import build
 from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.library import Library
 from citerec.library.models import BUILT_IN, model_files
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
-from citerec.rerank.ranker import Ranker
-from citerec.retrieval.bm25 import BM25
-from citerec.retrieval.encoder import PACKAGES
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.encoders.encoder import PACKAGES
+from citerec.retrieval.lexical.bm25 import BM25
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"

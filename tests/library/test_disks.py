@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from citerec import recommend
-from citerec.datasets.build import build_corpus
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
+from citerec.datasets.fulltext.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
 from citerec.library.library import Library
 from citerec.library.recommender import Recommender, indexer

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec import recommend
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.library.enrichment.answers import AnswerCache
 from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
 from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of

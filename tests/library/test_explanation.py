@@ -21,7 +21,7 @@ from citerec.library.explanation import (
     evidence_sentence,
     excerpt,
 )
-from citerec.rerank.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.queries import Queries, Query
 
 ABSTRACT = (

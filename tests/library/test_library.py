@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from citerec.base.errors import InputError
+from citerec.base.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.datasets.prepare import prepare_store
-from citerec.library.commands import build, verify
+from citerec.library.commands.change import build, verify
 from citerec.library.library import MANIFEST, SCHEMA, Library, LibraryPaper, Rows
 from citerec.library.recommender import Recommender, indexer
 from citerec.library.settings import BuildSettings, VerifySettings
-from citerec.rerank.surnames import author_names, has_authors
+from citerec.rerank.ranker.author_names import author_names, has_authors
 from citerec.tests.forked import exit_code, in_child
 from citerec.tests.library.conftest import papers_of
 

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from citerec import recommend
+from citerec.base.errors import InputError
+from citerec.base.files import write_checksums
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import write_checksums
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Data
-from citerec.evaluation.benchmarks.recommend import Recommend
-from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.recommend import Recommend
 from citerec.evaluation.report import Provenance
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
-from citerec.hatten.static import StaticModel
+from citerec.hatten.static.model import StaticModel
 from citerec.library.filters import Filters
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
@@ -38,10 +38,10 @@ from citerec.library.recommender import (
     mark_context,
     mark_query,
 )
-from citerec.rerank.confidence import Confidence
-from citerec.rerank.ranker import RankingModel
+from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub
 from citerec.tests.hatten.made import random_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from citerec.datasets.errors import InputError
+from citerec.base.errors import InputError
 from citerec.library.filters import Filters
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper

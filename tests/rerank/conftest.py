@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.runs import Composed, compose_config

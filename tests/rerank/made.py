@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from citerec.rerank.linear import LinearModel
+from citerec.rerank.ranker.linear import LinearModel
 
 
 def linear(weights: Mapping[str, float]) -> LinearModel:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from citerec.datasets.configuration import read_settings
-from citerec.datasets.errors import InputError
+from citerec.base.configuration import read_settings
+from citerec.base.errors import InputError
 from citerec.rerank.settings import (
     DistilLossSettings,
     ListLossSettings,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
+from citerec.base.files import write_checksums
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
-from citerec.datasets.files import write_checksums
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csc_matrix
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval import postings
-from citerec.retrieval.bm25 import BM25, citing_contexts, top_scores
-from citerec.retrieval.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
+from citerec.retrieval.lexical import postings
+from citerec.retrieval.lexical.bm25 import BM25, citing_contexts, top_scores
+from citerec.retrieval.lexical.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire", "robertson": "robertson", "atire": "atire", "bm25l": "bm25l"}

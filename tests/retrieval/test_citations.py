@@ -16,9 +16,9 @@ from citerec.datasets.citations.queries import open_papers
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.citations import LATER, SIGNALS, Citations, Dates
 from citerec.retrieval.filters import Filters
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.retrieval.made import assert_same
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.retrieval import dense
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries

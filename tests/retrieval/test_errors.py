@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.citations import Citations
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.retrieval.settings import ArticleConfig, IndexConfig, recall_measures

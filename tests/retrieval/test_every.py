@@ -11,12 +11,12 @@ import pytest
 
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.model import HAttenRetriever
-from citerec.retrieval.article import article_retriever
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.citations import Citations
+from citerec.retrieval.encoders.article import article_retriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.retrieval.run import CachedRun

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.base import Retriever
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.filters import Filters
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries
 

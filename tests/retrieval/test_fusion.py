@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.datasets.prepare import open_corpus
-from citerec.rerank.scores import reorder
+from citerec.rerank.cross_encoder.scores import reorder
 from citerec.retrieval.base import Ranking, Retriever, top_k
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import (
     Fusion,
@@ -33,6 +32,7 @@ from citerec.retrieval.fusion import (
     simplex,
     tune_weight,
 )
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.tests.retrieval.made import assert_same, indexed
 

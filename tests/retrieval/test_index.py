@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from citerec.datasets.errors import InputError
-from citerec.retrieval import cpu_index, gpu_index
-from citerec.retrieval.cpu_index import CHUNK, FlatIndex, PaperIndex, faiss
-from citerec.retrieval.gpu_index import FaissGPUIndex, TorchIndex
-from citerec.retrieval.index import build_index, load_index, search_exact
+from citerec.base.errors import InputError
+from citerec.retrieval.indexes import cpu as cpu_index
+from citerec.retrieval.indexes import gpu as gpu_index
+from citerec.retrieval.indexes.cpu import CHUNK, FlatIndex, PaperIndex, faiss
+from citerec.retrieval.indexes.gpu import FaissGPUIndex, TorchIndex
+from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 
 

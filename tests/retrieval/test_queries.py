@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.hatten.model import HAttenRetriever
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
-from citerec.rerank.corpus_statistics import CorpusStatistics
-from citerec.retrieval.bm25 import BM25
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark, target_marker_id
 from citerec.retrieval.run import CachedRun
 from citerec.tests.hatten.made import random_model

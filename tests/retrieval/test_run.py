@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.errors import InputError
 from citerec.retrieval.base import Ranking, Retriever, top_k
-from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.tests.retrieval.made import assert_same, indexed, write_runs

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.lexical.terms import KeyTerms, Terms, _WordTerms, bo1, query_texts, tokenizer
 from citerec.retrieval.queries import Queries
-from citerec.retrieval.terms import KeyTerms, Terms, _WordTerms, bo1, query_texts, tokenizer
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 
@@ -58,7 +58,7 @@ WORDS = [
 def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[str]]) -> None:
     kept = _WordTerms(tokenizer("english", "english"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("citerec.retrieval.terms.KEPT_WORDS", 8)  # so that words are forgotten
+        patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
         for words in batches:
             found, names = kept.of(words)
             expected, all_names = _WordTerms(tokenizer("english", "english"))._read(words)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from citerec.retrieval.cpu_index import FlatIndex
-from citerec.retrieval.index import build_index, load_index, search_exact
+from citerec.retrieval.indexes.cpu import FlatIndex
+from citerec.retrieval.indexes.index import build_index, load_index, search_exact
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import VectorTable, as_dtype, first_not_finite
 

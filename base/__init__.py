@@ -1,0 +1,1 @@
+"""What all packages need: errors, files, settings, commands and their help, progress, plots."""

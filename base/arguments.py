@@ -1,0 +1,149 @@
+"""Commands with options `key=value`, parsed and explained from the fields of a settings class.
+
+A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
+or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
+if that is a list.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from citerec.base.errors import InputError
+from citerec.base.settings import RENAMED, Settings, align_note, describe_type, field_notes
+
+S = TypeVar("S", bound=Settings)
+
+WIDTH, COLUMN = 110, 34
+"""Width of the help, and the column where the notes begin."""
+_KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
+_NULL = ("null", "none", "")
+HELP = ("--help", "-h")
+
+
+def run_command(
+    name: str,
+    kind: type[S],
+    call: Callable[[S], object],
+    arguments: Sequence[str],
+    level: int = logging.INFO,
+    more: str = "",
+) -> None:
+    """Call a function with the settings read from the arguments, or print the help of `citerec NAME`.
+
+    level: of the log, which goes to stderr. more: text below the options in the help.
+    """
+    if any(argument in HELP for argument in arguments):
+        lines = [f"citerec {name}: {kind.__doc__}", "", "Options:", options_help(kind)]
+        print("\n".join([*lines, "", more] if more else lines))
+        return
+    settings = read_arguments(kind, arguments)
+    logging.basicConfig(level=level, format="%(message)s", stream=_Stderr())
+    call(settings)
+
+
+class _Stderr(io.TextIOBase):
+    """What sys.stderr is at the time: a bar on the terminal replaces it, and prints above itself."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
+    """Parse arguments into settings. Raises InputError for an unknown, missing or invalid option.
+
+    `--key=value` means `key=value`, and `--key` means `key=true` for a bool field.
+    """
+    hints, values = get_type_hints(kind), dict[str, Any]()
+    names = [part.name for part in fields(kind)]
+    positional = getattr(kind, "positional", "")
+    for argument in arguments:
+        if (pair := _KEY.fullmatch(argument)) and (pair[1] in names or not (positional and " " in argument)):
+            key, value = pair[1], pair[2]
+        elif flag := _FLAG.fullmatch(argument):
+            key, value = flag[1].replace("-", "_"), "true"
+            if hints.get(key, bool) is not bool:
+                raise InputError(f"--{flag[1]}: give a value, as {key}=...")
+        elif positional:
+            key, value = positional, argument
+        else:
+            raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
+        if f"{key}_" in names:  # a word of Python, such as from
+            key += "_"
+        if key not in names:
+            if new := RENAMED.get(key):
+                raise InputError(f"{key}: is now called {new}")
+            close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
+            raise InputError(f"{key}: there is no such option{close}")
+        converted = _convert(key, value, hints[key])
+        if key in values:
+            if not (value is argument and isinstance(converted, tuple)):
+                raise InputError(f"{key}: given twice")
+            converted = values[key] + converted
+        values[key] = converted
+    for part in fields(kind):
+        if part.name not in values and _default(part) is MISSING:
+            about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
+            example = example.removesuffix(")") or "..."
+            raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
+    return kind(**values)
+
+
+def _suggestion(word: str, names: Sequence[str]) -> str:
+    close = get_close_matches(word, names, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _convert(key: str, text: str, hint: Any) -> Any:
+    """Convert a value to the type of its field. Raises InputError if that is impossible."""
+    if hint is str:
+        return text
+    if get_origin(hint) is tuple:
+        stripped = text.strip()
+        parts = [text]
+        if stripped.startswith("[") and stripped.endswith("]"):
+            parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
+        return tuple(_convert(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
+    if NoneType in get_args(hint) and text.lower() in _NULL:
+        return None
+    try:
+        return msgspec.convert(text, hint, strict=False)
+    except msgspec.ValidationError:
+        raise InputError(f"{key}={text}: must be {describe_type(hint)}") from None
+
+
+def options_help(kind: type[Settings]) -> str:
+    """Return the help of all options, with defaults and notes."""
+    notes, lines = field_notes(kind), []
+    for part in fields(kind):
+        default, note = _default(part), notes.get(part.name, "")
+        value = "..." if default is MISSING else _format_value(default)
+        if part.name == getattr(kind, "positional", ""):
+            note += f"; `{part.name}=` may be omitted"
+        lines += align_note(f"  {part.name.rstrip('_')}={value}", note, COLUMN, WIDTH)
+    return "\n".join(lines)
+
+
+def _default(part: Field[Any]) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
+
+
+def _format_value(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

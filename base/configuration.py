@@ -1,0 +1,188 @@
+"""Settings composed by Hydra: schemas of the YAML files, validated dataclasses, one-line errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+from citerec.base.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
+from citerec.base.help import config_groups, option_notes
+from citerec.base.settings import RENAMED, SCHEMAS, Settings, check, describe_type
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def store_schemas() -> None:
+    """Add all registered schemas that Hydra's ConfigStore lacks to it."""
+    stored = ConfigStore.instance().repo.get("schema", {})
+    for name, kind in SCHEMAS.items():
+        if f"{name}.yaml" not in stored:
+            ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+
+
+def _schema(kind: type) -> DictConfig:
+    """Return a writable node, although the dataclasses are frozen."""
+    node = OmegaConf.structured(kind)
+    parts = [node]
+    while parts:
+        part = parts.pop()
+        OmegaConf.set_readonly(part, None)
+        children = (part._get_node(key) for key in part)
+        parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
+    return node
+
+
+def register_resolvers(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Let the files in conf/ use these functions as `${NAME:ARGUMENT,...}`; each call is made once."""
+    for name, function in functions.items():
+        OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
+
+
+def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
+    """Return the validated dataclass for the `given` values; InputError for unknown keys and wrong types.
+
+    where: key of the settings in the configuration, by default that of the class.
+
+    >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
+    >>> read_settings(Sizes, {"width": 2})
+    Sizes(depth=3, width=2.0)
+    """
+    where = where or getattr(kind, "where", "")
+    try:
+        settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
+    except OmegaConfBaseException as error:
+        raise InputError(describe(error, where)) from None
+    assert isinstance(settings, kind)
+    if not isinstance(settings, Settings):
+        check(settings, where)
+    return settings
+
+
+def describe(error: OmegaConfBaseException, where: str = "") -> str:
+    """Describe a value that does not fit its schema in one line: the key, the value and what it must be."""
+    key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
+    if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
+        known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
+        typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
+        is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
+        if new := RENAMED.get(key):
+            return f"{key}: is now called {new}"
+        line = f"{key}: there is no such option"
+        if is_root:
+            known = sorted({*known, *config_groups()} - {"hydra"})
+            nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
+            if own := [path for path in nested if not path.startswith("hydra.")]:
+                return f"{line}; did you mean {min(own, key=len)}?"
+        if close := get_close_matches(str(error.key), known, 1):
+            return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
+        line += f"; choose from {', '.join(known)}" if known else ""
+        return line if typed or is_root else f"{line}; +{key}=... adds it"
+    hint = error.ref_type
+    if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
+        hint = get_type_hints(error.object_type).get(error.key)
+    wanted = describe_type(hint)
+    if not wanted or not key:
+        return f"{key}: {error}".strip(": ")
+    return f"{key}={error.value}: must be {wanted}"
+
+
+def describe_missing(key: str) -> str:
+    """Describe a required option in one line, with the note and the example of its comment."""
+    about, _, example = option_notes().get(key, "").partition(" (e.g. ")
+    return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
+
+
+def refuse_missing(config: DictConfig) -> None:
+    """Raise InputError for the first required option that is missing; call it before slow imports.
+
+    Options that others read by `oc.select` may be missing.
+    """
+    select = OmegaConf.to_yaml(config)
+    for path, value in _options(config):
+        if value == "???" and f"oc.select:{path}," not in select:
+            raise InputError(describe_missing(path))
+
+
+def refuse_unused(config: DictConfig, groups: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raise InputError for a group that is chosen by an override, but that no other option reads.
+
+    In a sweep, some retrievers may read it: then it is only logged.
+    """
+    for override in overrides:
+        group = override.lstrip("+~").partition("=")[0].partition(".")[0]
+        others = OmegaConf.masked_copy(config, [str(key) for key in config if key != group])
+        if group in groups and f"${{{group}" not in OmegaConf.to_yaml(others):
+            job = HydraConfig.get()
+            unused = f"{override}: retriever={job.runtime.choices['retriever']} has no {group}"
+            if job.mode != RunMode.MULTIRUN:
+                raise InputError(f"{unused}; leave it out")
+            log.info(f"{unused}, so this is not used")
+
+
+def _options(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of groups and options with their values, in order."""
+    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
+    while parts:
+        path, value = parts.pop()
+        yield path, value
+        if isinstance(value, dict):
+            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
+
+
+EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}
+"""Hydra's launchers, and the extras that install them."""
+
+
+def unknown_choice(file: str, options: Sequence[str]) -> str:
+    """Describe an unknown choice of a configuration group in one line. file: GROUP/NAME."""
+    group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
+    if group == "hydra/launcher" and name in EXTRAS:
+        return missing_extra(f"{group}={name}", EXTRAS[name])
+    if new := RENAMED.get(f"{group}={name}"):
+        return f"{group}={name}: is now called {new}"
+    if not options:
+        close = get_close_matches(group, config_groups(), 1)
+        return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"
+    if close := get_close_matches(name, options, 1):
+        return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
+    return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
+
+
+def configuration_line(error: BaseException) -> str | None:
+    """Return the line for an error that Hydra or OmegaConf raised; None for others."""
+    if isinstance(error, InstantiationException) and error.__cause__ is not None:
+        return error_line(error.__cause__)  # raised by a constructor, or a bug in it
+    if not isinstance(error, HydraException | OmegaConfBaseException):
+        return None
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MissingConfigException) and cause.missing_cfg_file:
+            return unknown_choice(cause.missing_cfg_file, cause.options or ())
+        if isinstance(cause, MissingMandatoryValue):
+            return describe_missing(cause.full_key or str(cause.key))
+        if isinstance(cause, ConfigAttributeError | ConfigKeyError | ValidationError):
+            return describe(cause)
+        cause = cause.__cause__ or cause.__context__
+    return f"configuration: {error}"
+
+
+BEFORE_MAIN.append(store_schemas)
+EXPLAIN.append(configuration_line)

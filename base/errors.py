@@ -1,0 +1,143 @@
+"""Errors that a user can fix; entry points show them as one line and exit with code 2."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+
+class InputError(Exception):
+    """Bad input; the message is one line: what is wrong, where (file, record, field), what to do."""
+
+
+class StorageError(InputError):
+    """A disk that is full or cannot be written."""
+
+
+class UnusableFile(Exception):
+    """An unusable download or archive; the message is the reason, the caller adds what and where."""
+
+
+BEFORE_MAIN: list[Callable[[], None]] = []
+"""Called before an entry point's main; base.configuration adds the schemas for Hydra."""
+EXPLAIN: list[Callable[[BaseException], str | None]] = []
+"""Called for errors unknown here, for a line or None; base.configuration explains those of Hydra."""
+
+
+def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
+    """Wrap an entry point: bad input becomes one line on stderr and exit code 2, never a traceback.
+
+    An interrupt exits with 130. Any other exception is a bug and keeps its traceback.
+    """
+
+    @functools.wraps(main)
+    def wrapped() -> None:
+        # By default Hydra swallows exceptions and exits with 1.
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+        # Spinning OpenMP threads waste most of their time on a shared machine.
+        if "OMP_WAIT_POLICY" not in os.environ:
+            os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+        for prepare in BEFORE_MAIN:
+            prepare()
+        try:
+            with exit_on_input_error():
+                main()
+                sys.stdout.flush()
+        except BrokenPipeError:  # as in `citerec --help | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise SystemExit(130) from None
+
+    return wrapped
+
+
+@contextmanager
+def exit_on_input_error() -> Iterator[None]:
+    """Exit with one line on bad input; used inside `hydra.main`, so that Hydra does not report it as well."""
+    try:
+        yield
+    except Exception as error:
+        if (line := error_line(error)) is None:
+            raise
+        fail(line)
+
+
+def fail(line: str) -> NoReturn:
+    """Print one line on stderr and exit with code 2."""
+    print("error: " + " ".join(line.split()), file=sys.stderr)
+    raise SystemExit(2)
+
+
+def error_text(error: Exception) -> str:
+    """Return the message of another library's error as one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+EXTRAS = {
+    **dict.fromkeys(
+        ("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "gensim"),
+        "train",
+    ),
+    **dict.fromkeys(
+        ("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+        "train",
+    ),
+    "ray": "ray",
+    "openvino": "int8",
+    "nncf": "int8",
+}
+"""Modules that the base installation lacks, and the extra that installs each."""
+
+
+def _command() -> str:
+    """Return the running command as the user typed it: citerec train, or python train.py."""
+    name = sys.argv[0]
+    return name if name.startswith("citerec ") else f"python {os.path.basename(name)}"
+
+
+PATH_ERRORS = (
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+)
+"""What a user can change about a path."""
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+
+
+def is_full(error: OSError) -> bool:
+    """True if a disk, a quota or a limit on a file's size is full; NumPy raises that without a number."""
+    if error.errno is None:
+        return _SHORT_WRITE.fullmatch(str(error)) is not None
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def missing_extra(what: str, extra: str) -> str:
+    """Return the error line for an optional dependency that is not installed."""
+    return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
+
+
+def error_line(error: BaseException) -> str | None:
+    """Return the line to show for an error that the user can fix; None for a bug."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
+        return missing_extra(f"{_command()} ({error.name})", extra)
+    if isinstance(error, OSError) and is_full(error):
+        where = error.filename or "the output"
+        return f"no space left on the device for {where}: free some or choose another folder"
+    if isinstance(error, OSError) and error.filename and error.errno in PATH_ERRORS:
+        return f"{error.filename}: {error.strerror}"
+    return next((line for explain in EXPLAIN if (line := explain(error))), None)

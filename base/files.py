@@ -1,0 +1,444 @@
+"""Files: atomic writes, locks, hashes and checksums, plain or gzipped reading, copies of files at URLs."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+import xxhash
+
+from citerec.base.errors import InputError, StorageError, error_text, is_full
+from citerec.base.progress import copy_progress
+
+log = logging.getLogger(__name__)
+
+GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MEMO = "content-hashes.json"
+CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
+SETTLED = 5.0
+"""Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+CHUNK = 1 << 22
+"""Bytes copied at a time."""
+HARDLY_FREE = 1 << 24
+"""Free bytes below which a disk counts as full."""
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads and prepared data: $CITATION_CACHE, by default `.cache`."""
+    return Path(os.environ.get("CITATION_CACHE", ".cache"))
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary file next to `path`, renamed to `path` on success.
+
+    After an error or a kill, `path` is unchanged. An OSError names `path`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except OSError as error:
+        if error.errno is None and is_full(error):
+            error.errno = errno.ENOSPC  # with a name, the message that tells it is lost
+        error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):  # a disk that is read-only
+            unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def new_folder(output: str | Path) -> Path:
+    """Return the folder to write to; InputError if it exists and is not empty."""
+    folder = Path(output).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} already exists; remove it or name a new folder")
+    return folder
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise.
+
+    An OSError names `folder`.
+    """
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        yield unfinished
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    except OSError as error:
+        if Path(error.filename or "").is_relative_to(unfinished):
+            error.filename = str(folder / Path(error.filename).relative_to(unfinished))
+        raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
+    """Hold a lock that one process holds at a time; the others log that they wait, or fail unless `wait`.
+
+    The system frees it when its holder dies.
+    work: what the holder does, for messages, e.g. "prepares the same corpus".
+    """
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                raise InputError(f"{lock.parent}: another process {work}; run again later") from None
+            log.info("waiting for another process that %s", work)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def remove_abandoned(folder: Path, suffix: str) -> None:
+    """Remove folders NAME+suffix left by dead processes; live ones hold NAME.lock (file_lock)."""
+    for unfinished in folder.glob(f"*{suffix}"):
+        with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
+    """Turn a full disk or a folder that cannot be written into a StorageError.
+
+    content: what is written, e.g. "the prepared corpus". option: the option that sets the folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise StorageError(f"{folder}: no space left for {content}; free some or set {option}") from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            where = error.filename or folder
+            raise StorageError(f"{where}: {error.strerror}; set {option} to another folder") from None
+        raise
+
+
+@contextmanager
+def full_disk_as_os_error(folder: Path) -> Iterator[None]:
+    """Turn what tantivy and Faiss raise when the disk of a folder is full into an OSError."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        if shutil.disk_usage(folder).free >= HARDLY_FREE:
+            raise
+        raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
+
+
+def existing_file(path: Path) -> Path | None:
+    """Return `path`, or else `path`.gz; None if neither exists."""
+    return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.exists()), None)
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yield a file's content, gunzipped if need be, and the raw file, whose position is the progress.
+
+    path: or URL. Do nothing but read inside: errors there become an InputError about this file.
+    """
+    try:
+        with _open(path) as raw:
+            magic = raw.read(2)
+            raw.seek(0)
+            if magic != GZIP_MAGIC:
+                yield raw, raw
+                return
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield cast(IO[bytes], file), raw
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip file: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _open(path: str | Path) -> IO[bytes]:
+    if not is_url(path):
+        return Path(path).open("rb")
+    import fsspec
+
+    return cast(IO[bytes], fsspec.open(path, "rb").open())
+
+
+def read_limited(path: Path, largest: int) -> bytes:
+    """Read a file, plain or gzipped. Raises InputError if it cannot be read or exceeds `largest` bytes."""
+    with open_bytes(path) as (file, _):
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise InputError(f"{path}: is larger than {largest >> 20:,} MB")
+    return content
+
+
+def strip_byte_order_mark(start: bytes, path: str | Path) -> bytes:
+    """Strip the byte order mark from the start of a JSON file; InputError if it is in UTF-16 or UTF-32."""
+    # JSON begins with two ASCII characters, so a zero byte among the first two means UTF-16 or UTF-32.
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in start[:2] and start[:4].strip(b"\0")):
+        raise InputError(f"{path}: is in UTF-16 or UTF-32 and must be in UTF-8; convert it: iconv -t UTF-8")
+    return start.removeprefix(BYTE_ORDER_MARK)
+
+
+def content_hash(path: Path, memo_folder: Path) -> str:
+    """Return the hash of a file's content, cached by its size and times so that large files open fast."""
+    memo_file = memo_folder / MEMO
+    try:
+        memo = json.loads(memo_file.read_text("utf-8"))
+    except (OSError, ValueError):
+        memo = {}
+    memo = memo if isinstance(memo, dict) else {}
+    stamp, key = file_stamp(path), str(path.resolve())
+    match memo.get(key):
+        case [known, str(digest)] if known == stamp:
+            return digest
+    digest = digest_file(path)
+    if time.time() - path.stat().st_ctime > SETTLED and stamp == file_stamp(path):
+        memo[key] = [stamp, digest]
+        write_text(memo_file, json.dumps(memo))
+    return digest
+
+
+def digest_file(path: Path, algorithm: str = "") -> str:
+    """Return the hex digest of a file's content, by default 16 bytes of BLAKE2b."""
+    try:
+        with path.open("rb") as file:
+            kind = algorithm or (lambda: hashlib.blake2b(digest_size=16))
+            return hashlib.file_digest(file, kind).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def link_or_copy(source: str | Path, to: str | Path) -> None:
+    """Copy a file or folder, using hard links if possible."""
+    if Path(source).is_dir():  # not shutil.copytree, whose error does not tell that a disk is full
+        Path(to).mkdir()
+        for part in Path(source).iterdir():
+            link_or_copy(part, Path(to) / part.name)
+        return
+    try:
+        os.link(Path(source).resolve(), to)
+    except OSError:
+        shutil.copyfile(source, to)
+
+
+Parts = list[tuple[int, str]]
+"""Sizes and checksums of the parts of a file: of all of it, or of what it had first and what it got later."""
+
+
+def write_checksums(folder: Path, keep: bool = False, before: Path | None = None) -> None:
+    """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
+
+    Hidden files and subfolders that have CHECKSUMS of their own are left out. keep: files that are listed
+    already keep their checksums, so that damage since then is still noticed. before: a folder with checksums;
+    of the files that are hard links to its files, only what they got later is read.
+    """
+    path, sums = folder / CHECKSUMS, dict[str, Parts]()
+    known = _read_checksums(folder) if keep else {}
+    former = _read_checksums(before) if before is not None else {}
+    own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
+    for file in sorted(folder.rglob("[!.]*")):
+        if file.is_file() and file != path and own.isdisjoint(file.parents):
+            name = str(file.relative_to(folder))
+            if name in known:
+                sums[name] = known[name]
+            elif before is not None and name in former and file.samefile(before / name):
+                sums[name] = _continue_checksum(file, former[name])
+            else:
+                sums[name] = [(size := file.stat().st_size, _checksum(file, 0, size))]
+    write_text(path, json.dumps(sums, indent=1) + "\n")
+    if before is not None:
+        stamps = {name: _checked_stamp(folder / name, parts) for name, parts in sums.items()}
+        write_text(folder / CHECKED, json.dumps(stamps))
+
+
+def _continue_checksum(file: Path, parts: Parts) -> Parts:
+    """Return the parts of a file that may have grown."""
+    more = file.stat().st_size - sum(size for size, _ in parts)
+    if more == 0:
+        return parts
+    (first, _), *later = parts
+    _compare(file, later, first)  # what is damaged must not get a new checksum
+    more += sum(size for size, _ in later)
+    return [parts[0], (more, _checksum(file, first, more))]
+
+
+def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
+    """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
+
+    What follows the parts of a file that have a checksum is ignored: a later folder may share it.
+    trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
+    times do not tell of a failing disk.
+    Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
+    """
+    path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
+    advice = advice and f"; {advice}"
+    try:
+        sums = _read_checksums(folder)
+        checked = _read_stamps(folder / CHECKED) if trust else {}
+        for name, wanted in sums.items():
+            path = folder / name
+            stamps[name] = _checked_stamp(path, wanted)
+            if stamps[name] != checked.get(name):
+                _compare(path, wanted)
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing{advice}") from None
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
+    if stamps != checked and folder.exists():
+        with suppress(OSError):  # a folder that cannot be written is compared each time
+            write_text(folder / CHECKED, json.dumps(stamps))
+
+
+def _read_checksums(folder: Path) -> dict[str, Parts]:
+    """Raises OSError, TypeError or ValueError for damage. Earlier versions have one checksum per file."""
+    path = folder / CHECKSUMS
+    sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    for name, parts in sums.items():
+        if isinstance(parts, str):
+            file = folder / name
+            parts = [(file.stat().st_size if file.exists() else 0, parts)]
+        sums[name] = [(int(size), str(digest)) for size, digest in parts]
+    return sums
+
+
+def _checked_stamp(path: Path, parts: Parts) -> list[Any]:
+    """Return a file's parts, size, time, inode and device; its other time changes with every hard link."""
+    stat = path.stat()
+    return [[list(part) for part in parts], stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
+
+
+def _read_stamps(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _compare(path: Path, parts: Parts, start: int = 0) -> None:
+    """Raise ValueError if one of the parts that begin at `start` differs from its checksum."""
+    for size, wanted in parts:
+        if _checksum(path, start, size) != wanted:
+            raise ValueError("its content has changed")
+        start += size
+
+
+def _checksum(path: Path, start: int, size: int) -> str:
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        file.seek(start)
+        while size > 0 and (content := file.read(min(size, CHUNK))):
+            digest.update(content)
+            size -= len(content)
+    return "" if size else digest.hexdigest()
+
+
+def file_stamp(path: Path) -> list[int]:
+    """Return a file's size, times, inode and device, which differ after the file was written."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
+
+
+def is_url(place: object) -> bool:
+    """True if `place` is a URL for fsspec (s3://, gs://, http://, memory:// ...).
+
+    >>> is_url("s3://bucket/folder"), is_url("../shared/data")
+    (True, False)
+    """
+    return isinstance(place, str) and SCHEME.match(place) is not None
+
+
+def fetch_file(url: str, cache: Path) -> Path:
+    """Copy the file at a URL to `cache`. Otherwise like `fetch_folder`."""
+    folder, _, name = url.rpartition("/")
+    return _fetch(folder, [[name]], cache) / name
+
+
+def fetch_folder(url: str, stems: Sequence[str], cache: Path) -> Path:
+    """Copy STEM.json, or else STEM.json.gz, of each stem that the URL has to a folder in `cache`; return it.
+
+    Copies are reused until the files at the URL change. Raises InputError if none exists or one cannot be
+    read.
+    """
+    return _fetch(url, [[f"{stem}.json", f"{stem}.json.gz"] for stem in stems], cache)
+
+
+def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
+    """wanted: alternative names of each file; the first one that exists is copied."""
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    try:
+        system, root = url_to_fs(url)
+        if isinstance(system, LocalFileSystem):
+            return Path(root)
+        found: dict[str, str] = {}
+        for names in wanted:
+            sources = {name: f"{root.rstrip('/')}/{name}" for name in names}
+            found |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
+        if not found:
+            listed = ", ".join(names[0] for names in wanted)
+            raise InputError(f"{url}: none of the files exists: {listed}")
+        key = hashlib.blake2b(url.encode(), digest_size=8)
+        for name, source in sorted(found.items()):
+            key.update(f"{name} {system.ukey(source)}".encode())
+        folder = cache / "remote" / key.hexdigest()
+        for name, source in found.items():
+            _copy(system, source, folder / name, f"{url}/{name}")
+    except InputError:
+        raise
+    except ImportError as error:  # the package for this scheme is missing
+        raise InputError(f"{url}: {error}") from None
+    except Exception as error:  # each file system raises its own exceptions
+        if isinstance(error, OSError) and error.filename and str(cache) in str(error.filename):
+            raise
+        raise InputError(f"{url}: cannot be read: {error_text(error)}") from None
+    return folder
+
+
+def _is_file(system: Any, source: str) -> bool:
+    try:
+        return bool(system.info(source)["type"] == "file")  # unlike isfile, which hides errors
+    except FileNotFoundError:
+        return False
+
+
+def _copy(system: Any, source: str, path: Path, url: str) -> None:
+    size = system.size(source)
+    if path.is_file() and path.stat().st_size == size:
+        return
+    with atomic_write(path) as unfinished, unfinished.open("wb") as target, copy_progress(url) as update:
+        with system.open(source, "rb") as file:
+            while chunk := file.read(CHUNK):
+                target.write(chunk)
+                update(target.tell(), size)
+        if size is not None and target.tell() != size:
+            raise InputError(f"{url}: {target.tell():,} of {size:,} bytes received; run again")

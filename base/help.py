@@ -1,0 +1,133 @@
+"""The `--help` of the commands: the configuration groups of a command, and a note on each option.
+
+The notes are the comments in the files of conf/ and the docstrings under the fields of settings. A command's
+help template includes them as `${options:}`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from citerec.base.settings import align_note, field_notes
+
+CONF = Path(__file__).parents[1] / "conf"
+WIDTH, COLUMN = 118, 44
+"""Width of the help, and the column in which notes start."""
+DERIVED = ("for_data", "tuned", "recipe")
+"""Groups determined by other groups, which users do not choose by name."""
+
+
+def options(*, _root_: DictConfig) -> str:
+    """Format the groups and options of a composed configuration for `hydra.help.template`."""
+    notes = option_notes()
+    values = OmegaConf.to_container(_root_, resolve=False)
+    assert isinstance(values, dict)
+    lines = _group_lines()
+    if lines:
+        lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *lines, ""]
+    lines += ["Options (KEY=VALUE) with their defaults:"]
+    lines += _option_lines({key: value for key, value in values.items() if key != "hydra"}, notes)
+    return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $ in the help
+
+
+OmegaConf.register_new_resolver("options", options, replace=True)
+
+
+def config_groups() -> list[str]:
+    """Return the groups of all commands that users choose from."""
+    groups = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+    return [group for group in groups if group not in ("hydra", *DERIVED)]
+
+
+def _group_lines() -> list[str]:
+    loader, lines = GlobalHydra.instance().config_loader(), []
+    for key, name in sorted(HydraConfig.get().runtime.choices.items()):
+        group = key.partition("@")[0]
+        if group.partition("/")[0] not in ("hydra", *DERIVED):
+            names = ", ".join(loader.get_group_options(group))
+            lines += align_note(f"  {key}={'null' if name is None else name}", names, COLUMN, WIDTH)
+    return lines
+
+
+def _option_lines(
+    values: dict[Any, Any], notes: dict[str, str], path: str = "", indent: str = "  "
+) -> list[str]:
+    lines = []
+    for key, value in values.items():
+        if str(key).startswith("_"):
+            continue
+        note = notes.get(f"{path}{key}", "")
+        if not note and (other := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
+            note = notes.get(other[1]) or f"as {other[1]}"
+        if isinstance(value, dict) and value:
+            lines += align_note(f"{indent}{key}:", note, COLUMN, WIDTH, "# ")
+            lines += _option_lines(value, notes, f"{path}{key}.", indent + "  ")
+        else:
+            plain = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+            lines += align_note(f"{indent}{key}: {plain}", note, COLUMN, WIDTH, "# ")
+    return lines
+
+
+def option_notes() -> dict[str, str]:
+    """Return {dotted key: note} for the running command's configuration; empty outside a command."""
+    if not (HydraConfig.initialized() and GlobalHydra.instance().is_initialized()):
+        return {}
+    job = HydraConfig.get()
+    overrides = [*job.overrides.hydra, *job.overrides.task]
+    loader = GlobalHydra.instance().config_loader()
+    notes: dict[str, str] = {}
+    for part in loader.compute_defaults_list(job.job.config_name, overrides, RunMode.RUN).defaults:
+        if part.config_path is None or part.config_path.startswith("hydra/"):
+            continue
+        file, prefix = CONF / f"{part.config_path}.yaml", f"{part.package}." if part.package else ""
+        if part.config_path.startswith("schema/"):
+            kind = OmegaConf.get_type(ConfigStore.instance().load(f"{part.config_path}.yaml").node)
+            own = field_notes(kind) if kind is not None else {}
+        else:
+            own = yaml_notes(file.read_text("utf-8")) if file.is_file() else {}
+        notes |= {prefix + key: note for key, note in own.items()}
+    return notes
+
+
+def yaml_notes(text: str) -> dict[str, str]:
+    """Return {dotted key: the comment after its value, or else above it}; a comment at the top is the file's.
+
+    >>> yaml_notes("a: 1  # one\\nb:\\n  # two,\\n  # or three\\n  c: '#2'")
+    {'a': 'one', 'b.c': 'two, or three'}
+    """
+    lines, notes = text.splitlines(), dict[str, str]()
+
+    def comments(row: int, step: int) -> list[str]:
+        """Return the run of comment lines that starts at `row`; empty for the one at the top of the file."""
+        found: list[str] = []
+        while 0 <= row < len(lines) and (comment := re.match(r"\s*#\s?(.*)", lines[row])):
+            found.append(comment[1])
+            row += step
+        return [] if row < 0 else found
+
+    def walk(node: yaml.MappingNode, path: str) -> None:
+        for key, value in node.value:
+            name, inner = f"{path}{key.value}", isinstance(value, yaml.MappingNode)
+            within = inner and value.start_mark.line > key.start_mark.line
+            end = key.end_mark if within or not value.end_mark.column else value.end_mark
+            if after := re.search(r"(?:^|\s)#\s*(.*)", lines[end.line][end.column :].lstrip(":")):
+                is_continued = re.match(r"\s{12,}#", "".join(lines[end.line + 1 :][:1]))
+                more = comments(end.line + 1, 1) if is_continued else []
+                notes[name] = " ".join([after[1], *more])
+            elif above := comments(key.start_mark.line - 1, -1):
+                notes[name] = " ".join(reversed(above))
+            if inner:
+                walk(value, f"{name}.")
+
+    if isinstance(root := yaml.compose(text), yaml.MappingNode):
+        walk(root, "")
+    return notes

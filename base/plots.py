@@ -1,0 +1,107 @@
+"""Line plots: a few coloured curves labelled at their ends, the others grey; PNG files, without a display."""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from citerec.base.files import atomic_write
+
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it logs its fonts
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette for colour-blind readers; its size is the maximum number of coloured curves."""
+GREY = "0.8"
+MAX_LABELS = 12
+"""With more curves, only the coloured ones have a label."""
+
+Curves = Mapping[str, Mapping[Any, float]]
+"""{label: {x: y}}; x is a count or minutes."""
+Intervals = Mapping[str, Mapping[Any, tuple[float, float]]]
+"""{label: {x: (low, high)}}, of some points of some curves."""
+
+
+def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Create a figure with `rows` rows of panels side by side."""
+    size = (8, 4.2) if rows == 1 else (7, 0.6 + 2.5 * rows)
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    axes = figure.subplots(rows, len(widths), squeeze=False, width_ratios=widths).ravel().tolist()
+    figure.suptitle(title, fontsize=11)
+    for panel in axes:
+        panel.grid(color="0.92")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def highlight_colours(curves: Curves, named: Collection[str] = ()) -> dict[str, str]:
+    """Choose the curves to highlight and their colours: those `named`, else those highest in the middle."""
+
+    def height(label: str) -> float:
+        xs = sorted(curves[label])
+        return curves[label][xs[(len(xs) - 1) // 2]]
+
+    wanted = [label for label in curves if label in named] or sorted(curves, key=height, reverse=True)
+    chosen = wanted[: len(COLOURS)]
+    return dict(zip([label for label in curves if label in chosen], COLOURS, strict=False))
+
+
+def draw(axes: Axes, curves: Curves, colours: Mapping[str, str], intervals: Intervals | None = None) -> None:
+    """Draw the curves, the coloured ones over the grey ones; intervals only of coloured ones."""
+    for label in sorted(curves, key=lambda label: label in colours):
+        xs = sorted(curves[label])
+        ys = [curves[label][x] for x in xs]
+        style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
+        axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
+    for label, of in (intervals or {}).items():
+        for x, (low, high) in of.items() if label in colours else ():
+            error = [[max(curves[label][x] - low, 0)], [max(high - curves[label][x], 0)]]
+            axes.errorbar([x], [curves[label][x]], error, color=colours[label], linewidth=1.2, capsize=3)
+
+
+def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
+    """Label the ends of the curves; only the coloured ones if there are more than MAX_LABELS."""
+    labels = list(curves if len(curves) <= MAX_LABELS else colours)
+    if len(curves) == 1:
+        return
+    texts = {label: textwrap.fill(label, 34, max_lines=3, break_long_words=False) for label in labels}
+    last = {label: (max(curves[label]), curves[label][max(curves[label])]) for label in labels}
+    to_axes = axes.transData - axes.transAxes
+    ends = {label: float(to_axes.transform(last[label])[1]) for label in labels}
+    halves = {label: 0.026 * (texts[label].count("\n") + 1) for label in labels}
+    order = sorted(labels, key=lambda label: (ends[label], sum(curves[label].values())))
+    heights, bottom, top = dict(ends), -0.1, 1.02
+    for label in order:  # from the bottom: each label above the previous one
+        heights[label] = max(ends[label], bottom + halves[label])
+        bottom = heights[label] + halves[label]
+    for label in reversed(order):  # from the top: push labels back below the upper edge
+        heights[label] = min(heights[label], top - halves[label])
+        top = heights[label] - halves[label]
+    for label in labels:
+        colour = colours.get(label, "0.55")
+        line = {"arrowstyle": "-", "color": colours.get(label, GREY), "linewidth": 0.6}
+        axes.annotate(
+            texts[label],
+            last[label],
+            (1.06, heights[label]),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=8.5,
+            color=colour,
+            annotation_clip=False,
+            arrowprops=line | {"relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3},
+        )
+    if len(labels) < len(curves):
+        text = f"grey: {len(curves) - len(labels)} others"
+        axes.text(1.06, -0.1, text, transform=axes.transAxes, fontsize=8.5, color="0.45")
+
+
+def save(figure: Figure, path: Path) -> None:
+    with atomic_write(path) as unfinished:
+        figure.savefig(unfinished, format="png", metadata={"Software": None})

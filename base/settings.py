@@ -1,0 +1,171 @@
+"""Typed settings: dataclasses define all defaults, YAML files in conf/ list only what differs.
+
+A package's `settings.py` imports nothing heavy. It declares settings and registers them as schemas:
+
+    @dataclass(frozen=True)
+    class LossSettings(Settings):
+        where: ClassVar[str] = "model.loss"
+        name: str = setting("infonce", choices=("infonce", "triplet"))
+        temperature: float = setting(0.05, above=0)
+
+    register("hatten", HAttenSettings)
+
+A YAML file includes a schema by `defaults: [/schema/hatten@_here_, _self_]`, so that Hydra rejects values of
+a wrong type. Entry points import these modules before `hydra.main`. In code, `read_settings(LossSettings,
+config["loss"])` (base.configuration) returns the validated dataclass.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, make_dataclass
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+
+from citerec.base.errors import InputError
+
+
+def setting(
+    default: Any,
+    *,
+    least: float = 0,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """Declare a dataclass field with numeric bounds or choices; by default, numbers must not be below 0."""
+    return field(
+        default=default,
+        metadata={"least": least, "most": most, "above": above, "below": below, "choices": choices},
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base class of settings: creating an instance raises InputError for a value out of its bounds."""
+
+    where: ClassVar[str] = ""
+    """key of these settings in the configuration, for messages"""
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if isinstance(part.default, tuple):  # OmegaConf passes a list
+                object.__setattr__(self, part.name, tuple(getattr(self, part.name)))
+        check(self, self.where)
+
+
+def check(settings: Any, where: str) -> None:
+    """Raise InputError for the first field that is out of its bounds or no valid choice."""
+    for part in fields(settings):
+        value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
+        choices = part.metadata.get("choices")
+        for chosen in value if isinstance(value, tuple) else (value,):
+            if choices and chosen not in choices:
+                raise InputError(f"{key}={chosen}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+        if type(value) in (int, float) and (requirement := _violated_bounds(value, part.metadata)):
+            raise InputError(f"{key}={value}: must {requirement}")
+
+
+def check_count(option: str, value: object, least: int = 1) -> None:
+    """Raise InputError unless the option is a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise InputError(f"{option}={value}: must be a whole number, at least {least}")
+
+
+def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
+    """Describe the bounds that a number must satisfy; empty if it does."""
+    least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
+    large_enough = value > above if above is not None else value >= (least or 0)
+    if large_enough and (most is None or value <= most) and (below is None or value < below):
+        return ""
+    if most is None and below is None and above is None and not least:
+        return "not be below 0"
+    parts = [f"above {above}" if above is not None else f"at least {least}"]
+    parts += [f"at most {most}"] if most is not None else []
+    parts += [f"below {below}"] if below is not None else []
+    return "be " + " and ".join(parts)
+
+
+RENAMED = {
+    "cache": "cache_dir",
+    "from": "address",
+    "names": "allowed_hosts",
+    "patience": "timeout",
+    "model.ranker": "model, as in model.queries=1000",
+    "model.fewer": "model.variant_queries",
+    "model.no_contexts_queries": "model.variant_queries",
+    "model.foreign": "model.out_of_domain_checkpoint",
+    "model.batch.stale": "model.batch.cached_negatives",
+    "model.pairs.cut": "model.pairs.truncate",
+    "model.pairs.others": "model.pairs.other_citations",
+}
+"""Options by their names in earlier versions, `KEY` or `GROUP=CHOICE`; their new names are for messages."""
+
+SCHEMAS: dict[str, type] = {}
+"""The registered schemas by name, for base.configuration."""
+
+
+def register(name: str, kind: type, target: str | None = None) -> None:
+    """Register a dataclass as `/schema/NAME` for YAML files. target: its `_target_`, for instantiate()."""
+    if target is not None:
+        with_target = [("_target_", str, field(default=target))]
+        kind = make_dataclass(kind.__name__, with_target, bases=(kind,), frozen=True)
+    SCHEMAS[name] = kind
+
+
+KINDS: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    str: ("a word", "words"),
+}
+
+
+def describe_type(hint: Any) -> str:
+    """Describe a type in words (`int | None`: a whole number or null); empty if not a plain value or list."""
+    if get_origin(hint) is UnionType:
+        kinds = [describe_type(part) for part in get_args(hint) if part is not NoneType]
+        return " or ".join([*kinds, "null"]) if all(kinds) else ""
+    if get_origin(hint) in (tuple, list):
+        return f"a list of {KINDS[get_args(hint)[0]][1]}" if get_args(hint)[0] in KINDS else ""
+    return KINDS[hint][0] if hint in KINDS else ""
+
+
+def field_notes(kind: type) -> dict[str, str]:
+    """Return {dotted key: docstring, or else choices} for the fields of a dataclass, nested ones included."""
+    own: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        with suppress(OSError, TypeError, StopIteration):  # no source code, as for make_dataclass
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
+            for field, text in pairwise(body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                        value=ast.Constant(value=str(note))
+                    ):
+                        own[name] = " ".join(note.split())
+    notes, hints = {}, get_type_hints(kind)
+    for part in dataclasses.fields(kind):
+        choices = " | ".join(part.metadata.get("choices") or ())
+        notes[part.name] = own.get(part.name, choices)
+        for inner in (hint := hints[part.name], *get_args(hint)):  # X, or the X of X | None
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+                notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
+                notes |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
+    return {key: note for key, note in notes.items() if note}
+
+
+def align_note(text: str, note: str, column: int, width: int, sign: str = "") -> list[str]:
+    """Return lines of help: a text, then its note from `column` on, each line after `sign`, up to `width`."""
+    if not note:
+        return [text]
+    rest = textwrap.wrap(note, width - column - len(sign), break_long_words=False, break_on_hyphens=False)
+    first = text if len(text) >= column else text.ljust(column) + sign + rest.pop(0)
+    return [first, *(" " * column + sign + line for line in rest)]

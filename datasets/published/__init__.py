@@ -1,0 +1,1 @@
+"""Published data: a registry with checksums, its downloads, and public drafts."""

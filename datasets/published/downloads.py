@@ -1,0 +1,358 @@
+"""Download published data sets, word vectors and checkpoints on first use.
+
+`citerec data download NAME ...` downloads them in advance. Each release (datasets/published/releases.py) is
+downloaded once; processes that share a cache wait for each other. gdown fetches from any web address and from
+Google Drive, and goes on where a connection broke; a download that was stopped starts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from citerec.base.archives import (
+    DAMAGED,
+    check_free_space,
+    format_names,
+    name_variants,
+    pick_files,
+    unpack,
+)
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, UnusableFile, one_line_errors
+from citerec.base.files import cache_folder, digest_file, disk_errors, file_lock
+from citerec.base.progress import copy_progress
+from citerec.base.settings import Settings, setting
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.formats.json_lines import read_objects
+from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.published.releases import DRIVE_FILE, RELEASES, Release
+from citerec.datasets.records import SPLITS, check_split_names
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 30.0
+"""Seconds to wait for data."""
+RETRIES = 4
+"""Maximum number of further attempts after a connection broke; each goes on where it ended."""
+HTML = (b"<!doctype html", b"<html")
+_DRIVE_FOLDER = re.compile(r"https://drive\.google\.com/drive/(?:u/\d+/)?folders/([-\w]+)")
+
+
+def ensure_release(
+    name: str,
+    cache_dir: str | Path = ".cache",
+    folder: str | Path | None = None,
+    files: Sequence[str] | None = None,
+    address: str | None = None,
+) -> Path:
+    """Return the folder with the files of a release; download those that are missing.
+
+    name: a key of RELEASES. folder: where the files belong, by default the release's folder in `cache_dir`.
+    files: the files needed, by default all. address: overrides the release's addresses.
+    Raises InputError with address, files and folder if the download fails.
+    """
+    release = RELEASES[name]
+    target = Path(folder).expanduser() if folder else release.folder_in(cache_dir)
+    wanted = tuple(files or release.files)
+    if not missing_files(target, wanted):
+        return target
+    with disk_errors(target, f"the files of {name}", "CITATION_CACHE or data.cache_dir"):
+        target.mkdir(parents=True, exist_ok=True)
+        with file_lock(target / f".{name}.lock", f"downloads {name}"):
+            _Download(name, release, target, wanted, address).run()
+    return target
+
+
+def find_file(folder: Path, file: str) -> Path | None:
+    """The path of a file in the folder, plain or gzipped; None if it is missing."""
+    return next((path for name in name_variants(file) if (path := folder / name).is_file()), None)
+
+
+def missing_files(folder: Path, files: Iterable[str]) -> list[str]:
+    """The files that are not in the folder."""
+    return [file for file in files if find_file(folder, file) is None]
+
+
+class _Download:
+    """Gets the wanted files of a release into a folder; used by one process at a time."""
+
+    def __init__(
+        self, name: str, release: Release, folder: Path, wanted: Sequence[str], address: str | None
+    ) -> None:
+        self.name, self.release, self.folder = name, release, folder
+        self.wanted, self.address = wanted, address
+        self.work = folder / f".{name}.download"
+
+    def run(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)  # of a process that was killed
+        self.work.mkdir()
+        try:
+            placed = {path for pattern in self.release.archives for path in self.folder.glob(pattern)}
+            for archive in sorted(placed):
+                if self._missing():
+                    try:
+                        self._unpack(archive)
+                    except UnusableFile as error:
+                        raise InputError(f"{archive}: {error}; replace or remove it") from None
+            if self._missing():
+                self._try_addresses()
+        finally:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def _missing(self) -> list[str]:
+        return missing_files(self.folder, self.wanted)
+
+    def _try_addresses(self) -> None:
+        failures = []
+        for address in (self.address,) if self.address else self.release.addresses:
+            try:
+                self._fetch(address)
+            except UnusableFile as error:
+                failures.append(f"{address}: {error}")
+            if not self._missing():
+                return
+        files = ", ".join(self._missing())
+        if self.release.archives:
+            named = [pattern for pattern in self.release.archives if "*" not in pattern]
+            files += f", or {named[0] if named else 'an archive with them'},"
+        raise InputError(
+            f"{self.name} cannot be downloaded ({'; '.join(failures)}): put {files} into {self.folder}"
+        )
+
+    def _fetch(self, address: str) -> None:
+        """Download the missing files from an address; raises UnusableFile if some are still missing."""
+        if _DRIVE_FOLDER.match(address):
+            self._fetch_from_folder(list_drive_folder(address))
+        elif address.endswith("/"):
+            self._fetch_files({file: f"{address}{file}" for file in self._missing()})
+        elif self.release.archives:
+            self._fetch_archive(address)
+        else:
+            self._fetch_files({self.release.files[0]: address})
+        if missing := self._missing():
+            raise UnusableFile(f"has no {', '.join(missing)}")
+
+    def _fetch_from_folder(self, folder: dict[str, str]) -> None:
+        """Download from a folder {path: address} that may also contain other releases."""
+        paths = [path for path in folder if re.search(self.release.matches, path, re.IGNORECASE)]
+        paths = paths or (list(folder) if self.address else [])
+        files = pick_files(paths, self._missing())
+        patterns = self.release.archives
+        archives = [path for path in paths if any(fnmatch(path.lower(), pattern) for pattern in patterns)]
+        if not files and not archives:
+            raise UnusableFile(
+                f"no file matches among {format_names(folder)}; give the address of the right one"
+            )
+        if len(files) == len(self._missing()) or not archives:
+            self._fetch_files({PurePosixPath(path).name: folder[path] for path in files.values()})
+        failures = []
+        for path in sorted(archives, key=lambda path: (path.count("/"), len(path))):
+            if self._missing():
+                try:
+                    self._fetch_archive(folder[path])
+                except UnusableFile as error:
+                    failures.append(f"{path}: {error}")
+        if self._missing() and failures:
+            raise UnusableFile("; ".join(failures))
+
+    def _fetch_files(self, addresses: dict[str, str]) -> None:
+        for name, address in addresses.items():
+            path = self.work / name.replace("/", "-")
+            fetch(address, path)
+            self._install({name: path})
+
+    def _fetch_archive(self, address: str) -> None:
+        archive = self.work / f"{self.name}-archive"
+        fetch(address, archive, self.release.size)
+        self._unpack(archive)
+        archive.unlink()
+
+    def _unpack(self, archive: Path) -> None:
+        """Extract the missing files, if size and checksum of the archive are those published."""
+        size, expected = archive.stat().st_size, self.release
+        if expected.size not in (None, size):
+            raise UnusableFile(f"has {size:,} bytes, but the published file has {expected.size:,}")
+        _verify_checksum(archive, "sha256", expected.sha256)
+        found = unpack(archive, self._missing(), self.work, expected.matches)
+        self._install({path.name: path for path in found})
+
+    def _install(self, files: dict[str, Path]) -> None:
+        """Move files into the target folder after checking their content."""
+        for path in files.values():
+            check_content(path, self.release.json_lines)
+            if path.suffix == ".gz":  # the checksum is of the gzipped file
+                _verify_checksum(path, "md5", self.release.md5)
+        for name, path in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(self.folder / name)
+
+
+def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
+    if expected is not None and (found := digest_file(path, algorithm)) != expected:
+        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {found}, expected {expected}")
+
+
+def check_content(path: Path, json_lines: bool = False) -> None:
+    """Raise UnusableFile if a JSON file does not start as expected, or a checkpoint is damaged.
+
+    json_lines: the file has one object per line. PyTorch checkpoints are zip files with checksums, except in
+    the oldest format.
+    """
+    name = path.name.removesuffix(".gz")
+    try:
+        if json_lines:
+            if next(read_objects(path), None) is None:
+                raise UnusableFile(f"{path.name} is empty")
+        elif name.endswith(".json"):
+            top = list if name in ("train.json", "val.json", "test.json") else dict
+            next(read_records(path, top), None)
+        elif name.endswith(".pt"):
+            with path.open("rb") as file:
+                is_zip = file.read(2) == b"PK"
+            if is_zip and (damaged := zipfile.ZipFile(path).testzip()):
+                raise UnusableFile(f"damaged ({damaged})")
+    except InputError as error:
+        raise UnusableFile(str(error).replace(str(path), path.name)) from None
+    except DAMAGED as error:
+        raise UnusableFile(f"damaged or truncated ({error})") from None
+
+
+def fetch(address: str, path: Path, size: int | None = None) -> None:
+    """Download the file at `address` to a new `path`. size: expected number of bytes, if known.
+
+    Raises UnusableFile with the reason if the download fails, InputError if the disk is too small.
+    """
+    from gdown import download
+    from gdown.exceptions import DownloadError
+    from requests.exceptions import RequestException
+
+    log.info("downloading %s", address)
+    with copy_progress(f"downloading {path.name}") as show:
+
+        def report(done: int, total: int | None) -> None:
+            if size is not None and total not in (None, size):
+                raise UnusableFile(f"has {total:,} bytes, but the published file has {size:,}")
+            check_free_space(path.parent, (total or done) - done)
+            show(done, total)
+
+        try:
+            download(
+                address, str(path), quiet=True, use_cookies=False, timeout=TIMEOUT, retries=RETRIES,
+                progress=report,
+            )  # fmt: skip
+        except (DownloadError, RequestException) as error:
+            raise UnusableFile(_failure_reason(error)) from None
+    with path.open("rb") as file:
+        start = file.read(1000)
+    if start.lstrip()[:14].lower().startswith(HTML):
+        title = re.search(rb"<title>([^<]+)", start, re.IGNORECASE)
+        about = f" ({' '.join(title[1].decode('utf-8', 'replace').split())})" if title else ""
+        raise UnusableFile(f"the server sent a web page instead of the file{about}")
+
+
+def _failure_reason(error: Exception) -> str:
+    """Why a download failed, in a few words."""
+    if (response := getattr(error, "response", None)) is not None:
+        return f"HTTP {response.status_code} ({response.reason})"
+    text = str(error)
+    if "timed out" in text:
+        return f"no response within {TIMEOUT:g} s"
+    if found := re.findall(r"\[Errno -?\d+\] ([^\[\]'\")]+)", text):
+        return f"no connection ({found[-1].strip()})"
+    # gdown says where it keeps the first part, which is removed here.
+    text = re.split(r"[.;]\s+the (?:partial file|received bytes)", text, flags=re.IGNORECASE)[0]
+    return re.sub(r"<[^>]*>", "", " ".join(text.split()))[:200] or type(error).__name__
+
+
+def list_drive_folder(address: str) -> dict[str, str]:
+    """List a shared Google Drive folder and its subfolders as {path: address}.
+
+    Raises UnusableFile with the reason.
+    """
+    from gdown import download_folder
+
+    try:
+        found = download_folder(
+            url=address, quiet=True, use_cookies=False, skip_download=True, timeout=TIMEOUT
+        )
+    except Exception as error:  # gdown fails in many ways on unknown pages
+        raise UnusableFile(_failure_reason(error)) from None
+    files = {str(file.path): f"{DRIVE_FILE}{file.id}" for file in found if not isinstance(file, str)}
+    if not files:
+        raise UnusableFile("the folder is empty or not shared")
+    return files
+
+
+def open_published(
+    name: str,
+    dir: str | Path | None = None,
+    address: str | None = None,
+    papers: str | Path | None = None,
+    cache_dir: str | Path = ".cache",
+    splits: Sequence[str] = SPLITS,
+    **settings: Any,
+) -> Corpus:
+    """Open a published data set with `open_corpus`; download it on first use.
+
+    name: a key of RELEASES. dir: folder of its files, by default under `cache_dir`. address: overrides the
+    release's addresses. splits: all of them must exist. Otherwise like `open_corpus`. Warns if the numbers of
+    papers and contexts differ from the published ones.
+    """
+    check_split_names(splits)
+    files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
+    folder = ensure_release(name, cache_dir, dir, files, address)
+    corpus = open_corpus(folder, papers, cache_dir=cache_dir, splits=splits, name=name, **settings)
+    found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
+    for part, expected in RELEASES[name].counts.items():
+        if found.get(part, expected) != expected:
+            log.warning("%s: %s has %s records, expected %s", name, part, f"{found[part]:,}", f"{expected:,}")
+    return corpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownloadSettings(Settings):
+    """Download published data sets, word vectors and checkpoints into the cache."""
+
+    positional: ClassVar[str] = "names"
+    names: tuple[str, ...] = setting(MISSING, choices=tuple(RELEASES))
+    """what to download, listed below (e.g. acl200)"""
+    cache_dir: str = ""
+    """cache folder; empty: $CITATION_CACHE or .cache"""
+    address: str = ""
+    """address to use instead, for a single name: an archive, a Google Drive folder, or http://.../ with the
+    files"""
+
+
+def download_releases(settings: DownloadSettings) -> None:
+    """Download releases and print their folders."""
+    if settings.address and len(settings.names) > 1:
+        raise InputError("address: give a single name with it")
+    for name in settings.names:
+        folder = ensure_release(name, settings.cache_dir or cache_folder(), address=settings.address or None)
+        print(f"{name}: {folder}")
+
+
+@one_line_errors
+def main() -> None:
+    """Run the command `citerec data download`."""
+    cache = cache_folder()
+    table = ["Names, download sizes and folders:"]
+    table += [
+        f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
+        for name, release in RELEASES.items()
+    ]
+    run_command("data download", DownloadSettings, download_releases, sys.argv[1:], more="\n".join(table))
+
+
+if __name__ == "__main__":
+    main()

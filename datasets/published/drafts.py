@@ -1,0 +1,158 @@
+"""Public drafts with their authors' bibliographies: a list, and `citerec data drafts`, which fetches them.
+
+Each is a repository at one commit. git fetches only that commit and, where the server allows it, only its
+texts; a run that was interrupted goes on with the drafts that are missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import msgspec
+import yaml
+
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.files import atomic_folder, disk_errors, write_text
+from citerec.base.progress import count_progress
+from citerec.base.settings import Settings
+from citerec.datasets.formats.json_lines import validate
+
+log = logging.getLogger(__name__)
+
+LIST = "drafts.yaml"
+"""The list, in the package and in a folder of drafts."""
+PUBLIC = Path(__file__).with_name(LIST)
+TEXTS = (
+    "*.tex",
+    "*.ltx",
+    "*.bib",
+    "*.bbl",
+    "*.md",
+    "*.markdown",
+    "*.[Rr]md",
+    "*.qmd",
+    "*.yml",
+    "LICEN[CS]E*",
+)
+"""What is checked out, by git's patterns."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class ListedDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A draft: where it is, its main file and .bib files, and what it is about."""
+
+    repository: str
+    """address for git, or the folder's name"""
+    main: str
+    bib: list[str]
+    commit: str = ""
+    licence: str = ""
+    field: str = ""
+    language: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, such as owner+repository."""
+        return "+".join(PurePosixPath(self.repository.removesuffix(".git")).parts[-2:])
+
+
+def read_list(path: Path) -> list[ListedDraft]:
+    """Read a list of drafts. Raises InputError that names the faulty entry."""
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    drafts = validate(content, list[ListedDraft], str(path))
+    names = [one.name for one in drafts]
+    for number, one in enumerate(drafts, 1):
+        where = f"{path}, draft {number} ({one.name})"
+        if names.count(one.name) > 1:
+            raise InputError(f"{where}: is listed twice")
+        for file in (one.name, one.main, *one.bib):
+            if not file or PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                raise InputError(f"{where}: {file!r} is not a path inside the repository")
+    return drafts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftsSettings(Settings):
+    """Fetch public drafts with their bibliographies, for citerec evaluate benchmark=drafts."""
+
+    output: str
+    """folder for the drafts, one folder each (e.g. drafts)"""
+    list: str = ""
+    """YAML file of drafts (format: datasets/published/drafts.py); empty: the public ones that come with
+    citerec"""
+
+
+def fetch_drafts(given: DraftsSettings) -> None:
+    """Fetch the drafts of a list that are missing. Raises InputError if some of them cannot be fetched."""
+    source, output = Path(given.list).expanduser() if given.list else PUBLIC, Path(given.output).expanduser()
+    drafts = read_list(source)
+    for one in drafts:
+        if not _COMMIT.fullmatch(one.commit):
+            raise InputError(f"{source}: {one.name} has no commit of 40 hexadecimal digits; add it")
+    if shutil.which("git") is None:
+        raise InputError("citerec data drafts needs git, which is not installed")
+    failed: dict[str, str] = {}
+    with disk_errors(output, "the drafts", "output"):
+        write_text(output / LIST, source.read_text("utf-8"))
+        missing = [one for one in drafts if _commit(output / one.name) != one.commit]
+        with count_progress("fetching drafts", len(missing)) as advance:
+            for one in missing:
+                try:
+                    _fetch(one, output / one.name)
+                except InputError as error:
+                    failed[one.name] = str(error)
+                advance(1)
+    if failed:
+        name, reason = next(iter(failed.items()))
+        raise InputError(
+            f"{len(failed)} of {len(drafts)} drafts could not be fetched; {name}: {reason}; the same command "
+            "goes on with those that are missing"
+        )
+    print(f"{output}: {len(drafts)} drafts; citerec evaluate benchmark=drafts drafts={output}")
+
+
+def _commit(folder: Path) -> str:
+    """Return the commit that a folder was fetched at; empty if none."""
+    file = folder / ".git" / "HEAD"
+    return file.read_text("utf-8").strip() if file.is_file() else ""
+
+
+def _fetch(one: ListedDraft, folder: Path) -> None:
+    with atomic_folder(folder) as part:
+        _git(part, "init", "--quiet")
+        _git(part, "config", "core.symlinks", "false")
+        _git(part, "config", "remote.origin.url", one.repository)
+        _git(part, "config", "remote.origin.promisor", "true")
+        _git(part, "sparse-checkout", "set", "--no-cone", *TEXTS)
+        _git(part, "fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", one.commit)
+        _git(part, "checkout", "--quiet", "--detach", one.commit)
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    """Run git in a folder. Raises InputError with its last line of output if it fails."""
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
+    command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **quiet}, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise InputError(f"git {arguments[0]}: {lines[-1]}")
+
+
+@one_line_errors
+def main() -> None:
+    run_command("data drafts", DraftsSettings, fetch_drafts, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

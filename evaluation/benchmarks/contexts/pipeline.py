@@ -1,0 +1,395 @@
+"""Two-stage benchmarks: the pipeline (Gu et al. 2022, table 4) and reranking alone (table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus, Split
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.shared import (
+    CorpusBenchmark,
+    Outcome,
+    Task,
+    evaluated_protocols,
+    open_index,
+)
+from citerec.evaluation.benchmarks.contexts.stages import (
+    BASE,
+    DEPTH,
+    DEPTH_MEASURES,
+    ScoredCandidates,
+    Stages,
+    depth_metrics,
+    headline,
+    pipeline_name,
+    report_parts,
+    reranker_weight,
+    stage_rows,
+)
+from citerec.evaluation.plots import curve_plot, known_intervals, reranking_plot
+from citerec.evaluation.protocol import Protocol, metric_key
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import (
+    Column,
+    Metrics,
+    Section,
+    SweepJob,
+    align_columns,
+    comparison,
+    markdown_table,
+    print_line,
+    print_table,
+)
+from citerec.evaluation.settings import PipelineSettings
+from citerec.rerank.cross_encoder.reranker import Reranker
+from citerec.rerank.cross_encoder.scores import PairScores, Processes, candidate_scores, first_k
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries
+
+PLOT = "reranking.png"
+BASE_FILES = "base-"
+"""Prefix of the prefetcher's file names."""
+ALL = "all"
+
+
+class Pipeline(CorpusBenchmark):
+    """Evaluates a reranker on the candidates that a retriever finds."""
+
+    settings: PipelineSettings
+    settings_class = PipelineSettings
+    name, heading = "pipeline", "Pipeline"
+    columns: ClassVar[Sequence[str]] = (
+        *("mrr", "recall@10", "base/recall@10", "ceiling"),
+        *("recall@100", "recall@1000", "recall@2000", "seconds_per_query"),
+    )
+    about = Prefetch.about
+    published: ClassVar[Sequence[str]] = ("pipelines",)
+    section: tuple[str, str] = (
+        "### Reranked",
+        "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
+        "share of the cited papers among these candidates. s/query: prefetching plus reranking at pairs/s.",
+    )
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.settings.reranker is None:
+            raise InputError(
+                f"benchmark={self.name} needs reranker=FOLDER: output of citerec train model=scibert_reranker"
+            )
+        self.scoring = self.settings.scoring or ScoringSettings()
+        self.processes = Processes.from_torchrun()
+        if self.processes.count > 1 and self.scoring.backend == "fastest":
+            raise InputError(
+                "scoring.backend=fastest: processes might choose differently; set scoring.backend and "
+                "scoring.precision to the choice of a single process"
+            )
+
+    def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
+        given, retriever, corpus = self.settings, task.retriever, task.corpus
+        scores = self._scores(corpus)
+        index = open_index(task)
+        score = partial(self._score_candidates, retriever, scores)
+        pool = int(task.filters.allowed(corpus).sum())
+        weight = reranker_weight(given, corpus, lambda split: score(split, task.filters, pool))
+        stages = []
+        for one in task.protocols:
+            candidates = score(one.queries, one.filters, one.candidates, one.retriever_queries(corpus))
+            stages.append(
+                self._measure_stages(one, corpus, candidates, weight, retriever, scores.scorer.name)
+            )
+        metrics: dict[str, Any] = {}
+        for of_protocol in stages:
+            metrics |= of_protocol.metrics(given.seed)
+        pairs = sum(len(of.scored.scores) for of in stages)
+        seconds = sum(of.scored.seconds for of in stages)
+        metrics |= {
+            "reranked": stages[0].depth,
+            "pairs": pairs,
+            "pairs_new": sum(of.scored.new for of in stages),
+            "pairs_per_second": pairs / seconds if seconds else 0.0,
+            "fuse": given.fuse,
+        }
+        if given.fuse != "none":
+            metrics["weight"] = weight(stages[0].depth)
+        metrics |= self.scorer_facts(scores) | index
+        metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
+        if isinstance(scores.scorer, Reranker):
+            metrics["arithmetic"] = scores.scorer.backend.arithmetic
+        return metrics, {BASE_FILES: [of.base for of in stages], "": [of.final for of in stages]}
+
+    def serve(self, corpus: Callable[[], Corpus]) -> None:
+        """Score the pairs that the first process announces, until it ends."""
+        scores = None
+        while (keys := self.processes.receive()) is not None:
+            scores = scores or self._scores(corpus())
+            scores.compute(keys)
+
+    def finish(self) -> None:
+        self.processes.broadcast(None)
+
+    def _scores(self, corpus: Corpus) -> PairScores:
+        reranker = Reranker.open(self.settings.reranker or "", self.scoring)
+        given = self.settings
+        return PairScores(given.scores_dir, reranker, corpus, given.chunk, processes=self.processes)
+
+    def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
+        """Return more entries for metrics.json."""
+        return {}
+
+    def _score_candidates(
+        self,
+        retriever: Retriever,
+        scores: PairScores,
+        queries: Split,
+        filters: Filters,
+        pool: int,
+        retriever_queries: Queries | None = None,
+    ) -> ScoredCandidates:
+        if retriever_queries is None:
+            retriever_queries = Queries.from_contexts(retriever.corpus, queries.contexts)
+        ranking, count, seconds = self.prefetch(retriever, queries, filters, pool, retriever_queries)
+        reranker_scores, scored = candidate_scores(scores, queries.contexts, first_k(ranking, count).papers)
+        return ScoredCandidates(ranking, reranker_scores, seconds, scored)
+
+    def prefetch(
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
+    ) -> tuple[Ranking, int, float]:
+        """Return the ranking, the number of candidates to rerank per query, and the seconds of search."""
+        count = self.num_reranked(pool)
+        k = max(count, self.settings.cutoffs[-1])
+        ranking, seconds = self.search(retriever, retriever_queries, k, filters)
+        return ranking, count, seconds
+
+    def num_reranked(self, pool: int) -> int:
+        """Return the number of candidates to rerank from a pool of this size."""
+        return pool if self.settings.candidates == ALL else min(self.settings.candidates, pool)
+
+    def _measure_stages(
+        self,
+        protocol: Protocol,
+        corpus: Corpus,
+        candidates: ScoredCandidates,
+        weight: Callable[[int], float],
+        retriever: Retriever,
+        reranker: str,
+    ) -> Stages:
+        depth = candidates.scores.shape[1]
+        depths = sorted({depth, *(k for k in self.settings.depths if k < depth)})
+        own = [k for k in [self.settings.candidates] if isinstance(k, int) and k <= depth]
+        cutoffs = sorted({10, *self.usable_cutoffs(retriever, protocol), *depths, *own})
+        measure = partial(Outcome.measure, protocol, corpus, cutoffs=cutoffs, f1_at=self.settings.f1)
+        name = f"{retriever.name}+{reranker}"
+        by_depth = {
+            k: measure(
+                candidates.rerank(k, self.settings.fuse, weight(k)), name, seconds=candidates.seconds_at(k)
+            )
+            for k in depths
+        }
+        base = measure(candidates.ranking, retriever.name, seconds=candidates.seconds)
+        return Stages(base, by_depth, candidates.scored)
+
+    def candidate_lines(self, metrics: Metrics) -> list[str]:
+        """Describe the candidates, one item per line of the report."""
+        depth = metrics["reranked"]
+        line = (
+            f"{metrics['reranker']} reranks the top {depth:,} papers of each query; the others follow in "
+            f"their original order, so recall@k for k above {depth:,} is the prefetcher's."
+        )
+        if self.settings.candidates != ALL and depth < int(self.settings.candidates):
+            line += f" candidates={self.settings.candidates} is more than the pool has."
+        return [line]
+
+    def closing_parts(self) -> list[str]:
+        """Return more Markdown for the end of the report."""
+        return []
+
+    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
+        protocol = evaluated_protocols(metrics)[0]
+        base = float(metrics[BASE + metric_key("recall@10", protocol)])
+        name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
+        reranking_plot(folder / PLOT, {name: depth_metrics(metrics, protocol)}, title, {name: base})
+        lines = [*lines, *self.candidate_lines(metrics)]
+        parts = report_parts(metrics, lines, PLOT, self.settings.scores_dir)
+        return [f"# {self.heading}: {name} on {title}", *parts, *self.closing_parts()]
+
+    def show(self, metrics: Metrics, folder: Path) -> None:
+        for protocol in evaluated_protocols(metrics):
+            where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
+            print_table(stage_rows(metrics, protocol), f"{pipeline_name(metrics)} on {where}")
+            print_line(headline(metrics, protocol))
+        super().show(metrics, folder)
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        results: dict[str, Metrics] = {}
+        for name, output in outputs.items():
+            metrics, base = output.metrics, output.metrics[f"{BASE}recall@10"]
+            results[name] = metrics | {"stages": pipeline_name(metrics)}
+            if base:
+                results[name] = {**results[name], "ratio": metrics["recall@10"] / base}
+        columns = [
+            Column("stages", "stages"),
+            Column("reranked", "candidates"),
+            Column("queries", "queries"),
+            Column(f"{BASE}recall@10", "base R@10", interval=True),
+            Column("recall@10", "R@10", interval=True),
+            Column("ratio", "ratio", decimals=2),
+            Column(f"{BASE}mrr", "base MRR"),
+            Column("mrr", "MRR"),
+            Column("ceiling", "ceiling"),
+            Column("pairs_per_second", "pairs/s", decimals=1),
+            Column("seconds_per_query", "s/query", decimals=2),
+        ]
+        highlight = [name for name, output in outputs.items() if output.highlight]
+        curves = cls.page_curves(results, plot, title, highlight)
+        return [*cls.section, comparison(results, columns), *curves]
+
+    @classmethod
+    def page_curves(
+        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
+    ) -> list[str]:
+        """Return a table and a plot of R@10 by number of reranked candidates."""
+        curves = {
+            name: {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
+            for name, metrics in results.items()
+        }
+        plot = plot.with_stem(f"{plot.stem}-reranked")
+        intervals = {
+            name: {max(curves[name]): known_intervals(metrics, "", [10])[10]}
+            for name, metrics in results.items()
+            if "recall@10/low" in metrics
+        }
+        axes = "reranked candidates", "R@10"
+        curve_plot(plot, curves, title, *axes, intervals=intervals, highlight=highlight)
+        table = comparison(results, depth_columns(results, "recall@10"))
+        return ["### R@10 by number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
+
+    @classmethod
+    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
+        """Return a table per pipeline by candidates, and one over all, like Gu et al. 2022, table 4."""
+        others = [key for key in varied if key != "candidates"]
+        series: dict[str, dict[int, Metrics]] = {}
+        for job in jobs:
+            if f"{BASE}recall@10" in job.metrics:
+                name = job.label(others) if others else pipeline_name(job.metrics)
+                series.setdefault(name, {})[int(job.metrics["reranked"])] = job.metrics
+        series = {name: dict(sorted(of.items())) for name, of in series.items()}
+        curves = {name: {k: depth_metrics(m)[k] for k, m in of.items()} for name, of in series.items()}
+        head = ["reranked candidates", *DEPTH_MEASURES.values(), "base R@10", "base MRR"]
+        sections = []
+        for name, curve in curves.items():
+            columns = [[of[key] for of in curve.values()] for key in DEPTH_MEASURES]
+            columns += [[of[f"{BASE}{key}"] for of in series[name].values()] for key in ("recall@10", "mrr")]
+            sections.append(Section(name, [markdown_table(head, align_columns([list(curve), *columns]))]))
+        depths = sorted({k for curve in curves.values() for k in curve})
+        if len(depths) > 1:
+            recalls = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
+            heading = "R@10 by number of reranked candidates"
+            table = markdown_table(
+                ["pipeline", *(f"{k:,}" for k in depths)], align_columns([list(curves), *recalls])
+            )
+            sections.append(Section(heading, [table]))
+            if max(map(len, curves.values())) > 1:
+                bases = {name: next(iter(of.values()))[f"{BASE}recall@10"] for name, of in series.items()}
+                reranking_plot(folder / PLOT, curves, heading, bases)
+                sections[-1].parts.append(f"![R@10 and seconds per query by reranked candidates]({PLOT})")
+        return sections
+
+
+class Reranking(Pipeline):
+    """Evaluates a reranker on the top candidates of an oracle, or on the whole database.
+
+    Candidates are those of the retriever, followed by the cited papers that it missed; with `candidates=all`,
+    every paper that a query may find. All candidates are reranked.
+    """
+
+    name, heading = "rerank", "Reranking"
+    published = ("oracle-rerankers",)
+    section = (
+        "### Candidates of an oracle",
+        "The candidates always include the cited paper, as in Gu et al. 2022, table 3. Not comparable with "
+        "the tables above.",
+    )
+
+    def prefetch(
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
+    ) -> tuple[Ranking, int, float]:
+        ranking, seconds = self.search(retriever, retriever_queries, self.num_reranked(pool), filters)
+        whole = self.settings.candidates == ALL
+        ranking = append_missing(ranking, _required_candidates(retriever.corpus, queries, filters, whole))
+        return ranking, ranking.k, seconds
+
+    def candidate_lines(self, metrics: Metrics) -> list[str]:
+        name, retriever = metrics["reranker"], metrics["retriever"]
+        if self.settings.candidates == ALL:
+            return [
+                f"{name} ranks the whole database, that is, every candidate of the query. In the base order, "
+                f"papers that {retriever} does not find come last."
+            ]
+        return [
+            f"{name} reranks the candidates of an oracle: the top {self.settings.candidates:,} papers of "
+            f"{retriever}, followed by the cited papers that it missed, which is also the base order. Users "
+            "would see the results of benchmark=pipeline."
+        ]
+
+    def closing_parts(self) -> list[str]:
+        return ["## As published", *published_tables("oracle-rerankers")]
+
+    @classmethod
+    def page_curves(
+        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
+    ) -> list[str]:
+        return []
+
+
+def _required_candidates(
+    corpus: Corpus, queries: Split, filters: Filters, whole: bool
+) -> list[NDArray[np.integer]]:
+    """Return the papers that each query's candidates must include [Q][n].
+
+    These are its cited papers or, if `whole`, every paper that it may find.
+    """
+    required: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
+    for positions, allowed in filters.groups(Queries.from_contexts(corpus, queries.contexts)):
+        everything = np.flatnonzero(allowed)
+        for i in positions.tolist():
+            papers = everything if whole else queries.positives[i]
+            citing = corpus.citing[queries.contexts[i]]
+            required[i] = papers[allowed[papers] & (papers != citing)]
+    return required
+
+
+def append_missing(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking:
+    """Append to each query's ranking those of the given papers [Q][n] that it lacks.
+
+    Their scores continue from the last one, each 1 less than the one before.
+    """
+    missing = [
+        np.setdiff1d(more, found[found >= 0]) for more, found in zip(papers, ranking.papers, strict=True)
+    ]
+    counts = np.count_nonzero(ranking.papers >= 0, axis=1)
+    lengths = counts + np.array([len(more) for more in missing], np.int64)
+    rows, scores = empty_rankings(len(ranking), int(lengths.max(initial=1)))
+    keep = min(ranking.k, rows.shape[1])
+    rows[:, :keep], scores[:, :keep] = ranking.papers[:, :keep], ranking.scores[:, :keep]
+    for row, (count, more) in enumerate(zip(counts.tolist(), missing, strict=True)):
+        last = scores[row, count - 1] if count else np.float32(0)
+        rows[row, count : count + len(more)] = more
+        scores[row, count : count + len(more)] = last - 1 - np.arange(len(more), dtype=np.float32)
+    return Ranking(rows, scores)
+
+
+def depth_columns(results: Mapping[str, Metrics], measure: str) -> list[Column]:
+    """Return one column of `measure` per number of reranked candidates."""
+    depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
+    return [Column(f"{DEPTH}{depth}/{measure}", f"{depth:,}") for depth in depths]

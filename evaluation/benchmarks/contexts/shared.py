@@ -1,0 +1,386 @@
+"""Shared parts of benchmarks whose queries are the contexts of a corpus."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.base.progress import count_progress
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import TRAIN
+from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
+from citerec.evaluation.measures import PerQuery, f1, means, query_values
+from citerec.evaluation.protocol import (
+    GROUPS,
+    Protocol,
+    Qrels,
+    make_protocols,
+    metric_key,
+    protocol_file,
+    take_queries,
+)
+from citerec.evaluation.report import (
+    METRICS,
+    PER_QUERY,
+    QRELS,
+    RUN,
+    Column,
+    Metrics,
+    Provenance,
+    write_results,
+)
+from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
+from citerec.evaluation.significance import DRAWS, LEVEL, intervals
+from citerec.retrieval.base import Ranking, Retriever, has_index
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.run import Run
+
+log = logging.getLogger(__name__)
+
+
+class Task(NamedTuple):
+    """A retriever, and the corpus, filters and protocols to evaluate it on."""
+
+    retriever: Retriever
+    corpus: Corpus
+    filters: Filters
+    protocols: list[Protocol]
+    index_dir: str | Path | None
+
+
+class CorpusBenchmark(Benchmark):
+    """Queries are the contexts of a split; all candidates except the citing paper are ranked."""
+
+    name: ClassVar[str]
+    compared: ClassVar = {"recall@10": "R@10", "recall@100": "R@100"}
+    settings: ContextSettings
+
+    def __call__(
+        self,
+        retriever: Retriever,
+        corpus: Corpus,
+        split: str,
+        output_dir: str | Path,
+        provenance: Provenance | None = None,
+        filters: Filters | None = None,
+        index_dir: str | Path | None = None,
+    ) -> Metrics:
+        """Evaluate a retriever on a split, write the results and return the metrics."""
+        queries, filters = self.sample(corpus, split), filters or Filters()
+        names: Sequence[str] = self.settings.protocols
+        if retriever.partial and len(names) > 1:  # a run does not record the protocol it was made with
+            names = [TRANSDUCTIVE]
+            log.info("%s: runs are evaluated with one protocol, %s", retriever.name, TRANSDUCTIVE)
+        protocols = make_protocols(names, corpus, queries, filters)
+        metrics, outcomes = self.measure(Task(retriever, corpus, filters, protocols, index_dir))
+        metrics |= evaluation_facts(retriever, corpus, split, filters)
+        if (limit := retriever.max_results(queries.contexts)) is not None:
+            metrics["limit"] = limit
+        folder = Path(output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
+        for name in (protocol_file(name, protocol) for name in old for protocol in PROTOCOLS):
+            (folder / name).unlink(missing_ok=True)  # an earlier evaluation may have written more files
+        for prefix, of_protocols in outcomes.items():
+            for outcome in of_protocols:
+                outcome.write(folder, self.settings.run_depth, prefix)
+        depth = next(iter(outcomes.values()))[0].run.ranking.k
+        lines = self.protocol_lines(metrics, depth, len(corpus.split(split)))
+        write_results(folder, metrics, self.report(metrics, lines, folder), provenance or Provenance())
+        return metrics
+
+    @abstractmethod
+    def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
+        """Return the metrics, and {prefix of file names: outcome of each protocol}."""
+
+    @abstractmethod
+    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
+        """Return the report as Markdown and draw its plots into `folder`; lines: protocol and measures."""
+
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
+    ) -> Metrics:
+        assert data is not None
+        try:
+            corpus = data.corpus()
+            corpus.split(data.split)  # fail before a model is loaded
+            return self(retriever(), corpus, data.split, folder, provenance, data.filters(), data.index_dir)
+        finally:
+            self.finish()
+
+    def finish(self) -> None:
+        """Stop the other processes; called in the first process even after a failure."""
+
+    def sample(self, corpus: Corpus, split: str) -> Split:
+        """Return the queries of a split, or a sample; InputError if the split is missing or empty."""
+        whole = corpus.split(split)
+        if len(whole) == 0:
+            raise InputError(f"corpus {corpus.name}: split {split!r} has no queries to evaluate")
+        if split == TRAIN:
+            log.warning("split %s: a trained retriever has seen the answers to these queries", split)
+        if self.settings.queries is None:
+            return whole
+        drawn = np.random.default_rng(self.settings.seed).permutation(len(whole))[: self.settings.queries]
+        return take_queries(whole, np.sort(drawn))
+
+    def search(
+        self, retriever: Retriever, queries: Queries | NDArray[np.int64], k: int, filters: Filters
+    ) -> tuple[Ranking, float]:
+        """Search in batches; return the top k papers of each query and the seconds spent."""
+        parts, seconds = [], 0.0
+        with count_progress(f"{retriever.name}: searching", len(queries)) as advance:
+            for start in range(0, len(queries), self.settings.batch):
+                started = time.perf_counter()
+                parts.append(retriever.search(queries[start : start + self.settings.batch], k, filters))
+                seconds += time.perf_counter() - started
+                advance(len(parts[-1]))
+        return Ranking.concat(parts), seconds
+
+    def usable_cutoffs(self, retriever: Retriever, protocol: Protocol) -> list[int]:
+        """Return the cutoffs that the retriever supports: those of a run end at its depth."""
+        limit = retriever.max_results(protocol.queries.contexts)
+        return [k for k in self.settings.cutoffs if limit is None or k <= limit]
+
+    def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
+        """Describe queries, candidates and measures, one item per line of the report.
+
+        depth: papers retrieved per query; whole: number of contexts in the split.
+        """
+        split, run_depth = metrics["split"], self.settings.run_depth
+        queries = min(self.settings.queries or whole, whole)
+        which = f"Each of the {queries:,} contexts of split {split} is a query"
+        if queries < whole:
+            which = f"Queries are {queries:,} of the {whole:,} contexts of split {split}, drawn at random"
+        files = "no run files were written"
+        if run_depth is None or run_depth >= depth:
+            files = "run files contain all retrieved papers"
+        elif run_depth:
+            files = (
+                f"run files contain the top {run_depth:,} papers per query and all ties with the last of "
+                "them, enough for recall up to that depth (benchmark.run_depth)"
+            )
+        limit = [f"The run has at most {metrics['limit']:,} papers per query."] if "limit" in metrics else []
+        filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []
+        training = (
+            "**These are training queries.** Anything learnt from that split has seen their answers: "
+            "trained weights and citation counts, which contain each query itself."
+        )
+        return [
+            f"{which}; the papers cited at the target marker are relevant.",
+            f"The citing paper of a query is never among its candidates; {depth:,} papers are retrieved.",
+            *limit,
+            *([metrics["protocol"]] if "protocol" in metrics else []),
+            *filters,
+            "Measures are computed by ir_measures (trec_eval) and averaged over queries; queries without "
+            f"results count as zero, ties are ordered as in trec_eval; {files}.",
+            f"In brackets: {LEVEL:.0%} confidence interval, from {DRAWS:,} resamples of citing papers with "
+            "all of their queries (percentile bootstrap).",
+            *([training] if split == TRAIN else []),
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Results of one protocol: run, qrels and measures per query; seconds: duration of the search."""
+
+    protocol: Protocol
+    run: Run
+    qrels: Qrels
+    values: PerQuery
+    seconds: float
+
+    @classmethod
+    def measure(
+        cls,
+        protocol: Protocol,
+        corpus: Corpus,
+        ranking: Ranking,
+        name: str,
+        cutoffs: Sequence[int],
+        seconds: float,
+        f1_at: Sequence[int] = (),
+    ) -> Outcome:
+        """Measure the ranking of the protocol's queries by retriever `name`; f1_at: cutoffs of F1."""
+        rows = protocol.queries.contexts
+        ids = [corpus.context_ids[row] for row in rows.tolist()]
+        citing = [corpus.paper_ids[row] for row in corpus.citing[rows].tolist()]
+        run, qrels = Run(ids, corpus.paper_ids, ranking, name), Qrels.from_split(corpus, protocol.queries)
+        values = PerQuery(ids, citing, query_values(run, qrels, cutoffs, f1_at))
+        return cls(protocol, run, qrels, values, seconds)
+
+    def mean(self, measure: str) -> float:
+        return float(self.values.values[measure].mean())
+
+    def metrics(self, seed: int) -> dict[str, float | int]:
+        """Return means, the ends of their intervals, and query counts, for all queries and each group.
+
+        Intervals are left out if all queries come from a single citing paper.
+        """
+        groups = {"": np.ones(len(self.values), np.bool_), **self.protocol.groups}
+        found: dict[str, float | int] = {}
+        columns = np.stack(list(self.values.values.values()), axis=1)
+        wide = np.hstack(
+            [np.where(members[:, None], columns, np.nan) for members in groups.values() if members.any()]
+        )
+        low, high = intervals(wide, self.values.papers, seed=seed)
+        ends = iter(zip(low.tolist(), high.tolist(), strict=True))
+        for group, members in groups.items():
+            prefix = f"{group}/" if group else ""
+            for name, value in means(self.values.values, members).items():
+                found[prefix + name] = value
+                first, last = next(ends)
+                if not np.isnan(first):
+                    found |= {f"{prefix}{name}/low": first, f"{prefix}{name}/high": last}
+                if name.startswith("f1@"):  # Citeomatic reports F1 of the means, too
+                    parts = (found[prefix + name.replace("f1", part)] for part in ("precision", "recall"))
+                    found[f"{prefix}{name}/of_means"] = float(f1(*parts))
+            found[f"{prefix}queries"] = int(np.count_nonzero(members))
+            if not group:
+                found |= {"citing_papers": int(self.values.papers.max()) + 1}
+                found |= {"candidates": self.protocol.candidates}
+                found |= {"seconds_per_query": self.seconds / len(self.values)}
+        return {metric_key(name, self.protocol.name): value for name, value in found.items()}
+
+    def write(self, folder: Path, depth: int | None, stage: str = "") -> None:
+        """Write qrels, per_query.csv and the top `depth` papers of the run (None means all).
+
+        stage: prefix of the file names, for protocols with several outcomes.
+        """
+        self.qrels.write(folder / protocol_file(QRELS, self.protocol.name))
+        self.values.write(folder / protocol_file(stage + PER_QUERY, self.protocol.name))
+        if depth != 0:
+            head = self.run.ranking if depth is None else truncate_with_ties(self.run.ranking, depth)
+            run = Run(self.run.query_ids, self.run.paper_ids, head, self.run.name)
+            run.write(folder / protocol_file(stage + RUN, self.protocol.name))
+
+
+def truncate_with_ties(ranking: Ranking, depth: int) -> Ranking:
+    """Return the top `depth` papers of each query and all papers that tie with the last of them.
+
+    Tools with another order of ties then find the same top papers as in the full ranking.
+    """
+    if ranking.k <= depth:
+        return ranking
+    keep = ranking.scores >= ranking.scores[:, depth - 1 : depth]
+    width = int(keep.sum(axis=1).max(initial=depth))
+    papers = np.where(keep, ranking.papers, -1).astype(np.int32)[:, :width]
+    scores = np.where(keep, ranking.scores, -np.inf).astype(np.float32)[:, :width]
+    return Ranking(papers, scores)
+
+
+def open_index(task: Task) -> dict[str, Any]:
+    """Index the corpus, or load its index; return time and size as entries of metrics.json."""
+    retriever, corpus, index_dir = task.retriever, task.corpus, task.index_dir
+    loaded = index_dir is not None and has_index(Path(index_dir))
+    started = time.perf_counter()
+    retriever.open(corpus, index_dir)
+    seconds = time.perf_counter() - started
+    log.info("%s: indexed %s in %.1f s", retriever.name, corpus.name, seconds)
+    metrics: dict[str, Any] = {"index_seconds": seconds, "index_bytes": int(retriever.index_bytes)}
+    if not loaded and not retriever.reused:  # otherwise `seconds` is the loading time
+        metrics["papers_per_second"] = int(np.count_nonzero(corpus.is_candidate)) / seconds
+    return metrics
+
+
+def evaluation_facts(retriever: Retriever, corpus: Corpus, split: str, filters: Filters) -> dict[str, Any]:
+    """Return what was evaluated, as entries of metrics.json."""
+    tuned = {
+        f"tuned/{name}": value if isinstance(value, int | float | str) else json.dumps(value)
+        for name, value in retriever.tuned.items()
+    }
+    if retriever.protocol:
+        tuned["protocol"] = retriever.protocol
+    return tuned | {
+        "retriever": retriever.name,
+        "data": corpus.name,
+        "split": split,
+        "filters": str(filters),
+        "fingerprint": corpus.fingerprint,
+        "processors": os.cpu_count() or 1,
+    }
+
+
+def evaluated_protocols(metrics: Metrics) -> list[str]:
+    """Return the protocols that the metrics cover."""
+    return [protocol for protocol in PROTOCOLS if metric_key("queries", protocol) in metrics]
+
+
+def measure_names(metrics: Metrics, protocol: str) -> list[str]:
+    """Return the keys of a protocol's measures over all queries, without recall@k for k >= pool size."""
+    prefix = metric_key("", protocol)
+    wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
+    pool = metrics[metric_key("candidates", protocol)]
+    names = [
+        name
+        for name in metrics
+        if name.startswith(wanted) and not name.endswith(("/low", "/high", "/of_means"))
+    ]
+    return [
+        name
+        for name in names
+        if not name.startswith(f"{prefix}recall@") or int(name.removeprefix(f"{prefix}recall@")) < pool
+    ]
+
+
+def format_cell(metrics: Metrics, name: str, interval: bool) -> str:
+    """Format a measure with four decimals, followed by its interval if `interval` and known."""
+    return Column(name, "", decimals=4, interval=interval).format_cell(metrics)
+
+
+def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
+    """Return header and rows of a protocol's measures, with one column per existing group of queries."""
+    prefix = metric_key("", protocol)
+    labels = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
+    groups = [group for group in labels if f"{group}queries" in metrics]
+    rows = [
+        [name, *(format_cell(metrics, group + name, interval) for group in groups)]
+        for name in ["queries", *(key.removeprefix(prefix) for key in measure_names(metrics, protocol))]
+    ]
+    return [["measure", *(labels[group] for group in groups)], *rows]
+
+
+def pool_text(metrics: Metrics, protocol: str) -> str:
+    """Describe candidates, queries and groups of a protocol."""
+    queries, papers, candidates = (
+        metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
+    )
+    size = f"{queries:,} queries of {papers:,} citing papers."
+    passing = "that pass the filters" if metrics["filters"] else "of the corpus"
+    if protocol == INDUCTIVE:
+        return (
+            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {size} Training "
+            "contexts cite none of the papers cited by these queries. Not comparable with the transductive "
+            "protocol, which has other queries and another pool."
+        )
+    if protocol == DRAFT:
+        return (
+            f"Pool: all {candidates:,} candidates {passing}; {size} The citing paper's other citations in "
+            "the split are known, except those of contexts that overlap with the query. Not comparable with "
+            "the other protocols, where they are unknown."
+        )
+    seen = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
+    if "seen/queries" not in metrics:
+        seen = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
+    return f"Pool: all {candidates:,} candidates {passing}; {size} {seen}"
+
+
+def index_text(metrics: Metrics) -> str:
+    """Describe indexing time and index size."""
+    text = f"Index: {metrics['index_seconds']:.2f} s"
+    if "papers_per_second" in metrics:
+        text += f" ({metrics['papers_per_second']:,.0f} papers/s)"
+    else:
+        text += " to load an existing one"
+    return f"{text}, {int(metrics['index_bytes']) / 1e6:,.1f} MB."

@@ -1,0 +1,229 @@
+"""Two-stage retrieval measured at several reranking depths, and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.corpus import Corpus, Split
+from citerec.evaluation.benchmarks.contexts.shared import (
+    Outcome,
+    evaluated_protocols,
+    format_cell,
+    index_text,
+    measure_names,
+    pool_text,
+)
+from citerec.evaluation.protocol import GROUPS, metric_key
+from citerec.evaluation.report import Metrics, align_columns, markdown_table
+from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
+from citerec.evaluation.significance import paired_difference
+from citerec.rerank.cross_encoder.scores import ScoredPairs, first_k, reorder
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.fusion import VALIDATION, fuse_scores, sample_queries, tune_weight
+
+BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
+"""Key prefixes in metrics.json: of the prefetcher, of the reranker's gain, and of fewer candidates."""
+COMPARED = ("mrr", "recall@10")
+"""Measures on which the two stages are compared."""
+DEPTH_MEASURES = {
+    "recall@10": "R@10",
+    "mrr": "MRR",
+    "ceiling": "prefetch ceiling",
+    "seconds_per_query": "s/query",
+}
+"""{measure: label} of what is reported for each number of candidates."""
+
+
+def depth_metrics(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
+    """Extract {reranked candidates: {one of DEPTH_MEASURES: value}} from the metrics of a pipeline."""
+    prefix = metric_key(DEPTH, protocol)
+    by_depth: dict[int, dict[str, float]] = {}
+    for name, value in metrics.items():
+        if name.startswith(prefix):
+            depth, _, measure = name.removeprefix(prefix).partition("/")
+            by_depth.setdefault(int(depth), {})[measure] = value
+    return dict(sorted(by_depth.items()))
+
+
+@dataclass(frozen=True)
+class ScoredCandidates:
+    """A prefetched ranking [Q, n], the reranker's scores of its top K papers [Q, K], and both durations."""
+
+    ranking: Ranking
+    scores: NDArray[np.float32]
+    seconds: float
+    scored: ScoredPairs
+
+    def rerank(self, depth: int, method: str, weight: float) -> Ranking:
+        """Reorder the top `depth` papers by the reranker's scores, or by those of both stages."""
+        scores = self.scores[:, :depth]
+        return reorder(self.ranking, fuse_scores(first_k(self.ranking, depth), scores, method, weight))
+
+    def seconds_at(self, depth: int) -> float:
+        """Seconds to prefetch and to rerank `depth` candidates per query."""
+        pairs = np.count_nonzero(self.ranking.papers[:, :depth] >= 0)
+        speed = self.scored.pairs_per_second
+        return self.seconds + (pairs / speed if speed else 0.0)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The outcomes of the prefetcher and of reranking, by number of reranked candidates."""
+
+    base: Outcome
+    by_depth: Mapping[int, Outcome]
+    scored: ScoredPairs
+
+    @property
+    def depth(self) -> int:
+        """The largest number of reranked candidates."""
+        return max(self.by_depth)
+
+    @property
+    def final(self) -> Outcome:
+        """The outcome at the largest depth."""
+        return self.by_depth[self.depth]
+
+    def metrics(self, seed: int) -> dict[str, Any]:
+        """Return metrics of reranking and prefetching (`base/`), gains, ceiling, and metrics by depth."""
+        protocol = self.base.protocol.name
+        metrics: dict[str, Any] = dict(self.final.metrics(seed))
+        pool = {metric_key(name, protocol) for name in ("citing_papers", "candidates")}
+        for name, value in self.base.metrics(seed).items():
+            if name not in pool and not name.endswith("queries"):
+                metrics[BASE + name] = value
+        for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
+            final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
+            gain = paired_difference(final, base, self.base.values.papers, seed=seed)
+            key = GAIN + metric_key(name, protocol)
+            metrics |= {key: gain.difference, f"{key}/p": gain.p}
+            if gain.papers > 1:
+                metrics |= {f"{key}/low": gain.low, f"{key}/high": gain.high}
+        # Not the base's recall: trec_eval breaks its ties differently, so other papers would be on top.
+        metrics[metric_key("ceiling", protocol)] = self.final.mean(f"recall@{self.depth}")
+        for depth, outcome in self.by_depth.items():
+            values = [*map(outcome.mean, ("recall@10", "mrr", f"recall@{depth}"))]
+            values.append(outcome.seconds / len(outcome.values))
+            names = (metric_key(f"{DEPTH}{depth}/{name}", protocol) for name in DEPTH_MEASURES)
+            metrics |= dict(zip(names, values, strict=True))
+        return metrics
+
+
+def reranker_weight(
+    given: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
+) -> Callable[[int], float]:
+    """Return the function that maps a number of reranked candidates to the reranker's fusion weight.
+
+    score: prefetches and scores candidates of validation queries; called only if the weight is tuned.
+    """
+    if given.fuse == "none" or given.weight != "tuned":
+        weight = 1.0 if given.fuse == "none" else float(given.weight)
+        return lambda depth: weight
+    contexts, positives = sample_queries(corpus, VALIDATION, given.validation_queries, given.seed)
+    candidates = score(Split(VALIDATION, contexts, positives))
+
+    @cache
+    def tuned(depth: int) -> float:
+        head, scores = first_k(candidates.ranking, depth), candidates.scores[:, :depth]
+        return tune_weight(head, scores, positives, given.fuse, given.tuned_cutoffs)
+
+    return tuned
+
+
+def pipeline_name(metrics: Metrics) -> str:
+    """Name the two stages and their fusion, e.g. `hatten + reranker`."""
+    fused = f", fused by {metrics['fuse']}" if metrics["fuse"] != "none" else ""
+    return f"{metrics['retriever']} + {metrics['reranker']}{fused}"
+
+
+def stage_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
+    """Return header and rows: each measure of the prefetcher, after reranking, and their ratio."""
+    rows = [["measure", "base", "reranked", "ratio"]]
+    for name in measure_names(metrics, protocol):
+        base = metrics[BASE + name]
+        cells = [format_cell(metrics, stage + name, interval) for stage in (BASE, "")]
+        ratio = f"{metrics[name] / base:.3f}" if base else ""
+        rows.append([name.removeprefix(metric_key("", protocol)), *cells, ratio])
+    return rows
+
+
+def headline(metrics: Metrics, protocol: str) -> str:
+    """Summarise base, reranked and ceiling in one line."""
+    start = metric_key("f1@", protocol)
+    ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
+    parts = []
+    for name in [*COMPARED, *(f"f1@{rank}" for rank in ranks if rank.isdecimal())]:
+        key = metric_key(name, protocol)
+        gain = f"{GAIN}{key}"
+        test = f"p {metrics[f'{gain}/p']:.4f}"
+        if f"{gain}/low" in metrics:
+            test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
+        values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"
+        parts.append(f"{name.replace('recall', 'R').upper()} {values}")
+    return (
+        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
+        f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited "
+        "papers among the reranked candidates, which a perfect reranker would reach."
+    )
+
+
+def report_parts(metrics: Metrics, lines: Sequence[str], plot: str, scores: str | Path) -> list[str]:
+    """Return the report as Markdown: base and reranked, by depth, and times; lines: the protocol's."""
+    test = (
+        "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
+        "rankings of a citing paper."
+    )
+    fused = "Ranked by the reranker's score alone; ties keep the prefetcher's order."
+    if metrics["fuse"] != "none":
+        what = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
+        fused = (
+            f"Ranked by a weighted sum of the {what} of both stages: "
+            f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
+        )
+    *general, own = lines
+    parts = ["## Protocol", "\n".join(f"- {line}" for line in [*general, test, own, fused])]
+    for protocol in evaluated_protocols(metrics):
+        head, *rows = stage_rows(metrics, protocol, interval=True)
+        curve = depth_metrics(metrics, protocol)
+        depth_rows = align_columns(
+            [list(curve), *([of[key] for of in curve.values()] for key in DEPTH_MEASURES)]
+        )
+        parts += [
+            *(f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)),
+            *(markdown_table(head, rows), *_group_tables(metrics, protocol)),
+            "### By number of reranked candidates",
+            markdown_table(["reranked candidates", *DEPTH_MEASURES.values()], depth_rows),
+        ]
+    pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
+    cached = "none cached" if new == pairs else f"{pairs - new:,} cached"
+    seconds = metric_key("seconds_per_query", evaluated_protocols(metrics)[0])
+    costs = (
+        f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms per query, in batches. "
+        f"Reranking: {metrics['pairs_per_second']:,.1f} pairs/s, measured when the {pairs:,} pairs were "
+        f"scored ({cached} in `{scores}`). Both: {metrics[seconds]:.3f} s per query. "
+        f"{metrics['processors']} processors."
+    )
+    return [*parts, f"![R@10 by reranked candidates]({plot})", "## Time and size", costs]
+
+
+def _group_tables(metrics: Metrics, protocol: str) -> list[str]:
+    """Return a table of base and reranked measures per group of queries, if there are groups."""
+    groups = [group for group in GROUPS[protocol] if group and group != protocol]
+    groups = [group for group in groups if metrics.get(f"{group}/queries")]
+    pairs = [(measure, stage) for measure in COMPARED for stage in (BASE, "")]
+    head = ["queries", "", *(f"{measure} {'base' if stage else 'reranked'}" for measure, stage in pairs)]
+    rows = [
+        [
+            *(group, f"{metrics[f'{group}/queries']:,}"),
+            *(format_cell(metrics, f"{stage}{group}/{measure}", True) for measure, stage in pairs),
+        ]
+        for group in groups
+    ]
+    return [markdown_table(head, rows)] if rows else []

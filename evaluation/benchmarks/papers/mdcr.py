@@ -1,0 +1,296 @@
+"""MDCR: citation recommendation in 19 fields of science (Medić and Šnajder 2022, section 4).
+
+Reproduces the benchmark's evaluation script: means over the queries of a field, in percent with four
+decimals, and their mean over the fields.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from ir_measures import AP, R, nDCG
+
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
+from citerec.datasets.formats.json_lines import validate
+from citerec.datasets.published.downloads import ensure_release, find_file
+from citerec.evaluation.benchmark import Output, RetrieverFactory
+from citerec.evaluation.benchmarks.papers.pools import (
+    Findings,
+    PoolBenchmark,
+    Scores,
+    Table,
+    first_few,
+    measure_pools,
+    merge_pools,
+    open_judged,
+    pool_scores,
+    read_json,
+)
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.report import (
+    AVERAGE,
+    REPORT,
+    Column,
+    comparison,
+    flatten_groups,
+    group_tables,
+    markdown_table,
+    table_rows,
+)
+from citerec.evaluation.settings import MDCRSettings
+
+TYPES, SCORES = "candidate_types.json", "scores.json"
+TRUE = "true"
+"""Type of the candidates that the query cites."""
+MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
+"""By trec_eval's names, in the order of the official table."""
+
+
+@dataclass(frozen=True)
+class TypedPool:
+    """The pool of a query: the papers it cites, and other candidates by type."""
+
+    cited: frozenset[str]
+    others: dict[str, list[str]]
+
+    def judgements(self, kind: str | None = None) -> dict[str, int]:
+        """Return {candidate: 1 if cited, else 0} of all types, or of one type and the cited (section 4.4).
+
+        Candidates of several types appear once, as cited if one of the types is `true`.
+        """
+        named = self.others.values() if kind is None else [self.others[kind]]
+        return {paper: 0 for papers in named for paper in papers} | dict.fromkeys(sorted(self.cited), 1)
+
+
+@dataclass(frozen=True)
+class MDCRPools:
+    """A benchmark file, {field: {query: pool}}, with fields sorted by name as in the official table."""
+
+    path: Path
+    fields: dict[str, dict[str, TypedPool]]
+
+    def __len__(self) -> int:
+        """Number of queries."""
+        return sum(map(len, self.fields.values()))
+
+    @property
+    def types(self) -> list[str]:
+        """Types of candidates that are not cited, in file order."""
+        return list(next(iter(next(iter(self.fields.values())).values())).others)
+
+    def pairs(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (field, query, candidate) for each pair that needs a score."""
+        for field, queries in self.fields.items():
+            for query, pool in queries.items():
+                for paper in pool.judgements():
+                    yield field, query, paper
+
+    @classmethod
+    def read(cls, path: str | Path) -> MDCRPools:
+        """Read mdcr_val.json, mdcr_test.json or another file in that format.
+
+        InputError names queries that cite no candidate or lack a type, and fields without queries.
+        """
+        path = Path(path)
+        given = validate(read_json(path), dict[str, dict[str, dict[str, list[str]]]], str(path))
+        pools = {f"{field}/{query}": pool for field in given for query, pool in given[field].items()}
+        types = dict.fromkeys(kind for pool in pools.values() for kind in pool if kind != TRUE)
+        wrong = [
+            name for name, pool in pools.items() if not pool.get(TRUE) or not pool.keys() >= types.keys()
+        ]
+        if wrong := wrong or [field for field, queries in given.items() if not queries]:
+            raise InputError(
+                f"{path}: {len(wrong):,} queries or fields have no relevant candidate ({TRUE!r}), or lack a "
+                f"type that others have: {first_few(wrong)}; leave them out"
+            )
+        if not pools:
+            raise InputError(f"{path}: no fields")
+        fields = {
+            field: {
+                query: TypedPool(frozenset(pool[TRUE]), {kind: pool[kind] for kind in types})
+                for query, pool in queries.items()
+            }
+            for field, queries in sorted(given.items())
+        }
+        return cls(path, fields)
+
+
+def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
+    """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs, and the unused keys.
+
+    InputError names pairs whose score is missing or NaN.
+    """
+    given = validate(read_json(Path(path)), dict[str, float], str(path))
+    pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
+    if missing := [f"{key} ({of})" for key, of, *_ in pairs if math.isnan(given.get(key, math.nan))]:
+        raise InputError(
+            f"{path}: no score, or NaN, for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; "
+            "keys are QUERY_CANDIDATE"
+        )
+    scores: Scores = {}
+    for key, _, query, paper in pairs:
+        scores.setdefault(query, {})[paper] = given[key]
+    used = {key for key, *_ in pairs}
+    return scores, [key for key in given if key not in used]
+
+
+def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
+    """Return {field: {measure: values of its queries [Q]}}; ties are ordered by id, as in trec_eval.
+
+    kind: rank only the cited candidates and those of this type, for queries that have any of this type.
+    """
+    values = {}
+    for field, queries in pools.fields.items():
+        judged = {query: p.judgements(kind) for query, p in queries.items() if kind is None or p.others[kind]}
+        if judged:
+            found = {query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()}
+            values[field] = measure_pools(judged, found, MEASURES)
+    return values
+
+
+def field_table(values: Mapping[str, Values]) -> Table:
+    """Average over queries per field, in percent, and over the rounded fields under AVG, as published."""
+    fields = {
+        field: {name: _round(100 * found[name].mean()) for name in MEASURES}
+        for field, found in values.items()
+    }
+    average = {name: _round(np.mean([row[name] for row in fields.values()])) for name in MEASURES}
+    return fields | {AVERAGE: average}
+
+
+def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]:
+    """Return percent by type of candidates (table 4), averaged over fields, and queries per type."""
+    table, queries = {}, {}
+    for kind in pools.types:
+        values = field_values(pools, scores, kind)
+        queries[kind] = sum(len(found["map"]) for found in values.values())
+        if values:
+            table[kind] = field_table(values)[AVERAGE]
+    return table, queries
+
+
+def official_lines(metrics: Table) -> list[str]:
+    """Format the results as MDCR's evaluation script does."""
+    lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
+    return [*lines[:-1], "", lines[-1]]
+
+
+def _round(value: np.floating) -> float:
+    """Round to four decimals with numpy, like the script; Python's `round` may differ in the last digit."""
+    return float(np.round(value, 4))
+
+
+class MDCR(PoolBenchmark):
+    """Evaluates scores of the benchmark's pairs, from a file or by a retriever."""
+
+    settings: MDCRSettings
+    settings_class = MDCRSettings
+    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure by field, by type of candidates (candidate_types.json), and per query."""
+        given = self.settings
+        pools = MDCRPools.read(given.file or self._download(f"mdcr_{given.split}.json"))
+        if given.scores_file:
+            scores, unused = read_scores(given.scores_file, pools)
+        else:
+            scores, unused = self._scores(pools, folder / SCORES, retriever), []
+        values = field_values(pools, scores)
+        metrics = field_table(values)
+        types, counts = type_table(pools, scores)
+        remarks = [
+            f"{len(pools) - number:,} queries have no candidates of type {kind} and are left out there."
+            for kind, number in counts.items()
+            if number < len(pools)
+        ]
+        if unused:
+            remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
+        write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
+        columns = [Column(measure, measure, decimals=4) for measure in MEASURES]
+        by_type = table_rows(types, columns, "type")
+        return Findings(
+            f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}",
+            metrics,
+            PerQuery.from_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
+            [
+                f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, in percent: "
+                f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
+                *remarks,
+                comparison(metrics, columns, "field"),
+                "Only the cited candidates and those of one type, means over the fields (Medić and Šnajder "
+                "2022, section 4.4):",
+                markdown_table(by_type[0], by_type[1:]),
+            ],
+            {"by type of candidates": by_type},
+            remarks,
+            "\n".join(official_lines(metrics)),
+        )
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        """Return tables by field (like table 3) and by type of candidates (like table 4)."""
+        tables = {"map": "MAP", "recall_5": "R@5"}
+        paths = {Path(of.settings.get("file") or "").parent / REPORT for of in outputs.values()}
+        reports = [path.read_text("utf-8") for path in paths if path.is_file()]
+        built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
+        types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
+        kinds = dict.fromkeys(kind for of in types.values() for kind in of)
+        columns = [
+            Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
+            for kind in kinds
+            for measure, label in tables.items()
+        ]
+        mean: dict[str, float] = {}
+        for column in columns:
+            values = [
+                value for of in types.values() if (value := flatten_groups(of).get(column.key)) is not None
+            ]
+            mean[column.key] = sum(values) / len(values)
+        return [
+            *built,
+            *group_tables({name: output.metrics for name, output in outputs.items()}, tables),
+            "By type of candidates: only the cited candidates and those of the type, means over the fields. "
+            "The last row is the mean over the rows above.",
+            "\n".join([comparison(types, columns), comparison({"mean": mean}, columns).splitlines()[-1]]),
+        ]
+
+    def _scores(self, pools: MDCRPools, path: Path, make: RetrieverFactory) -> Scores:
+        """Score all pairs with a retriever, and write the scores to a file in the benchmark's format."""
+        fields = pools.fields.values()
+        judged = merge_pools(
+            {query: pool.judgements() for query, pool in queries.items()} for queries in fields
+        )
+        corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
+        retriever = make()
+        retriever.open(corpus, self.settings.index_dir)
+        scores = pool_scores(retriever, corpus, judged)
+        pairs = {f"{query}_{paper}": s for query, pool in scores.items() for paper, s in pool.items()}
+        write_text(path, json.dumps(pairs))
+        return scores
+
+    def _texts(self) -> Path:
+        given = self.settings
+        if given.texts is not None:
+            return Path(given.texts)
+        if given.file is None:
+            return self._download(f"mdcr_{given.split}_data.jsonl")
+        file = Path(given.file)
+        texts = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
+        if texts is None:
+            raise InputError(
+                f"{file}: scoring its pairs needs their texts: set benchmark.texts=FILE (JSON lines of "
+                "paper_id, title and abstract) or scores_file=FILE"
+            )
+        return texts
+
+    def _download(self, file: str) -> Path:
+        """Return the path of one of MDCR's files, downloaded on first use; InputError if that fails."""
+        path = find_file(ensure_release("mdcr", self.settings.cache_dir, files=[file]), file)
+        assert path is not None
+        return path

@@ -1,0 +1,287 @@
+"""Shared parts of benchmarks with a candidate pool per query: files, texts, scores and measures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import msgspec
+import numpy as np
+import orjson
+from ir_measures import Measure
+
+from citerec.base.errors import InputError
+from citerec.base.files import content_hash, read_limited
+from citerec.base.progress import count_progress, read_progress
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.formats.json_lines import Object, read_objects, validate
+from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.prepare import open_records, store_folder
+from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
+from citerec.evaluation.settings import PoolSettings
+from citerec.retrieval.base import Retriever
+
+log = logging.getLogger(__name__)
+
+MAX_JSON_BYTES = 1 << 28
+"""Maximum size of a JSON file."""
+SPLIT = "test"
+
+ABOUT = """\
+- A query is a paper, by its title and abstract; the papers that it cites, or papers similar to it, are
+  relevant. Numbers are percent unless the text says otherwise; the best value of a column is bold, ± is the
+  standard deviation over samplings of pools.
+- Figures "as published" are on other data unless the text says otherwise: compare differences between models,
+  not absolute numbers."""
+"""Introduction of results pages of benchmarks whose queries are papers."""
+
+Table = dict[str, dict[str, float]]
+"""{group of queries: {measure: percent}}, with the measure names of the official script."""
+JudgedPools = dict[str, dict[str, int]]
+"""{query: {candidate: relevance}}"""
+Scores = dict[str, dict[str, float]]
+"""{query: {candidate: score}}; higher is better."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Results of a benchmark.
+
+    metrics: content of metrics.json. sections: paragraphs of report.md. tables: {title: header and rows},
+    printed after `printed`. remarks: sentences about what was left out.
+    """
+
+    title: str
+    metrics: Table
+    per_query: PerQuery
+    sections: Sequence[str]
+    tables: Mapping[str, list[list[str]]]
+    remarks: Sequence[str] = ()
+    printed: str = ""
+
+
+class PoolBenchmark(Benchmark):
+    """A benchmark with its own queries and candidates, ranked by scores from a file or a retriever."""
+
+    settings: PoolSettings
+    about = ABOUT
+
+    @abstractmethod
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure the scores of a file, or those of the retriever, which are also written into `folder`.
+
+        Raises InputError if files do not match.
+        """
+
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
+    ) -> Metrics:
+        found = self.measure(folder, retriever)
+        for remark in found.remarks:
+            log.warning("%s", remark)
+        if found.printed:
+            print(found.printed)
+        for title, rows in found.tables.items():
+            print_table(rows, title)
+        found.per_query.write(folder / PER_QUERY)
+        write_results(folder, found.metrics, [f"# {found.title}", *found.sections], provenance)
+        return found.metrics
+
+
+def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
+    """Measure each query [Q] with trec_eval, which orders ties by id."""
+    rows = {query: row for row, query in enumerate(pools)}
+    names = {measure: name for name, measure in measures.items()}
+    values = {name: np.zeros(len(pools)) for name in measures}
+    for found in ir_measures.pytrec_eval.iter_calc(list(names), pools, scores):
+        values[names[found.measure]][rows[found.query_id]] = found.value
+    return values
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read the object in a JSON file, plain or gzipped; accepts NaN and Infinity as Python writes them.
+
+    Raises InputError if the file is missing or holds anything else.
+    """
+    try:
+        found = json.loads(read_limited(path, MAX_JSON_BYTES).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: malformed JSON: {error}") from None
+    return validate(found, dict[str, Any], str(path))
+
+
+def first_few(names: Collection[str], most: int = 5) -> str:
+    """List the first names, plus a count of the rest.
+
+    >>> first_few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(list(names)[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
+
+
+@dataclass(frozen=True)
+class Text:
+    """Title and abstract of a paper; sentences: of the abstract, or all as one; labels: of the sentences."""
+
+    id: str
+    title: str
+    sentences: list[str]
+    labels: list[str]
+
+    @property
+    def abstract(self) -> str:
+        return " ".join(self.sentences)
+
+    def __bool__(self) -> bool:
+        """True if title or abstract is not blank."""
+        return bool(self.title.strip() or self.abstract.strip())
+
+
+def read_texts(path: Path) -> Iterator[Text]:
+    """Yield papers from JSON lines, plain or gzipped, of `paper_id`, `title`, `abstract` (text or sentences).
+
+    A file named *.json holds one object, {paper_id: {"title", "abstract"}}. InputError names file, line (or
+    paper) and field.
+    """
+    with read_progress(path, path.name) as advance:
+        if path.name.removesuffix(".gz").endswith(".json"):
+            for paper, found in read_records(path, dict, advance):
+                yield _parse_text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
+            return
+        for where, record in read_objects(path, advance):
+            yield _parse_text(record, where)
+
+
+class _Record(msgspec.Struct):
+    paper_id: str | int
+    title: str | None = None
+    abstract: str | list[str] | None = None
+    pred_labels: list[str] | None = None
+
+
+def _parse_text(record: Object, where: str) -> Text:
+    found = validate(record, _Record, where)
+    abstract, labels = found.abstract or "", found.pred_labels or []
+    sentences = [abstract] if isinstance(abstract, str) else abstract
+    return Text(str(found.paper_id), found.title or "", sentences, labels)
+
+
+@dataclass(frozen=True)
+class QueryPaper:
+    """A query paper, searched by its abstract or the given text, and its relevant papers."""
+
+    paper: str
+    relevant: tuple[str, ...]
+    text: str | None = None
+
+
+def open_texts(
+    name: str,
+    path: Path,
+    queries: Mapping[str, QueryPaper],
+    candidates: Collection[str],
+    cache_dir: str | Path,
+) -> Corpus:
+    """Open query papers and candidates from a file of texts as a corpus, with one context per query.
+
+    Candidates with neither title nor abstract are left out. InputError names papers missing from the file,
+    and query papers without a text.
+    """
+    query_papers = {query.paper for query in queries.values()}
+    wanted, query_texts, readable = query_papers | set(candidates), dict[str, Text](), set[str]()
+
+    def papers() -> Iterator[PaperRecord]:
+        found = set[str]()
+        for text in read_texts(path):
+            if text.id not in wanted or text.id in found:
+                continue
+            found.add(text.id)
+            if text:
+                readable.add(text.id)
+                if text.id in query_papers:
+                    query_texts[text.id] = text
+                yield PaperRecord(text.id, text.title, text.abstract)
+        no_hit = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
+        for ids, wrong in (
+            (sorted(wanted - found), "papers of the benchmark are missing"),
+            (sorted(query_papers - readable), "queries have neither title nor abstract"),
+            (no_hit, "queries have no relevant paper with a text"),
+        ):
+            if ids:
+                raise InputError(f"{path}: {len(ids):,} {wrong}: {first_few(ids)}")
+
+    def contexts() -> Iterator[ContextRecord]:
+        for key, query in queries.items():
+            text = query_texts[query.paper]
+            body = text.abstract if query.text is None else query.text
+            body = body if body.strip() else text.title
+            yield ContextRecord(key, f"{TARGET_MARKER} {body}", query.paper)
+
+    def split() -> Iterator[QueryRecord]:
+        for key, query in queries.items():
+            yield QueryRecord(key, [paper for paper in query.relevant if paper in readable])
+
+    described = orjson.dumps([{key: asdict(query) for key, query in queries.items()}, sorted(candidates)])
+    with store_folder(Path(cache_dir).expanduser()) as stores:
+        identity = {"texts": content_hash(path, stores)}
+    identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
+    source = Source(name, identity, papers, contexts, {SPLIT: split})
+    return open_records(source, cache_dir=cache_dir, candidates="all")
+
+
+def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Path) -> Corpus:
+    """Open judged pools as a corpus (see `open_texts`), with each query's own text and relevant papers."""
+    queries = {
+        query: QueryPaper(query, tuple(paper for paper, relevance in pool.items() if relevance > 0))
+        for query, pool in pools.items()
+    }
+    return open_texts(name, texts, queries, {paper for pool in pools.values() for paper in pool}, cache_dir)
+
+
+def merge_pools(parts: Iterable[JudgedPools]) -> JudgedPools:
+    """Merge the pools of each query, keeping the highest relevance of a candidate."""
+    merged: JudgedPools = {}
+    for pools in parts:
+        for query, pool in pools.items():
+            own = merged.setdefault(query, {})
+            own |= {paper: max(relevance, own.get(paper, 0)) for paper, relevance in pool.items()}
+    return merged
+
+
+def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:
+    """Score pools {query: candidates} with a retriever.
+
+    The retriever has indexed the corpus, whose contexts are the queries. Candidates that it does not find
+    (papers without a text; for BM25, papers that share no word with the query) score below all others.
+    """
+    textless = sorted({paper for pool in pools.values() for paper in pool if not corpus.has_paper(paper)})
+    if textless:
+        log.warning(
+            "%s candidates without title and abstract are ranked last: %s", len(textless), first_few(textless)
+        )
+    contexts = {query: row for row, query in enumerate(corpus.context_ids)}
+    found: Scores = {}
+    with count_progress(f"{retriever.name}: scoring pools", len(pools)) as advance:
+        for query, pool in pools.items():
+            allowed = np.zeros(len(corpus.paper_ids), np.bool_)
+            allowed[[corpus.paper_row(paper) for paper in pool if corpus.has_paper(paper)]] = True
+            ranking = retriever.search_allowed(np.array([contexts[query]]), max(1, len(pool)), allowed)
+            valid = ranking.papers[0] >= 0
+            names = [corpus.paper_ids[paper] for paper in ranking.papers[0][valid].tolist()]
+            found[query] = dict(zip(names, ranking.scores[0][valid].tolist(), strict=True))
+            advance(1)
+    lowest = min((score for scored in found.values() for score in scored.values()), default=0.0) - 1
+    return {
+        query: {paper: found[query].get(paper, lowest) for paper in pool} for query, pool in pools.items()
+    }

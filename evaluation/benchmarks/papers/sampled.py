@@ -1,0 +1,449 @@
+"""Dataset-level and field-level evaluation: random queries and pools (Medić and Šnajder 2022, section 3)."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from ir_measures import AP, R, nDCG
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
+from citerec.base.progress import count_progress
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.citations.queries import QuerySet, graph_corpus
+from citerec.datasets.corpus import Corpus
+from citerec.evaluation.benchmark import Output, RetrieverFactory
+from citerec.evaluation.benchmarks.papers.pools import Findings, PoolBenchmark, Table, first_few, read_json
+from citerec.evaluation.benchmarks.papers.sampling import (
+    TEST,
+    VALIDATION,
+    Rows,
+    SampledPool,
+    Sampler,
+    dataset_pools,
+    field_pools,
+)
+from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.plots import size_plot
+from citerec.evaluation.protocol import Qrels
+from citerec.evaluation.report import (
+    AVERAGE,
+    QRELS,
+    RUN,
+    Column,
+    comparison,
+    group_tables,
+    markdown_table,
+    table_rows,
+)
+from citerec.evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
+from citerec.retrieval.run import Run
+
+log = logging.getLogger(__name__)
+
+SAMPLE, PLOT = "sample.json", "map.png"
+MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
+"""By trec_eval's names; computed on the top `depth` papers."""
+LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+COLUMNS = (
+    *(Column(measure, measure, decimals=2, spread=True) for measure in MEASURES),
+    *(Column(count, count) for count in ("queries", "candidates", "samplings")),
+)
+"""Columns of a report, whose rows are the groups."""
+BATCH = 1024
+"""Queries searched together."""
+
+
+class PoolRanker:
+    """Ranks sampled pools with a retriever; corpus: the papers of all pools and the queries."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        tests: Sequence[SampledPool],
+        validations: Sequence[SampledPool],
+        name: str,
+        cache_dir: str | Path,
+        depth: int,
+    ) -> None:
+        self.sampler, self.depth = sampler, depth
+        queries = {split: _pool_queries(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
+        papers = [*queries.values(), *(pool.papers for pool in [*tests, *validations])]
+        self.papers: Rows = np.unique(np.concatenate(papers))
+        self.queries: Rows = np.union1d(*queries.values())
+        splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in queries.items() if len(q)}
+        self.corpus = graph_corpus(sampler.graph, self.papers, splits, name, cache_dir)
+
+    def rank(
+        self, retriever: Retriever, pools: Sequence[SampledPool], index_dir: Path | None
+    ) -> Iterator[Run]:
+        """Yield a run per pool, with queries named GROUP/PAPER; index_dir: where to keep indexes."""
+        if not retriever.per_pool:
+            retriever.open(self.corpus, index_dir)
+            retriever.cache_queries()  # each query is searched in every pool
+        with count_progress(
+            f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
+        ) as advance:
+            for pool in pools:
+                allowed = np.isin(self.papers, pool.papers, assume_unique=True)
+                if retriever.per_pool:
+                    view = pool_view(self.corpus, allowed)
+                    retriever.open(view, None if index_dir is None else index_dir / view.fingerprint)
+                contexts = np.searchsorted(self.queries, pool.queries)
+                papers, scores = empty_rankings(len(contexts), self.depth)
+                for start in range(0, len(contexts), BATCH):
+                    batch = contexts[start : start + BATCH]
+                    for positions, of_year in self._group_by_year(batch, allowed):
+                        # An index of the pool itself only needs a mask for years.
+                        mask = None if retriever.per_pool and of_year is allowed else of_year
+                        found = retriever.search_allowed(batch[positions], self.depth, mask)
+                        papers[start + positions], scores[start + positions] = found.papers, found.scores
+                        advance(len(positions))
+                yield Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
+
+    def _group_by_year(
+        self, contexts: Rows, allowed: NDArray[np.bool_]
+    ) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
+        """Yield positions in `contexts` with the papers [P] they may find.
+
+        Unless `rules.year` is set, queries do not find later papers.
+        """
+        if self.sampler.rules.year is not None:
+            yield np.arange(len(contexts)), allowed
+            return
+        years, is_distractor = self.corpus.years, self.sampler.graph.is_distractor[self.papers]
+        query_years = years[self.corpus.citing[contexts]]
+        for year in np.unique(query_years):
+            yield np.flatnonzero(query_years == year), allowed & ((years <= year) | is_distractor)
+
+    def ids(self, rows: Rows) -> list[str]:
+        """Return the ids of papers."""
+        return [self.sampler.graph.ids[row] for row in rows.tolist()]
+
+    def names(self, pool: SampledPool) -> list[str]:
+        """Return the names of a pool's queries, GROUP/PAPER."""
+        return [f"{pool.group}/{paper}" for paper in self.ids(pool.queries)]
+
+    def qrels(self, pool: SampledPool) -> Qrels:
+        """Return the relevant papers of a pool's queries."""
+        relevant = self.sampler.relevant.take(pool.queries)
+        judgements = (dict.fromkeys(self.ids(rows.astype(np.int64)), 1) for rows in relevant)
+        return Qrels(dict(zip(self.names(pool), judgements, strict=True)))
+
+    def measure(self, run: Run, pool: SampledPool) -> Values:
+        """Measure the run of a pool per query with trec_eval."""
+        return per_query(run, self.qrels(pool), dict(MEASURES))
+
+    def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
+        """Write run.trec with the top `depth` papers (None means all), and qrels.trec, if there are runs."""
+        for name in (RUN, QRELS):
+            (folder / name).unlink(missing_ok=True)
+        if runs:
+            ranking = Ranking.concat([run.ranking for _, run in runs])
+            head = Ranking(ranking.papers[:, :depth], ranking.scores[:, :depth])
+            names = [name for _, run in runs for name in run.query_ids]
+            Run(names, self.corpus.paper_ids, head, runs[0][1].name).write(folder / RUN)
+            relevant = (self.qrels(pool).judgements.items() for pool, _ in runs)
+            Qrels(dict(pair for pairs in relevant for pair in pairs)).write(folder / QRELS)
+
+
+def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
+    """Return a view of the corpus with only these candidates [P], under its own fingerprint."""
+    corpus.words  # noqa: B018 (loads the words once for all views)
+    view = copy.copy(corpus)
+    view.is_candidate = papers
+    digest = hashlib.blake2b(np.packbits(papers).tobytes(), digest_size=6).hexdigest()
+    view.fingerprint = f"{corpus.fingerprint}-{digest}"
+    return view
+
+
+def _pool_queries(pools: Sequence[SampledPool]) -> Rows:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The best parameters (ties go to the first), and the validation MAP of all pairs, in percent."""
+
+    k1: float
+    b: float
+    maps: dict[tuple[float, float], float]
+
+    def __str__(self) -> str:
+        best = self.maps[self.k1, self.b]
+        return (
+            f"k1 = {self.k1:g}, b = {self.b:g}: MAP {best:.2f} on validation, the best of "
+            f"{len(self.maps)} pairs ({min(self.maps.values()):.2f} to {max(self.maps.values()):.2f})"
+        )
+
+
+def tune(
+    tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
+) -> TuningResult:
+    """Set the retriever's k1 and b to the pair with the highest MAP on the pools, averaged over groups."""
+    if not pools:
+        raise InputError(
+            "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
+        )
+    maps: dict[tuple[float, float], float] = {}
+    for k1, b in product(tuning.k1, tuning.b):
+        retriever.set_parameters(k1=k1, b=b)
+        runs = zip(ranker.rank(retriever, pools, None), pools, strict=True)
+        maps[k1, b] = 100 * float(np.mean([ranker.measure(run, pool)["map"].mean() for run, pool in runs]))
+    k1, b = max(maps, key=lambda pair: maps[pair])
+    retriever.set_parameters(k1=k1, b=b)
+    result = TuningResult(k1, b, maps)
+    log.info("%s: %s", retriever.name, result)
+    return result
+
+
+def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) -> Table:
+    """Average the measures of each group over its queries, then over its samplings, in percent.
+
+    Rows have each measure and its standard deviation over samplings (MEASURE_sd), and the numbers of queries,
+    candidates and samplings. measured: pools with their per-query values. averaged: add the mean over groups.
+    """
+    groups: dict[str, list[tuple[SampledPool, Values]]] = {}
+    for pool, values in measured:
+        groups.setdefault(pool.group, []).append((pool, values))
+    table: Table = {}
+    for name, samplings in groups.items():
+        row: dict[str, float] = {}
+        for measure in MEASURES:
+            means = [100 * float(values[measure].mean()) for _, values in samplings]
+            deviation = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+            row |= {measure: float(np.mean(means)), f"{measure}_sd": deviation}
+        pool = samplings[0][0]
+        counts = {"queries": len(pool.queries), "candidates": len(pool.papers), "samplings": len(samplings)}
+        table[name] = row | counts
+    if averaged:
+        table[AVERAGE] = {m: float(np.mean([row[m] for row in table.values()])) for m in MEASURES}
+    return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
+
+
+DrawnPools = tuple[list[SampledPool], list[SampledPool], list[str]]
+"""Test pools, validation pools (if there is something to tune), and remarks."""
+
+
+class SampledBenchmark(PoolBenchmark):
+    """Evaluates a retriever on queries and pools sampled from files of papers."""
+
+    settings: SampledSettings
+    title: str
+    column: str
+    """what the groups are"""
+    averaged: bool
+    """whether to report the mean over the groups"""
+
+    @abstractmethod
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
+        """Draw queries and pools; tuning: None if there is nothing to tune."""
+
+    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
+        """Plot the groups if they form a curve; return the report's paragraphs about the plot."""
+        return []
+
+    def make_sampler(self) -> Sampler:
+        """Return a sampler of the files' citation graph."""
+        given = self.settings
+        graph = open_graph(given.papers or [], given.citations, given.distractors, given.cache_dir)
+        return Sampler(graph, given.rules, given.seed)
+
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Draw, rank and measure; writes sample.json and, unless run_depth is 0, run.trec and qrels.trec."""
+        given, ranks, sampler = self.settings, retriever(), self.make_sampler()
+        tuning = given.tune if ranks.tunable else None
+        tests, validations, remarks = self.draw(sampler, tuning)
+        name = Path(sampler.graph.files[0]).resolve().parent.name
+        ranker = PoolRanker(sampler, tests, validations, name, given.cache_dir, given.depth)
+        tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
+        if ranks.tunable and tuned is None:
+            log.info("%s: uses the configured parameters, without tuning", ranks.name)
+        started = time.perf_counter()
+        measured: list[tuple[SampledPool, Values]] = []
+        runs: list[tuple[SampledPool, Run]] = []
+        index_dir = None if given.index_dir is None else Path(given.index_dir)
+        for pool, run in zip(tests, ranker.rank(ranks, tests, index_dir), strict=True):
+            measured.append((pool, ranker.measure(run, pool)))
+            if pool.sampling == 0 and given.run_depth != 0:
+                runs.append((pool, run))
+        seconds = time.perf_counter() - started
+        ranker.write(folder, runs, given.run_depth)
+        remarks = [*sampler.facts(), *remarks]
+        for remark in remarks:
+            log.info("%s", remark)
+        names = ("year", "min_abstract", "min_citations", "min_cited")
+        sample = {
+            "graph": sampler.graph.fingerprint,
+            "rules": {name: getattr(given.rules, name) for name in names},
+            "seed": given.seed,
+            "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
+            "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
+            "remarks": remarks,
+            "tuned": tuned and str(tuned),
+        }
+        write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
+        metrics = group_table(measured, self.averaged)
+        title, table = f"{ranks.name} on {name}", table_rows(metrics, COLUMNS, self.column)
+        values = PerQuery.from_groups(
+            {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), of) for pool, of in measured}
+        )
+        sections = [
+            *self._protocol(),
+            " ".join(remarks),
+            *([f"BM25: {tuned}."] if tuned else []),
+            markdown_table(table[0], table[1:]),
+            *self.plot(folder / PLOT, metrics, ranks.name, name),
+            f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries over all pools.",
+        ]
+        return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
+
+    def _protocol(self) -> list[str]:
+        """Describe queries, candidates and measures, in paragraphs."""
+        rules = self.settings.rules
+        when = "not later than the query" if rules.year is None else f"from {rules.year} or earlier"
+        of_year = "" if rules.year is None else f" of {rules.year}"
+        cited = f", at least {rules.min_citations} citations" if rules.min_citations else ""
+        return [
+            f"Queries are papers{of_year}, by title and abstract; the candidates they cite are relevant. "
+            f"Candidates are papers with a title, a year, an abstract of at least {rules.min_abstract} "
+            f"characters{cited}, {when}. Each pool holds all candidates that its queries cite, and random "
+            "others.",
+            f"Measures by trec_eval on the top {self.settings.depth} papers, in percent: means over queries, "
+            "then over samplings of pools, ± the standard deviation over samplings.",
+        ]
+
+
+class DatasetLevel(SampledBenchmark):
+    """Queries from the whole collection, in pools of several sizes (section 3.1)."""
+
+    settings: DatasetLevelSettings
+    settings_class = DatasetLevelSettings
+    title, column, averaged = "Dataset-level evaluation", "pool size", False
+    columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
+
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
+        given = self.settings
+        test, val = sampler.queries(given.queries, tuning.queries if tuning else 0)
+        if not len(test):
+            raise InputError(
+                f"{given.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
+                "and cites a candidate; change benchmark.rules"
+            )
+        few = given.queries is not None and len(test) < given.queries
+        remarks = [f"Only {len(test):,} queries are available instead of {given.queries:,}."] if few else []
+        tests = dataset_pools(sampler, test, given.sizes, given.samplings)
+        if tuning is None or not len(val):
+            return tests, [], remarks
+        size = tuning.size or max(min(given.sizes), len(sampler.cited_by(val)))
+        return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
+
+    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
+        title = f"{retriever} on {data}: MAP by pool size"
+        size_plot(path, {retriever: map_curve(table)}, title, read_json(path.with_name(SAMPLE))["collection"])
+        return [f"![MAP by pool size]({path.name})"]
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        tables = {name: output.metrics for name, output in outputs.items()}
+        curves = {name: map_curve(table) for name, table in tables.items()}
+        sample = read_json(next(iter(outputs.values())).folder / SAMPLE)
+        size_plot(plot, curves, f"{title}: MAP by pool size", sample["collection"])
+        first = next(iter(next(iter(tables.values())).values()))
+        sizes = sorted({size for table in tables.values() for size in table}, key=int)
+        ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
+        return [
+            f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
+            *group_tables(ordered, LABELS, lambda size: f"{int(size):,}"),
+            f"![MAP by pool size]({plot.name})",
+        ]
+
+
+class FieldLevel(SampledBenchmark):
+    """Queries of each field, in pools of papers that the field cites (section 3.2)."""
+
+    settings: FieldLevelSettings
+    settings_class = FieldLevelSettings
+    title, column, averaged = "Field-level evaluation", "field", True
+    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
+        tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
+        size = self.settings.size
+        pools = field_pools(sampler, tests, size, self.settings.samplings)
+        small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < size}
+        if small:
+            remarks.append(
+                f"{len(small)} fields have fewer than {size:,} candidates, so their only sampling includes "
+                f"all of them: {first_few(sorted(small), 20)}."
+            )
+        vals = {field: rows for field, rows in vals.items() if len(rows)}
+        if tuning is None or not vals:
+            return pools, [], remarks
+        return pools, field_pools(sampler, vals, tuning.size or size, 1, "validation pool"), remarks
+
+    def queries_by_field(
+        self, sampler: Sampler, validation: int = 0
+    ) -> tuple[Mapping[str, Rows], Mapping[str, Rows], list[str]]:
+        """Return test and validation queries by field, and remarks.
+
+        InputError names fields with too few queries.
+        """
+        graph, given = sampler.graph, self.settings
+        if not graph.field_names:
+            raise InputError(f"{graph.files[0]}: the papers have no fields")
+        fields = given.fields or sorted(graph.field_names)
+        drawn = {
+            field: sampler.queries(given.queries, validation, graph.in_field(field), field)
+            for field in fields
+        }
+        tests = {field: test for field, (test, _) in drawn.items() if len(test) >= given.min_queries}
+        lacking = [f"{field} ({len(test)})" for field, (test, _) in drawn.items() if field not in tests]
+        text = f"{len(lacking)} fields have fewer than {given.min_queries} queries"
+        if lacking and (given.fields or not tests):
+            raise InputError(
+                f"{graph.files[0]}: {text}{sampler.of_year}: {first_few(lacking, 20)}; leave them out of "
+                "benchmark.fields"
+            )
+        remarks = [f"{text} and are left out: {first_few(lacking, 20)}."] if lacking else []
+        few = [f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (given.queries or 0)]
+        if few:
+            remarks.append(
+                f"{len(few)} fields have fewer than {given.queries} queries: {first_few(few, 20)}."
+            )
+        in_test = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
+        vals = {field: val[~np.isin(val, in_test)] for field, (_, val) in drawn.items() if field in tests}
+        return tests, vals, remarks
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        tables = {name: output.metrics for name, output in outputs.items()}
+        first = next(iter(tables.values()))
+        fields = {name: row for name, row in first.items() if name != AVERAGE}
+        counts = [Column("queries", "queries", decimals=0), Column("candidates", "candidates", decimals=0)]
+        return [sampling_facts(outputs), *group_tables(tables, LABELS), comparison(fields, counts, "field")]
+
+
+def sampling_facts(outputs: Mapping[str, Output]) -> str:
+    """Return the remarks of the first output's sample, and the tuned parameters of all outputs."""
+    samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
+    remarks = next(iter(samples.values()))["remarks"]
+    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample["tuned"]]
+    return " ".join([*remarks, *tuned])
+
+
+def map_curve(table: Table) -> dict[int, float]:
+    """Return {pool size: MAP} from the metrics of a dataset-level evaluation."""
+    return {int(size): row["map"] for size, row in table.items()}

@@ -1,0 +1,309 @@
+"""SciDocs: papers that are cited, co-cited, co-viewed or co-read (Cohan et al. 2020).
+
+Reproduces the official script (allenai/scidocs) for these four of its tasks: MAP and nDCG by trec_eval, means
+over queries, in percent with two decimals.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+import orjson
+import pyarrow as pa
+from ir_measures import AP, nDCG
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write
+from citerec.base.progress import read_progress
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.formats.json_lines import read_objects, validate
+from citerec.datasets.published.downloads import ensure_release, find_file
+from citerec.datasets.published.releases import RELEASES
+from citerec.evaluation.benchmark import RetrieverFactory
+from citerec.evaluation.benchmarks.papers.pools import (
+    Findings,
+    JudgedPools,
+    PoolBenchmark,
+    Scores,
+    first_few,
+    measure_pools,
+    merge_pools,
+    open_judged,
+    pool_scores,
+    read_texts,
+)
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.protocol import Qrels, read_pairs
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import Column, markdown_table, table_rows
+from citerec.evaluation.settings import SciDocsSettings
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.run import escape_ids
+
+log = logging.getLogger(__name__)
+
+TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "cocite"}
+"""Folders of the tasks, in the order of the official script."""
+METADATA = "paper_metadata_view_cite_read.json"
+"""Titles and abstracts of the papers of all four tasks."""
+MEASURES = {"map": AP, "ndcg": nDCG}
+RUNS, EMBEDDINGS = "runs", "embeddings.jsonl"
+"""Folder of a retriever's runs, and file of an article encoder's vectors."""
+DOWNLOAD = "download"
+"""Value of `dir` that downloads the data."""
+
+Vector = NDArray[np.float32] | NDArray[np.float64]
+
+
+def qrel_file(task: str, split: str) -> str:
+    """Return the path of a task's judged pools within the data folder."""
+    return f"{TASKS[task]}/{split}.qrel"
+
+
+def run_file(task: str) -> str:
+    """Return the file name of a task's run."""
+    return f"{TASKS[task]}.run"
+
+
+def read_run(path: Path, pools: JudgedPools) -> Scores:
+    """Read a run of a task's pools, lines `query Q0 paper rank score name`; ranks are ignored.
+
+    InputError names file and line, and papers that are ranked twice, not in the pool or scored NaN.
+    """
+    scores: Scores = {}
+    wrong = []
+    columns = ("query", "Q0", "paper", "rank", "score", "name")
+    for query, paper, score in read_pairs(path, columns, pa.float64()):
+        found = scores.setdefault(query, {})
+        if paper in found or paper not in pools.get(query, {}) or math.isnan(score):
+            wrong.append(f"{query}_{paper}")
+        found[paper] = score
+    if wrong:
+        raise InputError(
+            f"{path}: {len(wrong):,} papers are not in the pool of their query, ranked twice, or scored NaN: "
+            f"{first_few(wrong)}"
+        )
+    return scores
+
+
+def write_run(path: Path, scores: Scores, name: str) -> None:
+    """Write a run in the format of `read_run`, best first; ties go to the greater id, as in trec_eval."""
+    with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
+        for query, found in zip(escape_ids(scores), scores.values(), strict=True):
+            ranked = sorted(zip(found.values(), escape_ids(found), strict=True), reverse=True)
+            for rank, (score, paper) in enumerate(ranked, 1):
+                file.write(f"{query} Q0 {paper} {rank} {score!r} {escape_ids([name])[0]}\n")
+
+
+class _Embedding(msgspec.Struct):
+    paper_id: str | int
+    embedding: list[float]
+
+
+def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
+    """Read vectors of wanted papers from JSON lines {"paper_id": ID, "embedding": [..]}, plain or gzipped.
+
+    The last vector of a paper counts; empty vectors stay empty. Vectors are stored as float32 if that is
+    exact. InputError names file, line and field or paper.
+    """
+    found: dict[str, Vector] = {}
+    dim = 0
+    with read_progress(path, path.name) as advance:
+        for where, record in read_objects(path, advance):
+            line = validate(record, _Embedding, where)
+            paper = str(line.paper_id)
+            if paper not in wanted:
+                continue
+            vector = np.array(line.embedding, np.float64)
+            small = vector.astype(np.float32)
+            dim = dim or len(vector)
+            if len(vector) not in (0, dim):
+                raise InputError(
+                    f"{where}, paper {paper!r}: the embedding has {len(vector)} numbers, others have {dim}"
+                )
+            found[paper] = small if (small == vector).all() else vector
+    return found
+
+
+def negative_distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
+    """Score pairs by negative Euclidean distance, rounded to five decimals like the official script.
+
+    Queries and candidates without a vector are left out; candidates with an empty vector come last.
+    """
+    scores: Scores = {}
+    for query, pool in pools.items():
+        if not len(embeddings.get(query, ())):
+            continue
+        anchor = embeddings[query].astype(np.float64)
+        vectors = {paper: embeddings[paper] for paper in pool if paper in embeddings}
+        scores[query] = {
+            paper: float(np.round(-np.linalg.norm(anchor - vector), 5)) if len(vector) else float("-inf")
+            for paper, vector in vectors.items()
+        }
+    return scores
+
+
+def _distance_scores(tasks: Mapping[str, JudgedPools], embeddings: Path) -> dict[str, Scores]:
+    """Score the pools of each task with the vectors of a file."""
+    wanted = {paper for pools in tasks.values() for query, pool in pools.items() for paper in (query, *pool)}
+    vectors = read_embeddings(embeddings, wanted)
+    return {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
+
+
+def open_pools(
+    tasks: Mapping[str, JudgedPools], texts: Path, cache_dir: str | Path
+) -> tuple[Corpus, JudgedPools]:
+    """Open the papers of all tasks as a corpus; return it and the merged pools of queries with a text.
+
+    Papers missing from `texts` are left out, as the official script leaves out those without an embedding.
+    Raises InputError if no query has a text.
+    """
+    merged = merge_pools(tasks.values())
+    wanted = set(merged) | {paper for pool in merged.values() for paper in pool}
+    readable = {text.id: bool(text) for text in read_texts(texts) if text.id in wanted}
+    if missing := sorted(wanted - readable.keys()):
+        log.warning("%s lacks %s papers of the benchmark: %s", texts, f"{len(missing):,}", first_few(missing))
+    known: JudgedPools = {}
+    for query, pool in merged.items():
+        judged = {paper: relevance for paper, relevance in pool.items() if paper in readable}
+        found = [paper for paper, relevance in judged.items() if relevance > 0 and readable[paper]]
+        if found and readable.get(query):
+            known[query] = judged
+    if not known:
+        raise InputError(f"{texts}: none of the {len(merged):,} queries has a text: {first_few(merged)}")
+    return open_judged("SciDocs", texts, known, cache_dir), known
+
+
+def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
+    """Write the retriever's vectors of all papers, not normalised, in the official format."""
+    rows = np.arange(len(corpus.paper_ids), dtype=np.int64)
+    vectors = retriever.raw_vectors(corpus, rows)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        for row in rows.tolist():
+            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
+            file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+
+
+def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[str], Values, list[str]]:
+    """Return the scored queries [Q], their measures, and remarks about what was not measured.
+
+    As in the official script, queries without scores are left out of the means, and candidates without a
+    score are not ranked, but still count if relevant. Raises InputError if no query is scored.
+    """
+    scored = {query: pool for query, pool in pools.items() if scores.get(query)}
+    if not scored:
+        raise InputError(f"{task}: none of its {len(pools):,} queries has scores: {first_few(pools)}")
+    remarks = []
+    if skipped := [query for query in pools if query not in scored]:
+        remarks.append(
+            f"{task}: {len(skipped):,} queries have no scores and are left out of the means, as in the "
+            f"official script: {first_few(skipped)}."
+        )
+    if unranked := [f"{q}_{paper}" for q, pool in scored.items() for paper in pool if paper not in scores[q]]:
+        remarks.append(
+            f"{task}: {len(unranked):,} candidates have no scores and are not ranked, as in the official "
+            f"script: {first_few(unranked)}."
+        )
+    return list(scored), measure_pools(scored, {q: scores[q] for q in scored}, MEASURES), remarks
+
+
+class SciDocs(PoolBenchmark):
+    """Evaluates embeddings or runs, from files or by a retriever."""
+
+    settings: SciDocsSettings
+    settings_class = SciDocsSettings
+    columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
+    tables: ClassVar = {
+        "": [
+            Column(f"{task}/{key}", f"{task} {label}", decimals=2, best=True)
+            for task in TASKS
+            for key, label in (("map", "MAP"), ("ndcg", "nDCG"))
+        ]
+    }
+
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure by task and per query."""
+        files = {task: self._file(qrel_file(task, self.settings.split)) for task in TASKS}
+        tasks = {task: Qrels.read(file).judgements for task, file in files.items()}
+        name, scores = self._scores(tasks, folder, retriever)
+        found: dict[str, tuple[list[str], Values]] = {}
+        remarks: list[str] = []
+        for task, pools in tasks.items():
+            queries, values, left_out = measure_task(task, pools, scores[task])
+            found[task] = queries, values
+            remarks += left_out
+        # percent, rounded like the official script
+        metrics = {
+            task: {m: float(np.round(100 * np.mean(of), 2)) for m, of in values.items()}
+            for task, (_, values) in found.items()
+        }
+        shown = {task: metrics[task] | {"queries": len(queries)} for task, (queries, _) in found.items()}
+        cells = [*(Column(m, m, decimals=2) for m in MEASURES), Column("queries", "queries")]
+        table = table_rows(shown, cells, "task")
+        return Findings(
+            f"SciDocs: {name}, split {self.settings.split}",
+            metrics,
+            PerQuery.from_groups(found),
+            [
+                "MAP and nDCG by trec_eval, in percent, means over queries, as in the official script.",
+                *remarks,
+                markdown_table(table[0], table[1:]),
+                "## As published",
+                *published_tables("scidocs"),
+            ],
+            {f"SciDocs, {name}, percent": table},
+            remarks,
+            str(metrics),
+        )
+
+    def _scores(
+        self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverFactory
+    ) -> tuple[str, dict[str, Scores]]:
+        """Return the name of what is evaluated, and its scores by task."""
+        given = self.settings
+        if given.ranked_dir is not None:
+            runs = Path(given.ranked_dir)
+            return str(runs), {task: read_run(runs / run_file(task), pools) for task, pools in tasks.items()}
+        if given.embeddings_file is not None:
+            return given.embeddings_file, _distance_scores(tasks, Path(given.embeddings_file))
+        texts = self._file(METADATA) if given.texts is None else Path(given.texts)
+        corpus, merged = open_pools(tasks, texts, given.cache_dir)
+        retriever = make()
+        if retriever.has_vectors:
+            # Read back from the file, so that results depend on the same digits as the official script's.
+            write_embeddings(folder / EMBEDDINGS, retriever, corpus)
+            return retriever.name, _distance_scores(tasks, folder / EMBEDDINGS)
+        retriever.open(corpus, given.index_dir)
+        found = pool_scores(retriever, corpus, merged)
+        scores: dict[str, Scores] = {task: {} for task in tasks}
+        for task, pools in tasks.items():
+            for query in [query for query in pools if query in found]:
+                scores[task][query] = {
+                    paper: found[query][paper] for paper in pools[query] if paper in found[query]
+                }
+            write_run(folder / RUNS / run_file(task), scores[task], retriever.name)
+        return retriever.name, scores
+
+    def _file(self, name: str) -> Path:
+        """Return the path of one of the benchmark's files; InputError explains how to get missing ones."""
+        given = self.settings
+        if given.dir is not None and given.dir != DOWNLOAD:
+            folder = Path(given.dir)
+        else:
+            needed = [qrel_file(task, given.split) for task in TASKS]
+            needed += [name] if name == METADATA else []
+            folder = ensure_release("scidocs", given.cache_dir, files=needed)
+        path = find_file(folder, name)
+        if path is None:
+            raise InputError(
+                f"{folder}: no {name}; get SciDocs' files from {RELEASES['scidocs'].addresses[0]}, or set "
+                "data.dir=download to download those that are needed"
+            )
+        return path

@@ -1,0 +1,1 @@
+"""Results pages: plans, their jobs, and the pages written from them."""

@@ -1,0 +1,178 @@
+"""Runs the evaluations of a plan that have no up-to-date result, each in its own process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
+from citerec.base.configuration import store_schemas
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
+from citerec.base.help import CONF
+from citerec.evaluation.benchmarks.papers.build_mdcr import FILE
+from citerec.evaluation.report import METRICS
+from citerec.evaluation.results.plan import BUILD, TRAIN, Job, Step
+
+OUTPUT = "output.txt"
+"""Log of a job, in its folder."""
+
+UNFINISHED = "unfinished.txt"
+"""Marks a checkpoint whose training may not have finished."""
+
+BUILT_BY = "made.txt"
+"""Holds the command that built a benchmark, next to it."""
+
+SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
+"""Parts of its configuration that `citerec evaluate` uses."""
+
+
+def why_missing(job: Job) -> str | None:
+    """Return why a job has no up-to-date result, or None if it has one.
+
+    A result is up to date if its settings, including defaults, are the current ones and none of the files
+    that they name is newer. Code changes are not detected: delete the job's folder to run it again.
+    """
+    metrics = job.folder / METRICS
+    if not metrics.is_file():
+        return "missing"
+    try:
+        settings = _select_settings(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
+    except (OSError, YAMLError, OmegaConfBaseException):
+        return "settings unreadable"
+    if settings != job_settings(job):
+        return "settings changed"
+    for step in job.needs:
+        if step.script == BUILD and (reason := why_step_missing(step)):
+            return f"its benchmark {step.name}: {reason}"
+    inputs = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
+    for path in [*inputs, *(step.output for step in job.needs)]:
+        if _modified(path) > metrics.stat().st_mtime:
+            return f"{path} is newer"
+    return None
+
+
+def why_step_missing(step: Step) -> str | None:
+    """Return why a step has no finished checkpoint or up-to-date benchmark, or None if it has one."""
+    if step.script == TRAIN:
+        finished = step.output.exists() and not (step.folder / UNFINISHED).exists()
+        return None if finished else "missing"
+    built_by = step.folder / BUILT_BY
+    if not (step.output / FILE).is_file() or not built_by.is_file():
+        return "missing"
+    if built_by.read_text("utf-8") != step.command:
+        return "settings changed"
+    for job in step.models:
+        if reason := why_missing(job):
+            return f"{job}: {reason}"
+        if _modified(job.folder / METRICS) > _modified(built_by):
+            return f"{job} is newer"
+    return None
+
+
+def _modified(path: Path) -> float:
+    """Return the modification time of a file, or the latest one in a folder; 0 if there are no files."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return max((file.stat().st_mtime for file in files), default=0.0)
+
+
+def job_settings(job: Job) -> dict[str, Any]:
+    """Return the settings with which `citerec evaluate` would run a job; InputError for unknown options."""
+    return _settings(tuple(job.overrides))
+
+
+@cache
+def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
+    store_schemas()
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return _select_settings(compose("evaluate", list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(f"configuration: {' '.join(str(error).split())}") from None
+
+
+def _select_settings(config: Any) -> dict[str, Any]:
+    """Select the part of a configuration that affects the results, with interpolations resolved."""
+    whole = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(whole, dict)
+    return {key: whole.get(key) for key in SETTINGS}
+
+
+def job_metrics(job: Job) -> dict[str, Any]:
+    """Read the metrics of a finished job."""
+    metrics: dict[str, Any] = json.loads((job.folder / METRICS).read_text("utf-8"))
+    return metrics
+
+
+def run_all(jobs: list[Job]) -> dict[str, str]:
+    """Run all jobs that have no up-to-date result, one after the other; return {failed job: reason}."""
+    failed: dict[str, str] = {}
+    for number, job in enumerate(jobs, 1):
+        started = time.perf_counter()
+        _print(f"[{number} of {len(jobs)}] {job}: ")
+        try:
+            missing = why_missing(job)
+            if missing is None:
+                _print("up to date\n")
+                continue
+            for step in job.needs:
+                if reason := why_step_missing(step):
+                    training = step.script == TRAIN
+                    _print(f"{'training' if training else 'building'} {step.name} ({reason}), ")
+                    (_train if training else _build)(step)
+            _print(f"evaluating ({missing}), ")
+            (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
+            _run_script("evaluate", job.overrides, job.folder)
+            _print(f"done in {time.perf_counter() - started:.0f} s\n")
+        except InputError as error:
+            failed[str(job)] = str(error)
+            _print(f"failed: {error}\n")
+    return failed
+
+
+def _train(step: Step) -> None:
+    mark = step.folder / UNFINISHED
+    write_text(mark, "the training has not finished here; continue it with resume=true\n")
+    _run_script(TRAIN, [*step.overrides, "resume=true"], step.folder)
+    if not step.output.exists():
+        raise InputError(f"training {step.name} did not write {step.output}")
+    mark.unlink()
+
+
+def _build(step: Step) -> None:
+    for job in step.models:
+        if reason := why_missing(job):
+            raise InputError(f"building {step.name} needs {job} ({reason})")
+    if step.output.exists():  # outdated
+        shutil.rmtree(step.output)
+    _run_script(BUILD, step.overrides, step.folder)
+    write_text(step.folder / BUILT_BY, step.command)
+
+
+def _run_script(script: str, overrides: list[str], folder: Path) -> None:
+    """Run a command of citerec; InputError with its last line of output if it fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / OUTPUT
+    with output.open("wb") as file:
+        command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+    if code:
+        lines = output.read_text("utf-8", errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+        raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
+
+
+def _print(text: str) -> None:
+    print(text, end="", flush=True)

@@ -1,0 +1,154 @@
+"""Run a plan of evaluations and write its results page: `citerec results docs/results/retrieval.yaml`.
+
+Runs each evaluation that has no result for the current settings, after the trainings and builds it needs,
+then writes the page from all results. A failed job does not stop the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import ClassVar
+
+from citerec.base.arguments import run_command
+from citerec.base.errors import InputError, fail, one_line_errors
+from citerec.base.files import write_text
+from citerec.base.settings import Settings
+from citerec.evaluation.benchmark import Benchmark, Output
+from citerec.evaluation.compare import HEADER, compare, difference_rows
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import markdown_table
+from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
+from citerec.evaluation.results.plan import Job, Plan, read_plan
+
+ABOUT = """\
+Generated from `{plan}` by one command; do not edit:
+
+```sh
+citerec results {plan}
+```
+"""
+DIFFERENCES = (
+    "Means over all queries, as shares. Intervals (95 %) and two-sided randomisation tests are clustered by "
+    "citing paper, without correction for multiple tests."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsSettings(Settings):
+    """Run a plan of evaluations and write its results page."""
+
+    positional: ClassVar[str] = "plan"
+
+    plan: str
+    """YAML file of data sets and retrievers (format: evaluation/results/plan.py; e.g.
+    docs/results/retrieval.yaml)"""
+    jobs: tuple[str, ...] = ()
+    """jobs to run, DATA/NAME or DATA; empty: all. The page always covers all"""
+    without: tuple[str, ...] = ()
+    """jobs to skip, DATA/NAME, DATA or NAME"""
+    page_only: bool = False
+    """only write the page"""
+
+
+Benchmarks = dict[type[Benchmark], dict[str, Output]]
+"""{benchmark: {name: output}} on one data set."""
+
+
+def write_page(plan: Plan) -> None:
+    """Write the page and its plots from all evaluations that match the plan's settings."""
+    sections: list[str] = []
+    kinds: dict[type[Benchmark], None] = {}
+    for data in plan.file.data:
+        finished, missing = finished_and_missing(plan.jobs_for(data))
+        benchmarks: Benchmarks = {}
+        for name, job in finished.items():
+            settings = job_settings(job)["benchmark"]
+            output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
+            benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
+        kinds |= dict.fromkeys(benchmarks)
+        sections += _section(plan, data, benchmarks, finished, missing)
+    shown = {one.published for one in plan.file.data.values()}
+    for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
+        sections += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
+    about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
+    parts = [f"# {plan.file.title}", about.strip(), plan.file.notes.strip(), *sections]
+    write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
+
+
+def _section(
+    plan: Plan, data: str, benchmarks: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
+) -> list[str]:
+    """Return the section of the page on one data set."""
+    one = plan.file.data[data]
+    plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
+    parts = [f"## {one.title}", one.notes.strip()]
+    for kind, outputs in benchmarks.items():
+        parts += kind.page(outputs, plot, f"{one.title}, split {one.split}")
+    if rows := _difference_rows(plan, benchmarks):
+        parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEADER], rows)]
+    if missing:
+        parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
+    if one.published:
+        parts += [f"### As published, {one.title}", *published_tables(one.published)]
+    if jobs:
+        lines = dict.fromkeys(line for job in jobs.values() for line in job.commands)
+        parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
+    return parts
+
+
+def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
+    """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
+    outputs = {name: (kind, output) for kind, of in benchmarks.items() for name, output in of.items()}
+    rows = []
+    for a, b in plan.file.compare:
+        if a not in outputs or b not in outputs:
+            continue
+        (kind, one), (_, other) = outputs[a], outputs[b]
+        groups = [{name for name, of in out.metrics.items() if isinstance(of, dict)} for out in (one, other)]
+        if groups[0] == groups[1]:
+            tested = compare(one.folder, other.folder, list(kind.compared))
+            rows += [[a, b, kind.compared[row[0]], *row[1:]] for row in difference_rows(tested)]
+    return rows
+
+
+def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
+    """Return {name: job} for jobs with up-to-date results, and {name: reason} for the others."""
+    finished, missing = {}, {}
+    for job in jobs:
+        try:
+            reason = why_missing(job)
+        except InputError as error:
+            reason = str(error)
+        if reason is None:
+            finished[job.name] = job
+        else:
+            missing[job.name] = reason
+    return finished, missing
+
+
+def run_plan(given: ResultsSettings) -> None:
+    """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
+    plan = read_plan(Path(given.plan))
+    for one in plan.file.data.values():
+        if one.published:
+            published_tables(one.published)  # fail before hours of work
+    jobs = plan.select(given.jobs, given.without)
+    failed = {} if given.page_only else run_all(jobs)
+    write_page(plan)
+    print(f"page: {plan.page}")
+    if failed:
+        reasons = "; ".join(f"{job}: {reason}" for job, reason in failed.items())
+        fail(f"{len(failed)} of {len(plan.jobs)} jobs failed; {reasons}")
+
+
+@one_line_errors
+def main() -> None:
+    run_command("results", ResultsSettings, run_plan, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Plans: YAML files that describe a results page, data sets times retrievers, and their trainings and builds.
+
+PlanFile, DataSet, Trainable and Buildable define the format. In overrides, `{NAME}` stands for the checkpoint
+of the training or the folder of the build of that name, `{results}` for the folder of the data set's outputs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from citerec.base.errors import InputError
+from citerec.datasets.formats.json_lines import validate
+
+TRAIN, BUILD = "train", "data mdcr"
+"""The script that trains checkpoints, and the module that builds benchmarks."""
+
+
+class DataSet(msgspec.Struct, forbid_unknown_fields=True):
+    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's; without:
+    retrievers of the plan to leave out."""
+
+    title: str
+    overrides: list[str]
+    split: str = "test"
+    published: str | None = None
+    notes: str = ""
+    retrievers: dict[str, list[str]] | None = None
+    without: list[str] = []
+
+
+class Trainable(msgspec.Struct, forbid_unknown_fields=True):
+    """A training by citerec train with these overrides, per data set or `shared` by all of them."""
+
+    overrides: list[str]
+    checkpoint: str
+    shared: bool = False
+
+
+class Buildable(msgspec.Struct, forbid_unknown_fields=True):
+    """A benchmark that evaluation.benchmarks.papers.build_mdcr builds from the outputs of the models, {model:
+    DATA/NAME}."""
+
+    overrides: list[str]
+    models: dict[str, str]
+
+
+class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
+    """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test; highlight:
+    retrievers to colour in the plot of recall (default: the best)."""
+
+    page: str
+    outputs: str
+    title: str
+    data: dict[str, DataSet]
+    retrievers: dict[str, list[str]]
+    notes: str = ""
+    training: dict[str, Trainable] = {}
+    building: dict[str, Buildable] = {}
+    compare: list[tuple[str, str]] = []
+    highlight: list[str] = []
+
+
+@dataclass(frozen=True)
+class Step:
+    """A prerequisite of a job: a checkpoint (TRAIN), or a benchmark built from outputs of `models` (BUILD).
+
+    output: the file or folder that it produces, in `folder` or below. needs: trainings to run first.
+    """
+
+    name: str
+    script: str
+    folder: Path
+    output: Path
+    overrides: list[str]
+    needs: list[Step] = field(default_factory=list)
+    models: list[Job] = field(default_factory=list)
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["citerec", *self.script.split(), *self.overrides])
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of `citerec evaluate` with these overrides into `folder`, after the steps that it needs."""
+
+    data: str
+    name: str
+    folder: Path
+    overrides: list[str]
+    needs: list[Step] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.data}/{self.name}"
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines that reproduce the result."""
+        evaluation = shlex.join(["citerec", "evaluate", *self.overrides])
+        return [*(step.command for step in self.needs), evaluation]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A results page: its plan file and jobs."""
+
+    path: Path
+    file: PlanFile
+    jobs: list[Job]
+
+    @property
+    def page(self) -> Path:
+        return Path(self.file.page)
+
+    def jobs_for(self, data: str) -> list[Job]:
+        return [job for job in self.jobs if job.data == data]
+
+    def select(self, names: Sequence[str], without: Sequence[str] = ()) -> list[Job]:
+        """Select jobs by DATA/NAME or DATA (empty means all), `without` those of DATA/NAME, DATA or NAME.
+
+        Raises InputError for unknown names.
+        """
+        known = {*map(str, self.jobs), *self.file.data}
+        for name in [*names, *without]:
+            if name not in known | ({job.name for job in self.jobs} if name in without else set()):
+                raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")
+        jobs = [job for job in self.jobs if not names or str(job) in names or job.data in names]
+        return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan; InputError names the faulty part."""
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from None
+    file = validate(content, PlanFile, str(path))
+    outputs, jobs = Path(file.outputs), dict[str, Job]()
+    for of, one in file.data.items():
+        steps: dict[str, Step] = {}
+        for name, given in file.training.items():
+            results = outputs if given.shared else outputs / of
+            folder = results / "train" / name
+            overrides, needs = _fill_placeholders(given.overrides, results, steps)
+            overrides = [*([] if given.shared else one.overrides), *overrides, f"output_dir={folder}"]
+            steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
+        rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
+        for name, own in rows.items():
+            if name in one.without:
+                continue
+            if not own and name not in file.retrievers:
+                where = f"{path}, data.{of}.retrievers"
+                raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
+            overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
+            for key, build in file.building.items():
+                if _has_placeholder(key, overrides):
+                    steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
+            overrides, needs = _fill_placeholders(overrides, outputs / of, steps)
+            folder = outputs / of / name
+            overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
+            jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
+    known = {job.name for job in jobs.values()}
+    named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
+    named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
+    for key, names in named:
+        if unknown := sorted({*names} - known):
+            raise InputError(
+                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
+            )
+    return Plan(path, file, list(jobs.values()))
+
+
+def _build_step(where: str, folder: Path, build: Buildable, jobs: Mapping[str, Job]) -> Step:
+    for model, job in build.models.items():
+        if job not in jobs:
+            raise InputError(f"{where}.models.{model}: no job {job!r} before it in the plan")
+    models = {model: jobs[job] for model, job in build.models.items()}
+    folders = ",".join(f"{model}:{job.folder}" for model, job in models.items())
+    output = folder / "benchmark"  # the command's log is next to it
+    overrides = [*build.overrides, f"models={{{folders}}}", f"output={output}"]
+    return Step(folder.name, BUILD, folder, output, overrides, models=list(models.values()))
+
+
+def _has_placeholder(name: str, overrides: list[str]) -> bool:
+    return any(f"{{{name}}}" in override for override in overrides)
+
+
+def _fill_placeholders(
+    overrides: list[str], results: Path, steps: Mapping[str, Step]
+) -> tuple[list[str], list[Step]]:
+    """Replace `{NAME}` in overrides; return them and the steps that they need, in order."""
+    named = [step for name, step in steps.items() if _has_placeholder(name, overrides)]
+    for name, path in [*((step.name, step.output) for step in named), ("results", results)]:
+        overrides = [override.replace(f"{{{name}}}", str(path)) for override in overrides]
+    needed = {step.name: step for last in named for step in (*last.needs, last)}
+    return overrides, list(needed.values())

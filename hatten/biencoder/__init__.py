@@ -1,0 +1,1 @@
+"""Transformers fine-tuned as bi-encoders."""

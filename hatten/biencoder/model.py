@@ -1,0 +1,111 @@
+"""A transformer fine-tuned on citation contexts: `citerec train model=biencoder encoder=minilm|...`.
+
+One article encoder (retrieval.encoders.article) encodes both papers and queries. Batches, mining and losses
+are shared with HAtten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.retriever import DenseModel
+from citerec.hatten.settings import BiEncoderSettings
+from citerec.hatten.train import start_training, train_encoder
+from citerec.retrieval.encoders.article import ArticleRetriever
+from citerec.retrieval.encoders.article_text import ArticleReader, Texts
+from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
+from citerec.training.loop import TrainingRun
+from citerec.training.module import prepare_transformer
+from citerec.training.settings import FineTuningSettings
+
+
+class TunedEncoder(Encoder):
+    """Wraps an article encoder for training."""
+
+    def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
+        super().__init__()
+        prepare_transformer(article, config)
+        self.article, self.dim, self.precision = article, article.dim, article.precision
+
+    def encode(self, documents: Texts) -> Tensor:
+        return self.article.encode(documents)
+
+
+@dataclass(frozen=True)
+class BiEncoder(DenseModel):
+    """An article encoder that was fine-tuned, and its training record."""
+
+    settings_file = SETTINGS
+    folder = "biencoder"
+    title = "bi-encoder"
+    description = """\
+A transformer that embeds papers and passages with a missing citation, fine-tuned on citation contexts. The
+nearest papers by cosine similarity are recommended.
+
+```sh
+citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("sentence-similarity",)
+
+    encoder: ArticleEncoder
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: BiEncoderSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        encoder: ArticleConfig,
+        **changes: Any,
+    ) -> Self:
+        """Fine-tune an article encoder. changes: fields of the settings, such as rounds=4."""
+        settings, run = replace(settings or BiEncoderSettings(), **changes), run or TrainingRun()
+        start_training(run, settings, corpus)
+        config = replace(encoder, similarity="cosine")  # as the loss compares vectors
+        if config.pooling == "aspire":
+            raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
+        article = ArticleEncoder.pretrained(config)
+        model = cls(article, {"encoder": config.name})
+        reader = ArticleReader(corpus, article.tokenizer, article.config)
+        tuned = TunedEncoder(article, settings)
+        return train_encoder(model, tuned, reader, settings, run, {"encoder": asdict(encoder)})
+
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder.article, about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> BiEncoderRetriever:
+        """Nearest-neighbour search with this model."""
+        return BiEncoderRetriever(self, index=index)
+
+    def write(self, folder: Path) -> None:
+        self.encoder.write(folder)
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        return cls(ArticleEncoder.load(folder), about)
+
+
+class BiEncoderRetriever(ArticleRetriever):
+    """Nearest-neighbour search with a fine-tuned article encoder."""
+
+    name = "biencoder"
+
+    def __init__(
+        self,
+        checkpoint: BiEncoder | str | Path | None,
+        arithmetic: str = "auto",
+        index: IndexConfig | None = None,
+    ) -> None:
+        """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
+        self.model = BiEncoder.given(checkpoint)
+        super().__init__(self.model.encoder, arithmetic, index)

@@ -1,0 +1,1 @@
+"""NNSelect: averaged word vectors."""

@@ -1,0 +1,190 @@
+"""Averaged word vectors (Bhagavatula et al. 2018, section 3.1): untrained (`retriever=average`), or with
+magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in Gu et al. 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.layers import MeanPath
+from citerec.hatten.retriever import DenseModel, EncoderRetriever
+from citerec.hatten.settings import NNSelectSettings
+from citerec.hatten.train import start_training, train_encoder
+from citerec.hatten.words.vectors import (
+    Embeddings,
+    inverse_document_frequency,
+    load_initial_vectors,
+    words_and_vectors,
+)
+from citerec.hatten.words.word2vec import Word2Vec
+from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
+from citerec.retrieval.settings import IndexConfig
+from citerec.training.hub import (
+    WEIGHTS,
+    check_consistent,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
+from citerec.training.loop import TrainingRun
+
+
+class AverageEncoder(Encoder):
+    """Encodes a document as the normalised weighted sum of its field vectors.
+
+    A field vector is the normalised sum of word directions times magnitudes. Directions are fixed; positive
+    magnitudes and field weights, separate for queries and papers, are trainable (initial values:
+    hatten.static.means).
+    """
+
+    def __init__(self, word_vectors: NDArray[np.float32]) -> None:
+        """word_vectors [V, D]: their lengths are the initial magnitudes."""
+        super().__init__()
+        lengths = np.linalg.norm(word_vectors, axis=1)
+        directions = torch.from_numpy(word_vectors / np.maximum(lengths, 1e-8)[:, None])
+        self.directions = nn.Parameter(directions, requires_grad=False)
+        self.mean = MeanPath(len(word_vectors))
+        self.mean.distance_weight.requires_grad_(False)  # unused without a target_id
+        self.mean.init_word_weights(lengths)
+        self.dim, self.precision = word_vectors.shape[1], torch.float32
+
+    def encode(self, documents: Documents) -> Tensor:
+        vectors: Tensor = self.mean(self.directions, documents)
+        return vectors
+
+
+def weight_vectors(
+    word_vectors: NDArray[np.float32], weighting: str, corpus: Corpus, vocabulary: Vocabulary
+) -> NDArray[np.float32]:
+    """Return vectors [V, D] unchanged (mean) or multiplied by inverse document frequency (idf)."""
+    if weighting == "mean":
+        return word_vectors
+    return word_vectors * inverse_document_frequency(corpus, vocabulary)[:, None]
+
+
+class AverageRetriever(EncoderRetriever):
+    """Nearest-neighbour search with averages of pretrained word vectors."""
+
+    name = "average"
+    max_tokens = 512
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        weighting: str = "idf",
+        index: IndexConfig | None = None,
+    ) -> None:
+        """weighting: mean or idf."""
+        super().__init__(index)
+        if weighting not in ("mean", "idf"):
+            raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
+        self._embeddings, self._weighting = embeddings, weighting
+        self._prepared = ""
+
+    def prepare(self, corpus: Corpus) -> None:
+        if self._prepared != corpus.fingerprint:
+            self.vocabulary, table = words_and_vectors(self._embeddings.load(corpus))
+            self.encoder = AverageEncoder(
+                weight_vectors(table, self._weighting, corpus, self.vocabulary)
+            ).eval()
+            self._prepared = corpus.fingerprint
+        super().prepare(corpus)
+
+    def load(self, folder: str | Path, corpus: Corpus) -> None:
+        self.prepare(corpus)  # loads the word vectors, which the index is checked against
+        super().load(folder, corpus)
+
+
+FORMAT = "nnselect-1"
+WORDS = "words.json"
+
+
+@dataclass(frozen=True)
+class NNSelect(DenseModel):
+    """Averages with trained word magnitudes and field weights."""
+
+    settings_file = "nnselect.json"
+    folder = "nnselect"
+    title = "NNSelect model"
+    description = """\
+NNSelect embeds papers and queries as averages of word vectors with trained magnitudes (Bhagavatula et al.
+2018).
+
+```sh
+citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=custom data.dir=DIR
+```"""
+
+    encoder: AverageEncoder
+    vocabulary: Vocabulary
+    max_tokens: int
+    """maximum words of a field"""
+    about: dict[str, Any]
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: NNSelectSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train magnitudes and field weights; arguments as those of HAtten.train."""
+        settings, run = replace(settings or NNSelectSettings(), **changes), run or TrainingRun()
+        embeddings = embeddings or Word2Vec(seed=run.seed)
+        start_training(run, settings, corpus)
+        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        encoder = AverageEncoder(weight_vectors(table, settings.weighting, corpus, vocabulary))
+        encoder.mean.dropout = settings.word_dropout
+        model = cls(encoder, vocabulary, settings.max_tokens, {"vectors": name})
+        reader = DocumentReader(corpus, vocabulary, settings.max_tokens)
+        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder, about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> NNSelectRetriever:
+        """Nearest-neighbour search with this model."""
+        return NNSelectRetriever(self, index)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / self.settings_file, {"format": FORMAT, "max_tokens": self.max_tokens})
+        write_json(folder / WORDS, self.vocabulary.words)
+        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        settings = read_json(folder / cls.settings_file, dict)
+        weights = weights_to_torch(read_weights(folder / WEIGHTS))
+        with check_consistent(folder):
+            vocabulary = Vocabulary(read_json(folder / WORDS, list))
+            encoder = AverageEncoder(weights["directions"].numpy())
+            encoder.load_state_dict(weights)
+            return cls(encoder.eval(), vocabulary, int(settings["max_tokens"]), about)
+
+
+class NNSelectRetriever(EncoderRetriever):
+    """Nearest-neighbour search with averages of word vectors with trained magnitudes."""
+
+    name = "nnselect"
+
+    def __init__(self, checkpoint: NNSelect | str | Path | None, index: IndexConfig | None = None) -> None:
+        """checkpoint: a model, or the output of citerec train model=nnselect; else InputError."""
+        super().__init__(index)
+        self.model = model = NNSelect.given(checkpoint)
+        self.checkpoint = None if isinstance(checkpoint, NNSelect) else checkpoint
+        self.encoder, self.vocabulary = model.encoder, model.vocabulary
+        self.max_tokens, self.about = model.max_tokens, model.about

@@ -1,0 +1,1 @@
+"""What the authors of HAtten published: checkpoints and word vectors."""

@@ -1,0 +1,47 @@
+"""Compress static models: `citerec model compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from citerec.base.command import command
+from citerec.base.errors import InputError
+from citerec.base.files import new_folder
+from citerec.base.settings import check_count
+
+log = logging.getLogger(__name__)
+
+
+def compress(checkpoint: str | Path, output: str | Path, words: int | None, vectors: str) -> Path:
+    """Write a smaller version of a static model to a new folder: its most frequent words, in fewer bits.
+
+    words: number of words to keep; None keeps all. The others become unknown words, which get random vectors.
+    vectors: float32, float16 or int8. Raises InputError for invalid options.
+    """
+    from citerec.hatten.static.model import DTYPES
+    from citerec.hatten.trained import open_static
+
+    if vectors not in DTYPES:
+        raise InputError(f"vectors={vectors}: choose {', '.join(DTYPES)}")
+    if words is not None:
+        check_count("words", words)
+    folder = new_folder(output)
+    model = open_static(checkpoint)
+    known = len(model.vocabulary)
+    model = model if words is None else model.keep_frequent(words)
+    # The validation measures belong to the uncompressed model.
+    about = {name: value for name, value in model.about.items() if not name.startswith("val/")}
+    about["compressed"] = f"{len(model.vocabulary):,} of {known:,} words, vectors in {vectors}"
+    replace(model, about=about, dtype=vectors).save(folder)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    log.info(f"{folder}: {len(model.vocabulary):,} of {known:,} words, {vectors}, {size:.1f} MB")
+    return folder
+
+
+main = command("compress")
+
+
+if __name__ == "__main__":
+    main()

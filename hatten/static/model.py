@@ -1,0 +1,290 @@
+"""A static embedding model: `citerec train model=static`, `retriever=static checkpoint=OUT`.
+
+HAtten's mean path (hatten.static.means) without its two levels: trained word vectors, with a weight per word,
+per distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per
+second without torch. Out-of-vocabulary words, such as names from other fields, get random vectors by hash, so
+that texts sharing them are closer (the hashing trick, Weinberger et al. 2009).
+
+A saved model is a folder:
+
+    config.json         format and sizes
+    vocabulary.json     words, most frequent first
+    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word; hashes
+                        of the titles that it was trained to find
+    about.json          training record, also shown in the model card, README.md (training.hub)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.datasets.fulltext.catalogue import normalise_title
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.static.means import MeanEncoder
+from citerec.retrieval.arrays import Floats, Mask
+from citerec.retrieval.settings import IndexConfig
+from citerec.training.hub import (
+    WEIGHTS,
+    check_consistent,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
+
+if TYPE_CHECKING:
+    from citerec.datasets.corpus import Corpus
+    from citerec.hatten.settings import StaticSettings
+    from citerec.hatten.words.vectors import Embeddings
+    from citerec.training.loop import TrainingRun
+
+FORMAT = "static-1"
+CONFIG, WORDS = "config.json", "vocabulary.json"
+BUCKETS = 16_384
+"""Number of random vectors for unknown words."""
+DTYPES = ("float32", "float16", "int8")
+
+
+class OpenVocabulary(Vocabulary):
+    """A vocabulary that hashes unknown words with a letter or digit to BUCKETS additional ids."""
+
+    def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
+        words = list(store_words)
+        ids = super().lookup(words)
+        for i in np.flatnonzero(ids < 0).tolist():
+            if any(map(str.isalnum, words[i])):
+                ids[i] = len(self) + zlib.crc32(words[i].encode("utf-8", "surrogatepass")) % BUCKETS
+        return ids
+
+
+@dataclass(frozen=True)
+class StaticModel(DenseModel):
+    """An encoder with its vocabulary, most frequent words first, and its training record `about`."""
+
+    settings_file = CONFIG
+    folder = "static"
+    title = "static model"
+    description = """\
+A static embedding model for citation recommendation. Weighted means of word vectors embed the passage with a
+missing citation, together with the title and abstract of the citing paper, and every paper that may be cited.
+The nearest papers by cosine similarity are recommended. It encodes tens of thousands of papers per second on
+a CPU.
+
+```sh
+citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("static-embeddings", "sentence-similarity")
+
+    encoder: MeanEncoder
+    vocabulary: Vocabulary
+    max_tokens: int
+    """maximum words of a paragraph"""
+    about: dict[str, Any]
+    dtype: str = "float32"
+    """of the saved vectors, one of DTYPES; int8 stores integers up to ±127 and a scale per word"""
+    unknown_weight: float = 0.0
+    """weight of out-of-vocabulary words; 0: ignore them"""
+    near: tuple[int, ...] = ()
+    """known words on each side of the marker, one extra query paragraph per entry"""
+    familiar: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    """hashes of the titles that training contexts cite, ascending (`title_hash`): papers that the model finds
+    better than others; empty if unknown"""
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: StaticSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train word vectors and the weights of words, distances and paragraphs.
+
+        embeddings: the initial word vectors, by default word2vec's of the corpus. changes: fields of the
+        settings, such as rounds=4.
+        """
+        # torch and Lightning, which searching does not need
+        from citerec.hatten.encoder import StaticEncoder
+        from citerec.hatten.settings import StaticSettings
+        from citerec.hatten.train import start_training, train_encoder
+        from citerec.hatten.words.vectors import inverse_document_frequency, load_initial_vectors
+        from citerec.hatten.words.word2vec import Word2Vec
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or StaticSettings(), **changes), run or TrainingRun()
+        embeddings = embeddings or Word2Vec(seed=run.seed)
+        start_training(run, settings, corpus)
+        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        encoder = StaticEncoder(table, vocabulary, len(settings.near))
+        encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
+        encoder.mean.dropout = settings.word_dropout
+        model = cls(
+            encoder.to_numpy(),
+            vocabulary,
+            settings.max_tokens,
+            {"vectors": name},
+            unknown_weight=settings.unknown_weight,
+            near=settings.near,
+            familiar=familiar_titles(corpus),
+        )
+        reader = DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
+        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+
+    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
+        return replace(self, encoder=encoder.to_numpy(), about=about)
+
+    def retriever(self, index: IndexConfig | None = None) -> StaticRetriever:
+        """Nearest-neighbour search with this model."""
+        return StaticRetriever(self, index)
+
+    def write(self, folder: Path) -> None:
+        weights: dict[str, NDArray[Any]] = {**self.encoder.weights()}
+        vectors = weights["word_vectors"]
+        if self.dtype == "int8":
+            weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
+            vectors = (vectors / weights["scales"][:, None]).round()
+        weights["word_vectors"] = vectors.astype(self.dtype)
+        weights["familiar"] = self.familiar
+        config = {
+            "format": FORMAT,
+            "dim": self.encoder.dim,
+            "words": len(self.vocabulary),
+            "vectors": self.dtype,
+            "max_tokens": self.max_tokens,
+            "unknown_weight": self.unknown_weight,
+            "near": self.near,
+        }
+        write_json(folder / CONFIG, config)
+        words = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
+        (folder / WORDS).write_text(words + "\n", "utf-8")
+        write_weights(folder / WEIGHTS, weights)
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        """Read a model; its vectors become float32."""
+        config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
+        if config.get("format") != FORMAT:
+            raise InputError(f"{folder}: not a model of citerec train model=static")
+        weights = read_weights(folder / WEIGHTS)
+        familiar = weights.pop("familiar", np.empty(0, np.uint32))  # earlier versions lack it
+        with check_consistent(folder):
+            learned = {
+                name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
+            }
+            if (scales := learned.pop("scales", None)) is not None:
+                learned["word_vectors"] *= scales[:, None]
+            vocabulary = Vocabulary(words)
+            encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
+            about = about or dict(config.get("about", {}))  # earlier versions keep it in the config
+            max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
+            near = tuple(map(int, config.get("near", ())))  # earlier versions lack it
+            unknown = config["vectors"], unknown_weight
+            return cls(encoder, vocabulary, max_tokens, about, *unknown, near, familiar)
+
+    def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:
+        """Return encoder and vocabulary, with random vectors for unknown words if these have a weight."""
+        if not self.unknown_weight:
+            return self.encoder, self.vocabulary
+        bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * self.encoder.dim // 8))
+        signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * self.encoder.dim)
+        random = (signs.reshape(BUCKETS, -1) * np.float32(2) - 1) / np.float32(self.encoder.dim**0.5)
+        weight = np.full(BUCKETS, np.log(np.expm1(np.float32(self.unknown_weight))), np.float32)
+        encoder = replace(
+            self.encoder,
+            word_vectors=np.concatenate([self.encoder.word_vectors, random]),
+            word_weight=np.concatenate([self.encoder.word_weight, weight]),
+        )
+        return encoder, OpenVocabulary(self.vocabulary.words)
+
+    def keep_frequent(self, words: int) -> StaticModel:
+        """Return the model with only the first, most frequent `words` words and the citation markers."""
+        listed = self.vocabulary.words
+        kept = [row for row, word in enumerate(listed) if row < words or word in MARKER_WORDS]
+        kept = sorted({self.vocabulary.pad_id, *kept})
+        vocabulary = Vocabulary([listed[row] for row in kept])
+        encoder = replace(
+            self.encoder,
+            word_vectors=self.encoder.word_vectors[kept],
+            word_weight=self.encoder.word_weight[kept],
+            target_id=int(vocabulary.lookup([TARGET_WORD])[0]),
+        )
+        return replace(self, encoder=encoder, vocabulary=vocabulary)
+
+
+def title_hash(title: str) -> int:
+    """Hash the letters and digits of a title to 32 bits."""
+    return xxhash.xxh32_intdigest(normalise_title(title).encode("utf-8", "surrogatepass"))
+
+
+def familiar_titles(corpus: Corpus) -> NDArray[np.uint32]:
+    """Hash the titles of the papers that training contexts cite, ascending."""
+    papers = np.unique(corpus.split(TRAIN).positives.values)
+    return np.unique(
+        np.fromiter((title_hash(corpus.titles[row]) for row in papers.tolist()), np.uint32, len(papers))
+    )
+
+
+class StaticRetriever(WordsRetriever):
+    """Nearest-neighbour search with a static embedding model."""
+
+    name = "static"
+
+    def __init__(
+        self,
+        model: StaticModel,
+        index: IndexConfig | None = None,
+        unknown_weight: float | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        """unknown_weight: weight of out-of-vocabulary words; None: as saved. checkpoint: where the model is,
+        for messages.
+        """
+        super().__init__(index)
+        if unknown_weight is not None:
+            if unknown_weight < 0:
+                raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
+            model = replace(model, unknown_weight=unknown_weight)
+        self.model, self.about, self.checkpoint = model, model.about, checkpoint
+        self.encoder, self.vocabulary = model.with_unknown_words()
+        self.max_tokens, self.near = model.max_tokens, model.near
+
+    @property
+    def dim(self) -> int:
+        return self.encoder.dim
+
+    def prepare(self, corpus: Corpus) -> None:
+        super().prepare(corpus)
+        self._titles = corpus.titles
+        self._familiar = np.full(len(corpus.titles), -1, np.int8)
+
+    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
+        if not len(self.model.familiar):
+            return None
+        rows = np.maximum(rows, 0)
+        new = np.unique(rows[self._familiar[rows] < 0])  # -1: not yet looked up
+        hashes = np.array([title_hash(self._titles[row]) for row in new.tolist()], np.uint32)
+        known = self.model.familiar  # sorted
+        place = np.searchsorted(known, hashes).clip(max=len(known) - 1)
+        self._familiar[new] = known[place] == hashes
+        return self._familiar[rows] > 0
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}
+
+    def encode(self, documents: Documents) -> Floats:
+        return self.encoder.encode(documents)

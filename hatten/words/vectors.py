@@ -1,0 +1,315 @@
+"""Word vectors: loading (files, GloVe, the HAtten release; hatten.words.word2vec trains them), caching,
+coverage of a corpus, and the vocabulary and initial vectors of a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import atomic_write, cache_folder, file_lock
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.published.downloads import ensure_release, find_file
+from citerec.datasets.published.releases import RELEASES
+from citerec.datasets.records import MARKER_WORDS, quoted
+from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
+from citerec.hatten.published.pickles import load_array, load_word_list
+from citerec.hatten.settings import WordsSettings
+
+log = logging.getLogger(__name__)
+
+CACHE_VERSION = 1
+
+
+class WordVectors:
+    """Vectors `matrix` [V, D] float32 of `words` [V], from a source called `name`."""
+
+    def __init__(self, words: Sequence[str], matrix: NDArray[Any], name: str, dim: int | None = None) -> None:
+        """Raises InputError for no or repeated words, a dimension other than `dim`, or non-finite values."""
+        if matrix.ndim != 2 or len(words) != len(matrix):
+            raise InputError(f"{name}: {len(words)} words do not match an array of shape {matrix.shape}")
+        if len(words) == 0 or matrix.shape[1] == 0:
+            raise InputError(f"{name}: contains no word vectors")
+        if dim is not None and matrix.shape[1] != dim:
+            raise InputError(
+                f"{name}: its vectors have {matrix.shape[1]} dimensions, but embeddings.dim={dim}; "
+                f"choose other vectors or set embeddings.dim={matrix.shape[1]}"
+            )
+        if len(set(words)) != len(words):
+            raise InputError(f"{name}: the word {quoted(find_repeated(words))} has two vectors")
+        self.words: list[str] = list(words)
+        self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, np.float32)
+        self.name: str = name
+        finite = np.isfinite(self.matrix).all(1)
+        if not finite.all():
+            word = self.words[int(finite.argmin())]
+            raise InputError(
+                f"{name}: the vector of {quoted(word)} has a number that is not finite as float32"
+            )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def dim(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def with_words(self, words: Sequence[str], seed: int = 0) -> WordVectors:
+        """Add random vectors, with the same mean and deviation, for those of `words` that have none."""
+        known = set(self.words)
+        missing = [word for word in dict.fromkeys(words) if word not in known]
+        if not missing:
+            return self
+        noise = np.random.default_rng(seed).standard_normal((len(missing), self.dim), np.float32)
+        rows = self.matrix.mean(0) + self.matrix.std(0) * noise
+        return WordVectors(self.words + missing, np.concatenate([self.matrix, rows]), self.name)
+
+    def vocabulary(self) -> tuple[Vocabulary, NDArray[np.float32]]:
+        """Return a vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` gets zeros."""
+        vocabulary = Vocabulary(self.words)
+        if PAD_WORD in self.words:
+            return vocabulary, self.matrix
+        return vocabulary, np.concatenate([np.zeros((1, self.dim), np.float32), self.matrix])
+
+
+def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
+    """Log the name and size of the vectors and their coverage of the corpus; return the vectors."""
+    counts = np.asarray(corpus.word_counts, np.int64)
+    known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
+    share = counts[known].sum() / max(counts.sum(), 1)
+    log.info(
+        f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
+        f"cover {100 * share:.1f} % of the tokens"
+    )
+    if share < 0.5:
+        log.warning(f"word vectors: most words of {corpus.name} have no vector; do they match the tokeniser?")
+    return vectors
+
+
+def cached_vectors(
+    folder: str | Path, kind: str, settings: dict[str, object], build: Callable[[], WordVectors]
+) -> WordVectors:
+    """Return the vectors cached in `folder`/vectors for these settings; call `build` on a cache miss.
+
+    A lock ensures that only one process builds the vectors.
+    """
+    key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
+    path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with file_lock(path.with_suffix(".lock"), "makes the same word vectors"):
+        if path.is_file():
+            return load_vectors(path)
+        vectors = build()
+        save_vectors(vectors, path)
+        log.info(f"word vectors: saved in {path}")
+    return vectors
+
+
+def save_vectors(vectors: WordVectors, path: Path) -> None:
+    """Write a .npz file atomically."""
+    texts = "\n".join(vectors.words), vectors.name
+    words, name = (np.frombuffer(text.encode(), np.uint8) for text in texts)
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
+
+
+def load_vectors(path: Path) -> WordVectors:
+    """Load a file written by `save_vectors`."""
+    with np.load(path, allow_pickle=False) as parts:
+        words = parts["words"].tobytes().decode("utf-8").split("\n")
+        return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
+
+
+GLOVE = "glove.6B"
+GLOVE_DIMS = (50, 100, 200, 300)
+
+
+@dataclass(frozen=True)
+class Embeddings(ABC):
+    """Where word vectors come from: hatten.words.word2vec.Word2Vec, GloVe or ReferenceVectors."""
+
+    @abstractmethod
+    def load(self, corpus: Corpus) -> WordVectors:
+        """The word vectors for a corpus."""
+
+
+@dataclass(frozen=True)
+class GloVe(Embeddings):
+    """Vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
+
+    The file may be text, with or without a header line of counts, or binary, and gzip-compressed (.gz).
+    markers: add random vectors for the citation markers, for a model that trains them.
+    """
+
+    source: str = GLOVE
+    dim: int = 200
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    markers: bool = True
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        path = self._find_file()
+        status = path.stat()
+        settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
+        found = cached_vectors(self.cache_dir, "file", settings, lambda: read_vectors(path))
+        found = WordVectors(found.words, found.matrix, path.name, self.dim)
+        return log_coverage(found.with_words(MARKER_WORDS) if self.markers else found, corpus)
+
+    def _find_file(self) -> Path:
+        """The file, downloaded if it is GLOVE; InputError if there is none."""
+        if self.source == GLOVE:
+            if self.dim not in GLOVE_DIMS:
+                raise InputError(
+                    f"embeddings.dim={self.dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
+                )
+            name = f"{GLOVE}.{self.dim}d.txt"
+            file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
+            assert file is not None
+            return file
+        path = Path(self.source).expanduser()
+        if not path.is_file():
+            raise InputError(
+                f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "
+                "which is downloaded"
+            )
+        return path
+
+
+@dataclass(frozen=True)
+class ReferenceVectors(Embeddings):
+    """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
+
+    None means the published file, downloaded on first use. Checkpoints rely on the order of the words, which
+    is kept. No markers are added, since the authors' code drops words without a vector.
+    """
+
+    vectors: str | None = None
+    vocabulary: str | None = None
+    dim: int = 200
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+
+    def load(self, corpus: Corpus) -> WordVectors:
+        check_tokenizer(corpus, "reference", "embeddings=reference")
+        array, words = RELEASES["reference-vectors"].files
+        vectors, vocabulary = self.vectors, self.vocabulary
+        if vectors is None or vocabulary is None:
+            folder = ensure_release("reference-vectors", self.cache_dir)
+            vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
+        found = WordVectors(load_word_list(vocabulary), load_array(vectors), Path(vectors).name, self.dim)
+        return log_coverage(found, corpus)
+
+
+def read_vectors(path: Path) -> WordVectors:
+    """Read a file in word2vec or GloVe format with gensim; InputError if it is invalid."""
+    from gensim.models import KeyedVectors
+
+    size = path.stat().st_size / 1e6
+    log.info(f"word vectors: reading {path} ({size:,.0f} MB), only once; GloVe takes a minute or two")
+    try:
+        binary, header = _detect_format(path)
+        with quiet_gensim():
+            found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
+    except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
+        raise InputError(
+            f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
+        ) from None
+    words = [word for word in found.index_to_key if word is not None]  # None for repeated words, at the end
+    if repeated := len(found.index_to_key) - len(words):
+        log.warning(f"word vectors: {path}: {repeated:,} repeated words; using the first vector of each")
+    return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
+
+
+def _detect_format(path: Path) -> tuple[bool, bool]:
+    """Return (is binary, has a header line of counts), judged by the beginning of the file, else ValueError.
+
+    As in gensim, a compressed file must end in .gz.
+    """
+    import gzip
+
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        first, second = file.readline(1 << 16), file.readline(1 << 16)
+    counts = first.split()
+    if len(counts) == 2 and all(count.isdigit() for count in counts):
+        return _count_numbers(second) != int(counts[1]), True
+    if _count_numbers(first) < 1:
+        raise ValueError("its first line is neither a word with numbers nor two counts; unpack an archive")
+    return False, False
+
+
+def _count_numbers(line: bytes) -> int:
+    """Number of values after the word in a line; -1 if the line has another format."""
+    try:
+        return len([float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]])
+    except ValueError:
+        return -1
+
+
+@contextlib.contextmanager
+def quiet_gensim() -> Iterator[None]:
+    """Silence gensim's own log messages."""
+    logger = logging.getLogger("gensim")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def load_initial_vectors(
+    embeddings: Embeddings, corpus: Corpus, config: WordsSettings
+) -> tuple[str, Vocabulary, NDArray[np.float32]]:
+    """Return name, vocabulary [V] and initial vectors [V, D] of word vectors."""
+    vectors = embeddings.load(corpus)
+    vocabulary, table = words_and_vectors(vectors, config.punctuation)
+    if config.centre_vectors:
+        table = subtract_mean(table, vocabulary, corpus)
+    return vectors.name, vocabulary, table
+
+
+def words_and_vectors(
+    vectors: WordVectors, punctuation: bool = False
+) -> tuple[Vocabulary, NDArray[np.float32]]:
+    """Return vocabulary [V] and vectors [V, D] of a model.
+
+    punctuation: keep words without a letter or digit.
+    """
+    if not punctuation:
+        rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
+        vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
+    return vectors.vocabulary()
+
+
+def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
+    """Subtract the mean over tokens and scale to unit length; `<pad>` stays zero."""
+    known = vocabulary.lookup(corpus.words)
+    counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
+    moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)
+    moved /= np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-8)
+    moved[vocabulary.pad_id] = 0.0
+    return moved.astype(np.float32)
+
+
+def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Return ln(1 + (N - n + 0.5) / (n + 0.5)) per word [V]; n of N papers have it in title or abstract."""
+    papers, words = len(corpus.paper_ids), len(corpus.words)
+    frequency = np.zeros(words, np.int64)
+    for start in range(0, papers, 65536):
+        rows = np.arange(start, min(start + 65536, papers))
+        parts = [column.take(rows) for column in (corpus.title_tokens, corpus.abstract_tokens)]
+        keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
+        frequency += np.bincount(np.unique(np.concatenate(keys)) % words, minlength=words)
+    known = vocabulary.lookup(corpus.words)
+    n = np.bincount(known[known >= 0], frequency[known >= 0], len(vocabulary))
+    return np.log1p((papers - n + 0.5) / (n + 0.5)).astype(np.float32)

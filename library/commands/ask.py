@@ -1,0 +1,66 @@
+"""The commands that ask a library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from citerec.base.progress import spinner
+from citerec.library.commands.temporary import open_recommender
+from citerec.library.explanation import note_on
+from citerec.library.export.formats import as_json, citation, paper_list, table
+from citerec.library.export.references import ENTRIES
+from citerec.library.filters import Filters
+from citerec.library.papers import LibraryPaper
+from citerec.library.settings import AskSettings, SearchSettings
+
+
+def ask(settings: AskSettings) -> None:
+    """Print papers to cite. Nothing else goes to stdout."""
+    recommender = open_recommender(settings.library, settings.reranker)
+    recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
+    text = sys.stdin.read() if settings.text == "-" else settings.text
+    filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
+    paper = settings.title, settings.abstract
+    with spinner("asking (the first time may take a minute)"):
+        found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
+    library = recommender.library
+    note = note_on(found)
+    if settings.format == "table":
+        if note:
+            print(note)
+        Console().print(table(found, settings.explain))
+    elif settings.format == "json":
+        print(as_json(found))
+    else:
+        _print_papers(
+            [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
+            settings.format,
+        )
+    if not found:
+        print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
+    elif note and settings.format != "table":
+        print(f"{settings.library}: {note}", file=sys.stderr)
+
+
+def search(settings: SearchSettings) -> None:
+    """Print papers with these words. Nothing else goes to stdout."""
+    recommender = open_recommender(settings.library)
+    papers = recommender.search(" ".join(settings.words), settings.k)
+    if settings.format == "json":
+        print(as_json(papers))
+    elif settings.format == "table":
+        Console().print(paper_list(papers))
+    else:
+        _print_papers(papers, settings.format)
+    if not papers:
+        print(f"{settings.library}: no paper has these words", file=sys.stderr)
+
+
+def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
+    if write := ENTRIES.get(format):
+        print(write(papers), end="")
+    else:
+        print(citation([paper.key or paper.id for paper in papers], format))

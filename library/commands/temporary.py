@@ -1,0 +1,95 @@
+"""Libraries of a file or of Zotero that are asked without being built: `citerec ask papers.bib "..."`.
+
+They are kept in the user's cache, one per source, and updated when the source has changed. Those that have
+not been used for longest leave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from citerec.base.errors import InputError
+from citerec.base.files import disk_errors, file_lock
+from citerec.base.progress import spinner
+from citerec.library.commands.change import create, refresh
+from citerec.library.export.formats import count_noun
+from citerec.library.library import LOCK, MANIFEST
+from citerec.library.models import BUILT_IN
+from citerec.library.recommender import Recommender
+from citerec.library.settings import BuildSettings
+from citerec.library.sources.readers import absolute_names
+from citerec.library.sources.zotero_places import is_place
+from citerec.retrieval.base import folder_bytes
+
+log = logging.getLogger(__name__)
+
+MOST, MOST_BYTES = 20, 1 << 30
+"""Libraries in the cache, and their size."""
+
+
+def open_recommender(place: str, reranker: str | None = None) -> Recommender:
+    """Open the library in a folder, or the temporary one of a file or a place in Zotero."""
+    with spinner("opening the library (the first time may take a minute)"):
+        return Recommender.open(library_folder(place), reranker)
+
+
+def is_temporary(place: str) -> bool:
+    """True if `place` is a source instead of a library."""
+    return is_place(place) or Path(place).expanduser().is_file()
+
+
+def library_folder(place: str) -> Path:
+    """Return the folder of a library; that of a source is brought up to date.
+
+    Raises InputError if the source cannot be read, or the cache not written.
+    """
+    if not is_temporary(place):
+        return Path(place)
+    [source] = absolute_names([place])
+    model = max(
+        file.stat().st_mtime_ns for file in BUILT_IN.rglob("*")
+    )  # a library keeps that of its building
+    digest = hashlib.blake2b(f"{version('citerec')} {model} {source}".encode(), digest_size=8).hexdigest()
+    folder = cache() / f"{Path(source).stem}-{digest}"
+    with disk_errors(folder.parent, "the temporary library", "XDG_CACHE_HOME"):
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make(source, folder)
+    os.utime(folder / LOCK)
+    with suppress(OSError):  # others may remove the same ones
+        _evict(folder)
+    return folder
+
+
+def cache() -> Path:
+    """Return the folder of temporary libraries (https://specifications.freedesktop.org/basedir-spec)."""
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "citerec" / "libraries"
+
+
+def _make(source: str, folder: Path) -> None:
+    """Build the library of a source, or update it."""
+    if (folder / MANIFEST).exists():
+        with suppress(InputError):  # it is damaged, or the source is, which is then said below
+            refresh(folder, force=True)
+            return
+    started = time.perf_counter()
+    library, _ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
+    log.info("%s: %s, read in %.1f s", source, count_noun(len(library)), time.perf_counter() - started)
+
+
+def _evict(used: Path) -> None:
+    """Remove the libraries that were used least recently, except `used` and those that are being changed."""
+    locks = sorted(used.parent.glob(f"*/{LOCK}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    size = 0
+    for number, lock in enumerate(locks):
+        size += folder_bytes(lock.parent)
+        if (number >= MOST or size > MOST_BYTES) and lock.parent != used:
+            with suppress(InputError, OSError), file_lock(lock, "changes the library", wait=False):
+                shutil.rmtree(lock.parent)

@@ -1,0 +1,219 @@
+"""Builds a large library: parts, word statistics, codes, shards. A killed build goes on where it was.
+
+building/   parts/        deduplicated papers (parts)
+            counts/       counts of each part, and of each range of hashes (counts)
+            generation/   what becomes the library's first generation
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from citerec.base.errors import InputError
+from citerec.base.files import write_text
+from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.word_statistics import TOTALS, WordStatistics
+from citerec.library.disk.candidates import entries, records_of
+from citerec.library.disk.counts import RANGES, add_up_range, count_part, write_statistics
+from citerec.library.disk.deduplicate import kept_batches
+from citerec.library.disk.parts import MERGED, Parts, prepare_parts
+from citerec.library.disk.reading import to_papers
+from citerec.library.disk.shard import TRAINING, Shard, train_codes
+from citerec.library.disk.tasks import TaskRunner
+from citerec.library.models import install_model, open_model
+from citerec.library.papers import LibraryPaper
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.features import first_dense
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.indexes.cpu import faiss
+
+PARTS, COUNTS, GENERATION, INPUTS = "parts", "counts", "generation", "inputs.json"
+MODEL, STATISTICS, SHARDS, EMPTY_CODES, DONE = "model", "statistics", "shards", "codes.faiss", "done.json"
+PAPERS_PER_SHARD = 5_000_000
+"""Papers of a shard, unless the number of shards is given."""
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """A shard, and the parts whose papers are in it."""
+
+    building: str
+    number: int
+    parts: tuple[int, ...]
+
+
+def build_generation(
+    files: Sequence[str],
+    building: Path,
+    model: tuple[str, str],
+    shards: int,
+    run: TaskRunner,
+    **options: Any,
+) -> tuple[Path, Parts]:
+    """Build the first generation of a library in `building`; returns its folder, and the parts.
+
+    model: and ranker, as for library.models.install_model. shards: 0 means one per PAPERS_PER_SHARD, and at
+    least one per worker. options: of `prepare_parts`.
+    """
+    generation = building / GENERATION
+    building.mkdir(parents=True, exist_ok=True)
+    parts = prepare_parts(files, building / PARTS, run=run, **options)
+    filled = [number for number, size in enumerate(parts.sizes) if size]
+    shards = min(shards or max(-(-parts.papers // PAPERS_PER_SHARD), run.workers), len(filled))
+    inputs = json.dumps([(parts.folder / MERGED).read_text("utf-8"), shards, model])
+    if _read(building / INPUTS) != inputs:  # otherwise a killed build of the same goes on
+        for folder in (generation, building / COUNTS):
+            shutil.rmtree(folder, ignore_errors=True)
+        write_text(building / INPUTS, inputs)
+    generation.mkdir(exist_ok=True)
+    if not (generation / MODEL).is_dir():
+        unfinished = generation / f"{MODEL}.tmp"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        install_model(*model, unfinished)
+        unfinished.rename(generation / MODEL)
+    if not (generation / STATISTICS / TOTALS).exists():
+        count(parts, building, run)
+    codes = generation / EMPTY_CODES
+    if not codes.exists():
+        dense, whole = dense_part(generation / MODEL), WordStatistics.open(generation / STATISTICS)
+        vectors = [entries(papers, dense, whole)[1] for part in filled for papers in _sample(parts, part)]
+        temporary = codes.with_suffix(".tmp")
+        faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
+        temporary.rename(codes)
+    # In the order of the sources, because equal scores are told apart by it.
+    bounds = np.searchsorted(np.cumsum(parts.sizes), parts.papers * np.arange(1, shards) / shards)
+    own = [[n for n in some.tolist() if parts.sizes[n]] for some in np.split(np.arange(parts.count), bounds)]
+    tasks = [ShardTask(str(building), number, tuple(some)) for number, some in enumerate(own)]
+    sums = np.zeros(2)
+    for _, pairs in run.map(build_shard, tasks, "building shards"):
+        sums += pairs
+    _set_average(generation / STATISTICS / TOTALS, "title_pairs", float(sums[0] / max(sums[1], 1)))
+    return generation, parts
+
+
+def count(parts: Parts, building: Path, run: TaskRunner) -> None:
+    """Write the word statistics of the papers."""
+    folder, target = building / COUNTS, building / GENERATION / STATISTICS
+    folder.mkdir(exist_ok=True)
+    target.mkdir(exist_ok=True)
+    numbers = [number for number, size in enumerate(parts.sizes) if size]
+    files = [folder / f"part-{number:05}.npy" for number in numbers]
+    ranges = [folder / f"range-{number:05}.npy" for number in range(RANGES)]
+    left = [
+        (str(parts.folder), number, str(file))
+        for number, file in zip(numbers, files, strict=True)
+        if not file.with_suffix(".json").exists()
+    ]
+    for _ in run.map(_count_part, left, "counting words"):
+        pass
+    adding = [
+        ([str(file) for file in files], n, str(file)) for n, file in enumerate(ranges) if not file.exists()
+    ]
+    for _ in run.map(_add_up_range, adding, "adding counts up"):
+        pass
+    write_statistics(ranges, files, target)
+
+
+def _count_part(task: tuple[str, int, str]) -> None:
+    folder, part, file = task
+    count_part(chain.from_iterable(map(records_of, kept_batches(Path(folder), part))), Path(file))
+
+
+def _add_up_range(task: tuple[list[str], int, str]) -> None:
+    files, number, target = task
+    add_up_range([Path(file) for file in files], number, Path(target))
+
+
+def build_shard(task: ShardTask) -> tuple[float, int]:
+    """Build a shard, part by part. Returns the sum of the lengths of its titles in known pairs of terms, and
+    the number of titles that have any."""
+    building = Path(task.building)
+    generation = building / GENERATION
+    folder = generation / SHARDS / str(task.number)
+    done: dict[str, Any] = json.loads(_read(folder / DONE) or "{}")
+    if not done:
+        shutil.rmtree(folder, ignore_errors=True)
+        Shard.create(folder, faiss.read_index(str(generation / EMPTY_CODES)))
+        done = {"parts": 0, "rows": 0, "length": 0.0, "titles": 0, "coded": False}
+        write_text(folder / DONE, json.dumps(done))
+    shard, dense = Shard(folder), dense_part(generation / MODEL)
+    whole = WordStatistics.open(generation / STATISTICS)
+    writer = shard.writer()
+    if shard.next_row > done["rows"]:  # of a part that was committed, but not noted
+        shard.delete(writer, range(done["rows"], shard.next_row))
+        writer.commit()
+    for part in task.parts[done["parts"] :]:
+        row = int(done["rows"])
+        for papers in paper_batches(building / PARTS, part):
+            found, vectors, corpus = entries(papers, dense, whole)
+            row = shard.append(found, vectors, row, writer)
+            length, titles = _pair_lengths(corpus)
+            done["length"], done["titles"] = done["length"] + length, done["titles"] + titles
+        writer.commit()
+        done |= {"parts": done["parts"] + 1, "rows": row}
+        write_text(folder / DONE, json.dumps(done))
+    writer.wait_merging_threads()
+    if not done["coded"]:
+        shard.reload()
+        shard.encode_rows(faiss.read_index(str(generation / EMPTY_CODES)))
+        write_text(folder / DONE, json.dumps(done | {"coded": True}))
+    return done["length"], done["titles"]
+
+
+def _pair_lengths(corpus: SomePapers) -> tuple[float, int]:
+    statistics = CorpusStatistics(corpus)
+    statistics.find_pairs()
+    lengths = np.asarray(statistics.pair_counts(corpus.title_tokens, marked=False).sum(axis=1)).ravel()
+    return float(lengths.sum()), int(np.count_nonzero(lengths))
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text("utf-8")
+    return ""
+
+
+def _set_average(path: Path, kind: str, value: float) -> None:
+    totals = json.loads(path.read_text("utf-8"))
+    totals["averages"][kind] = max(value, 1e-9)
+    write_text(path, json.dumps(totals, indent=1) + "\n")
+
+
+def dense_part(model: Path) -> DenseRetriever:
+    """Return the dense retriever of an installed model."""
+    return find_dense(open_model(model))
+
+
+def find_dense(retriever: Retriever) -> DenseRetriever:
+    """Return the dense retriever of a model. Raises InputError for one that has none."""
+    dense = first_dense(retriever.all_parts) if isinstance(retriever, Ranker) else retriever
+    if not isinstance(dense, DenseRetriever):
+        raise InputError(f"model={retriever.name}: a library on disk needs one with vectors")
+    return dense
+
+
+def paper_batches(folder: Path, part: int) -> Iterator[list[LibraryPaper]]:
+    """Yield the papers of a part, in batches."""
+    for batch in kept_batches(folder, part):
+        yield to_papers(batch)
+
+
+def _sample(parts: Parts, part: int) -> Iterator[list[LibraryPaper]]:
+    """Yield the first papers of a part, its share of TRAINING."""
+    wanted = -(-TRAINING * parts.sizes[part] // parts.papers)
+    for papers in paper_batches(parts.folder, part):
+        yield papers[:wanted]
+        wanted -= len(papers)
+        if wanted <= 0:
+            return

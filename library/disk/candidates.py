@@ -1,0 +1,126 @@
+"""What a shard keeps of a paper, and a small library of the papers that shards find for a query.
+
+The small library ranks its papers by the same code as any other, with the word statistics of the whole
+collection: `Corpus.whole`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from citerec.datasets.columns import Ragged
+from citerec.datasets.fulltext.catalogue import fold, surname
+from citerec.datasets.records import PaperRecord
+from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.tokenize import default_tokenize
+from citerec.datasets.word_statistics import WordStatistics
+from citerec.library.disk.shard import Entry
+from citerec.library.identities import identity
+from citerec.library.library import MAX_AUTHORS, SCHEMA, Library, Manifest
+from citerec.library.papers import LibraryPaper
+from citerec.rerank.ranker.author_names import longest_part, names_beside
+from citerec.rerank.ranker.paper_names import initials
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.lexical.terms import Terms, strip_markers
+from citerec.retrieval.queries import Query
+
+FIRST, INITIALS, CALLED = "first:", "initials:", "called:"
+"""Kinds of names in a shard: surname of the first author, initials of the title; id, key or alias."""
+SAME = ("id", "doi", "arxiv", "title")
+"""Kinds of hashed identifiers there, which two records of a paper may share (library.identities)."""
+
+
+def record_of(paper: LibraryPaper) -> PaperRecord:
+    """Return a paper as a corpus reads it."""
+    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, _surnames(paper.authors))
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[PaperRecord]:
+    """Yield the papers of a batch of a part likewise."""
+    *texts, authors = (batch[name].to_pylist() for name in ("id", "title", "abstract", "year", "authors"))
+    return map(PaperRecord, *texts, map(_surnames, authors))
+
+
+def _surnames(authors: Sequence[str]) -> tuple[str, ...]:
+    return tuple(filter(None, map(surname, authors[:MAX_AUTHORS])))
+
+
+def names_of(paper: LibraryPaper) -> list[str]:
+    """Return what a shard finds a paper by, besides its words."""
+    names = [CALLED + name for name in dict.fromkeys((paper.id, paper.key, *paper.aliases)) if name]
+    if paper.authors:
+        names.append(FIRST + folded(longest_part(surname(paper.authors[0]))))
+    names += [INITIALS + folded(letters) for letters in initials(paper.title)]
+    return names + shared_names(paper)
+
+
+def shared_names(paper: LibraryPaper) -> list[str]:
+    """Return the identifiers that another record of the paper may share."""
+    return [f"{kind}:{value}" for kind, value in zip(SAME, identity(paper), strict=False) if value]
+
+
+def names_in(context: str) -> tuple[list[str], set[int]]:
+    """Return the names of papers that may be meant near the mark of a context, and the years there."""
+    names, short, years = names_beside(context)
+    return [*(FIRST + folded(name) for name in names), *(INITIALS + folded(name) for name in short)], years
+
+
+@lru_cache(1 << 16)
+def folded(name: str) -> str:
+    return fold(name).casefold()
+
+
+def entries(
+    papers: Sequence[LibraryPaper], dense: DenseRetriever, whole: WordStatistics
+) -> tuple[list[Entry], Floats, SomePapers]:
+    """Return what shards keep of papers [n], their vectors [n, D], and their corpus."""
+    corpus = SomePapers([record_of(paper) for paper in papers], whole, "papers")
+    terms = Terms.from_words(corpus.words, **BM25().tokenisation)
+    title, abstract = (_join(terms, words) for words in (corpus.title_tokens, corpus.abstract_tokens))
+    texts = pc.binary_join_element_wise(title, abstract, " ").to_pylist()
+    found = [Entry(paper, text, names_of(paper)) for paper, text in zip(papers, texts, strict=True)]
+    dense.prepare(corpus)
+    return found, dense.encode_papers(np.arange(len(papers))), corpus
+
+
+def _join(terms: Terms, words: Ragged) -> pa.Array:
+    """Join the terms of texts [n] by spaces."""
+    found = terms.word_terms.take(words.values)
+    rows = pa.array(found.offsets[words.offsets].astype(np.int32))
+    names = pa.array(terms.names, pa.string()).take(pa.array(found.values))
+    return pc.binary_join(pa.ListArray.from_arrays(rows, names), " ")
+
+
+def query_terms(query: Query) -> list[str]:
+    """Return BM25's terms of a query, with repeats."""
+    bm25 = BM25()
+    words = [word for field in bm25.query for word in default_tokenize(strip_markers(getattr(query, field)))]
+    terms = Terms.from_words(words, **bm25.tokenisation)
+    return [terms.names[term] for term in terms.word_terms.values]
+
+
+class CandidateLibrary(Library):
+    """The papers that shards found, as a library in memory."""
+
+    def __init__(
+        self, path: Path, manifest: Manifest, papers: Sequence[LibraryPaper], whole: WordStatistics
+    ) -> None:
+        self.path, self.manifest = path, manifest
+        self.folder = path / "candidates"  # has no files
+        self.corpus = SomePapers([record_of(paper) for paper in papers], whole, path.name)
+        columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
+        self.metadata = pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
+            schema=SCHEMA,
+        )
+        self._batches = self.metadata.to_batches()
+        self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, 7)

@@ -1,0 +1,170 @@
+"""Scores pairs with a trained cross-encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.files import cache_folder
+from citerec.datasets.corpus import Corpus
+from citerec.rerank.cross_encoder.backends import batches, open_backend, sample_pairs
+from citerec.rerank.cross_encoder.fastest import choose_fastest
+from citerec.rerank.cross_encoder.network import CrossEncoder
+from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
+from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
+from citerec.rerank.cross_encoder.scores import PairScores
+from citerec.rerank.settings import RerankerSettings, ScoringSettings
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.encoders.nets import weights_hash
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.checkpoint import find_saved
+
+if TYPE_CHECKING:
+    from citerec.training.loop import TrainingRun
+
+
+class Reranker:
+    """Scores pairs of contexts and papers; higher is more relevant."""
+
+    def __init__(
+        self, model: CrossEncoder, scoring: ScoringSettings | None = None, name: str = "reranker"
+    ) -> None:
+        """model: frozen in place, and possibly converted to the precision that it computes in.
+
+        Raises InputError if `scoring` is not supported here.
+        """
+        self.name = name
+        self.model = model.eval().requires_grad_(False)
+        identity = _hash(
+            {
+                "weights": weights_hash(model),
+                "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
+                "pairs": model.config.to_dict(),
+                "head": model.head,
+            }
+        )
+        self.scoring = choose_fastest(model, scoring or ScoringSettings(), identity)
+        self.backend = open_backend(model, self.scoring, identity)
+        self.fingerprint = _hash([identity, self.backend.arithmetic])
+        """hash of all that scores depend on besides the corpus: weights, tokeniser, pairs, arithmetic"""
+        self._reader: PairReader | None = None
+
+    folder = CrossEncoder.folder
+    """name of the model's folder in the output of its training"""
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: RerankerSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        encoder: ArticleConfig,
+        retriever: Retriever,
+        index_dir: str | Path | None = None,
+        candidates_dir: str | Path | None = None,
+        teacher: str | Path | Reranker | None = None,
+        scoring: ScoringSettings | None = None,
+        scores_dir: str | Path | None = None,
+        **changes: Any,
+    ) -> Reranker:
+        """Fine-tune a transformer on lists of prefetched papers (Gu et al. 2022, section 4.2).
+
+        retriever: finds the candidates. index_dir, candidates_dir: folders of its index and of its
+        candidates, for several runs. teacher: a larger reranker to distil from; its scores are kept in
+        scores_dir. scoring: how teacher and trained model score. changes: fields of the settings, such as
+        epochs=2.
+        """
+        from citerec.rerank.cross_encoder.data import CANDIDATES, Prefetcher  # Lightning
+        from citerec.rerank.cross_encoder.train import train_reranker
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or RerankerSettings(), **changes), run or TrainingRun()
+        settings.batch.check_divisible(run.trainer.processes)
+        run.start()
+        model = CrossEncoder.pretrained(
+            encoder, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
+        )
+        scorer = cls.open(teacher, scoring) if isinstance(teacher, str | Path) else teacher
+        teaching: tuple[PairScores, str] | tuple[()] = ()
+        if scorer is not None:
+            scores = PairScores(scores_dir or cache_folder() / "pair-scores", scorer, corpus)
+            teaching = scores, scorer.model.head
+        folder = Path(candidates_dir or run.path / CANDIDATES)
+        prefetcher = Prefetcher(retriever, corpus, folder, index_dir)
+        best = train_reranker(model, encoder, corpus, prefetcher, settings, run, *teaching)
+        return cls.open(best, scoring)
+
+    @classmethod
+    def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
+        """Open a trained reranker, or the authors' own (rerank.cross_encoder.published).
+
+        path: folder of a reranker, output folder of its training, hub id, or file or name of the published
+        checkpoint. Raises InputError for anything else.
+        """
+        scoring, path = scoring or ScoringSettings(), find_saved(path, CrossEncoder.folder)
+        if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
+            return cls(open_reference(path, scoring.encoder), scoring, path.name)
+        model = CrossEncoder.open(path)
+        if scoring.query_tokens is not None:
+            model.config = replace(model.config, query_tokens=scoring.query_tokens)
+        return cls(model, scoring, path.name)
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the cross-encoder as a folder."""
+        return self.model.save(folder)
+
+    def prepare(self, corpus: Corpus) -> PairReader:
+        """Prepare for pairs of a corpus; `score` calls this. Calibration for int8 takes half a minute."""
+        if self._reader is None or self._reader.corpus is not corpus:
+            self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
+            # Libraries have no contexts and change often, so they share one calibration.
+            sample_source = corpus.fingerprint if corpus.splits else "library"
+            self.backend.prepare(partial(sample_pairs, self._reader), sample_source)
+        return self._reader
+
+    def score(
+        self,
+        corpus: Corpus,
+        contexts: NDArray[np.integer],
+        papers: NDArray[np.integer],
+        advance: Callable[[int], None] | None = None,
+    ) -> NDArray[np.float32]:
+        """Score pairs: rows [N] of contexts and papers -> [N].
+
+        advance: called with the number of pairs in each finished batch. Pairs are batched by length, whatever
+        their order, so pass many at a time.
+        """
+        return self._scores(self.prepare(corpus).pairs(contexts, papers), advance)
+
+    def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Score candidates of queries: rows of papers [Q, K], -1 for none -> [Q, K], -inf for none."""
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        query, column = np.nonzero(papers >= 0)
+        reader = self.prepare(queries.corpus).for_queries(queries)
+        scores[query, column] = self._scores(reader.pairs(query, papers[query, column]))
+        return scores
+
+    def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
+        out = np.empty(len(pairs), np.float32)
+        tokens, streams = self.scoring.tokens, self.backend.streams
+        if streams > 1:  # enough batches to keep every stream busy with few pairs
+            tokens = min(tokens, -(-int(pairs.lengths.sum()) // (2 * streams)))
+        for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, tokens)):
+            out[rows] = scores
+            if advance is not None:
+                advance(len(rows))
+        return out
+
+
+def _hash(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,291 @@
+"""Pair scores cached on disk, so that no pair is scored twice and interrupted runs resume.
+
+Processes started by `torchrun --nproc-per-node N evaluate.py ...` share the work. Also reorders the top
+candidates of a ranking by their scores (Gu et al. 2022, section 3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_write
+from citerec.base.progress import count_progress
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.vectors import LOG_INTERVAL
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+CHUNK = 512
+"""Pairs passed to the scorer together.
+
+Batches are formed within a chunk, and the last bits of a score depend on its batch: with a fixed chunk size,
+a resumed run computes exactly the scores of an uninterrupted one."""
+
+Floats = NDArray[np.float32]
+
+_DONE = -1
+_PATIENCE = timedelta(days=30)
+"""Maximum wait of the other processes, while the first may index and search millions of papers."""
+
+
+class Processes:
+    """The processes of one evaluation, of which this one has number `rank` of `count`."""
+
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank, self.count = rank, count
+        self._failed = False
+
+    @classmethod
+    def from_torchrun(cls) -> Processes:
+        """Return the processes that torchrun started; without torchrun, this one alone."""
+        processes = cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+        if processes.count > 1:
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+            if not dist.is_initialized():
+                dist.init_process_group("gloo", timeout=_PATIENCE)  # transfers only pair keys
+        return processes
+
+    def broadcast(self, keys: NDArray[np.int64] | None) -> None:
+        """Send pairs to score [N] from the first process to all others; None ends their work."""
+        if self.count > 1 and not self._failed:
+            dist.broadcast(torch.tensor([_DONE if keys is None else len(keys)]), 0)
+            if keys is not None:
+                dist.broadcast(torch.from_numpy(keys.copy()), 0)
+
+    def receive(self) -> NDArray[np.int64] | None:
+        """Wait for the pairs that the first process broadcasts; None if there are no more."""
+        size = torch.empty(1, dtype=torch.int64)
+        dist.broadcast(size, 0)
+        if int(size) == _DONE:
+            return None
+        keys = torch.empty(int(size), dtype=torch.int64)
+        dist.broadcast(keys, 0)
+        return keys.numpy()
+
+    @contextmanager
+    def finish_together(self) -> Iterator[None]:
+        """Leave the block together; after an error no process waits, and torchrun stops the others."""
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+        if self.count > 1:
+            dist.barrier()
+
+
+class Scorer(Protocol):
+    """Scores pairs, like rerank.cross_encoder.reranker.Reranker; `fingerprint` identifies all that scores
+    depend on."""
+
+    name: str
+    fingerprint: str
+
+    def prepare(self, corpus: Corpus) -> object:
+        """Prepare for pairs of a corpus, which may take a while."""
+
+    def score(
+        self,
+        corpus: Corpus,
+        contexts: NDArray[np.int64],
+        papers: NDArray[np.int64],
+        advance: Callable[[int], None] | None = None,
+    ) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Scores [N], seconds spent on them (now or earlier), and the number that was computed now."""
+
+    scores: Floats
+    seconds: float
+    new: int
+
+    @property
+    def pairs_per_second(self) -> float:
+        """Speed of all processes together; 0 without pairs."""
+        return len(self.scores) / self.seconds if self.seconds else 0.0
+
+
+class PairScores:
+    """Pair scores of one scorer on one corpus, read from their folder below `root` or computed.
+
+    chunk: pairs scored at a time; write_every: seconds of work between writes; processes: those that share
+    the work, None for this one alone.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        scorer: Scorer,
+        corpus: Corpus,
+        chunk: int = CHUNK,
+        write_every: float = 30.0,
+        processes: Processes | None = None,
+    ) -> None:
+        key = json.dumps([FORMAT, scorer.fingerprint, corpus.fingerprint])
+        self.folder = Path(root) / hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+        self.scorer, self.corpus, self.chunk, self.write_every = scorer, corpus, chunk, write_every
+        self.processes = processes or Processes()
+        self._papers = len(corpus.paper_ids)
+
+    def get(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> ScoredPairs:
+        """Return the scores of pairs [N], which may repeat.
+
+        Raises InputError if a score is not finite.
+        """
+        pairs, place = np.unique(contexts.astype(np.int64) * self._papers + papers, return_inverse=True)
+        scores, seconds = self._read(pairs)
+        missing = pairs[np.isnan(scores)]
+        if len(missing):
+            self.processes.broadcast(missing)
+            self.compute(missing)
+            scores, seconds = self._read(pairs)
+        # A repeated pair counts each time, so that the speed is that of all N pairs.
+        return ScoredPairs(scores[place], float(seconds[place].sum()), len(missing))
+
+    def _read(self, wanted: NDArray[np.int64]) -> tuple[Floats, NDArray[np.float64]]:
+        """Read scores (NaN if missing) and seconds of ascending keys [N]."""
+        scores, seconds = np.full(len(wanted), np.nan, np.float32), np.zeros(len(wanted))
+        for path in sorted(self.folder.glob("*.safetensors")):
+            with safe_open(path, framework="np") as shard:
+                metadata = shard.metadata()
+                ends = [int(metadata["first"]), int(metadata["last"]) + 1]
+                part = slice(*np.searchsorted(wanted, ends).tolist())
+                if part.start == part.stop:
+                    continue
+                keys, values = shard.get_tensor("keys"), shard.get_tensor("scores")
+                duration = float(metadata["seconds"])
+            found = np.searchsorted(keys, wanted[part])
+            new = (keys[found] == wanted[part]) & np.isnan(scores[part])
+            scores[part][new], seconds[part][new] = values[found[new]], duration / len(keys)
+        return scores, seconds
+
+    def compute(self, keys: NDArray[np.int64]) -> None:
+        """Score this process's share of ascending keys [N] and write it; all processes finish together."""
+        chunks = [keys[start : start + self.chunk] for start in range(0, len(keys), self.chunk)]
+        chunks = chunks[self.processes.rank :: self.processes.count]
+        unwritten: list[tuple[NDArray[np.int64], Floats]] = []
+        name, total, done, seconds = self.scorer.name, sum(map(len, chunks)), 0, 0.0
+        with self.processes.finish_together(), count_progress(f"{name}: scoring", total) as advance:
+            if chunks:
+                self.scorer.prepare(self.corpus)  # not counted in the pairs per second
+            start = logged = time.monotonic()
+            try:
+                for chunk in chunks:
+                    chunk_start = time.perf_counter()
+                    scores = self._score(chunk, advance)
+                    seconds += time.perf_counter() - chunk_start
+                    unwritten.append((chunk, scores))
+                    if seconds >= self.write_every:
+                        self._write(unwritten, seconds)
+                        unwritten, seconds = [], 0.0
+                    done += len(chunk)
+                    if (now := time.monotonic()) - logged >= LOG_INTERVAL:
+                        logged, rate = now, done / (now - start)
+                        log.info(
+                            f"{name}: scored {done:,} of {total:,} pairs, {rate:,.1f}/s, about "
+                            f"{(total - done) / rate / 60:.1f} min left"
+                        )
+            finally:  # an interrupt loses only the current chunk
+                if unwritten:
+                    self._write(unwritten, seconds)
+
+    def _score(self, keys: NDArray[np.int64], advance: Callable[[int], None]) -> Floats:
+        contexts, papers = np.divmod(keys, self._papers)
+        scores = self.scorer.score(self.corpus, contexts, papers, advance)
+        invalid = ~np.isfinite(scores)
+        if invalid.any():
+            first = int(np.argmax(invalid))
+            query = self.corpus.context_ids[int(contexts[first])]
+            paper = self.corpus.paper_ids[int(papers[first])]
+            raise InputError(
+                f"{self.scorer.name}: the score of query {query!r} and paper {paper!r} is {scores[first]}; "
+                "the model is damaged, or scoring.precision too low"
+            )
+        return scores
+
+    def _write(self, chunks: list[tuple[NDArray[np.int64], Floats]], seconds: float) -> None:
+        keys = np.concatenate([keys for keys, _ in chunks])
+        scores = np.concatenate([scores for _, scores in chunks]).astype(np.float32)
+        metadata = {
+            "scorer": self.scorer.name,
+            "corpus": self.corpus.name,
+            "first": str(keys[0]),
+            "last": str(keys[-1]),
+            "seconds": str(seconds / self.processes.count),  # wall time of all, if equally fast
+        }
+        # The oldest shard comes first by name.
+        name = f"{time.time_ns()}-{uuid4().hex[:8]}.safetensors"
+        with atomic_write(self.folder / name) as file:
+            save_file({"keys": keys, "scores": scores}, file, metadata)
+
+
+def candidate_scores(
+    scores: PairScores, contexts: NDArray[np.int64], papers: NDArray[np.int32]
+) -> tuple[NDArray[np.float32], ScoredPairs]:
+    """Return scores [Q, K] of each query's candidates, and the scored pairs with their speed.
+
+    contexts: [Q]; papers: [Q, K], padded with -1, which scores -inf.
+    """
+    mask = papers >= 0
+    scored = scores.get(np.repeat(contexts, mask.sum(axis=1)), papers[mask])
+    out = np.full(papers.shape, -np.inf, np.float32)
+    out[mask] = scored.scores
+    return out, scored
+
+
+def to_logits(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
+    """Invert the sigmoid of the head, if it has one; scores are clipped to what float32 resolves."""
+    if head != "sigmoid":
+        return scores
+    epsilon = np.finfo(np.float32).eps
+    clipped = np.clip(scores, epsilon, 1 - epsilon)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def first_k(ranking: Ranking, k: int) -> Ranking:
+    """Return the first k papers of each query, or all if there are fewer."""
+    return Ranking(ranking.papers[:, :k], ranking.scores[:, :k])
+
+
+def reorder(ranking: Ranking, scores: NDArray[np.floating]) -> Ranking:
+    """Sort the first K papers of each query by scores [Q, K]; the others follow in their order.
+
+    scores: -inf where `ranking` has no paper. Ties keep the order of `ranking`. The result has no ties, so
+    that every tool sees the same order: a tied score is lowered by the last bit, and after the first K papers
+    each score is 1 below the previous one.
+    """
+    queries, k = scores.shape
+    order = np.argsort(-scores, axis=1, kind="stable")
+    papers, values = ranking.papers.copy(), np.full(ranking.papers.shape, -np.inf, np.float32)
+    papers[:, :k] = np.take_along_axis(ranking.papers[:, :k], order, axis=1)
+    best = np.take_along_axis(scores, order, axis=1).astype(np.float32)
+    last = np.full(queries, np.inf, np.float32)
+    for column in range(ranking.k):
+        below = np.nextafter(last, np.float32(-np.inf))
+        last = np.minimum(best[:, column], below) if column < k else np.minimum(last - 1, below)
+        values[:, column] = last
+    return Ranking(papers, np.where(papers >= 0, values, np.float32(-np.inf)))

@@ -1,0 +1,291 @@
+"""Training a cross-encoder: `citerec train model=scibert_reranker`.
+
+Trains on lists of prefetched papers and validates on a retriever's candidates; the loop is in training.loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from citerec.base.errors import InputError
+from citerec.base.progress import count_progress
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import TRAIN
+from citerec.hatten.mining import pad_positives
+from citerec.rerank.cross_encoder.backends import batches
+from citerec.rerank.cross_encoder.data import (
+    CitedAndNegatives,
+    ListBatch,
+    Prefetcher,
+    QueryOrder,
+    RerankData,
+    TopPapers,
+    TrainingLists,
+)
+from citerec.rerank.cross_encoder.losses import distil_loss, list_loss
+from citerec.rerank.cross_encoder.network import CrossEncoder
+from citerec.rerank.cross_encoder.pairs import PairReader
+from citerec.rerank.cross_encoder.scores import PairScores, to_logits
+from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
+from citerec.retrieval.base import top_k
+from citerec.retrieval.encoders.nets import eval_mode
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.loop import Training, TrainingRun
+from citerec.training.module import AveragedModule, prepare_transformer
+from citerec.training.processes import WHOLE, Share
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from citerec.training.settings import FineTuningSettings
+
+log = logging.getLogger(__name__)
+
+LOGGED = ("mrr", "recall@1", "recall@10", "base/mrr", "base/recall@10", "ceiling")
+
+MAX_EAGER_TOKENS = 256
+"""Maximum tokens of a pair for which plain attention trains faster on a CPU than torch's fused attention (by
+a quarter at 128). Its memory grows with the square of the length."""
+
+
+def train_reranker(
+    model: CrossEncoder,
+    start: ArticleConfig,
+    corpus: Corpus,
+    prefetcher: Prefetcher,
+    settings: RerankerSettings,
+    run: TrainingRun,
+    teacher: PairScores | None = None,
+    teacher_head: str = "",
+) -> Path:
+    """Train a cross-encoder that was begun from `start`; returns the folder of the best weights.
+
+    teacher: scores of a larger reranker to distil from, whose head is `teacher_head`.
+    """
+    prepare_for_training(model, settings)
+    reader = PairReader(corpus, model.tokenizer, settings.pairs)
+    lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed)
+    fingerprint = "" if teacher is None else _add_teacher(teacher, teacher_head, lists)
+    validation, validated = _build_validation(settings.validation, corpus, prefetcher, run.seed)
+    data = RerankData(lists, settings.validation.every, run.seed, settings.workers)
+    names = {"encoder": start.name, "retriever": prefetcher.retriever.name}
+    module = RerankModule(model, settings, run.seed, data.steps)
+    if run.trainer.accelerator == "cpu":
+        log.info(
+            f"training will take about {_estimate_minutes(module, data):,.0f} min on this machine, "
+            "without validation; it scales with "
+            f"model.queries_per_epoch={settings.queries_per_epoch} and "
+            f"model.pairs.max_tokens={settings.pairs.max_tokens}"
+        )
+    about = {**run.about(corpus, settings), **names}
+    training = Training(
+        module,
+        data,
+        RerankingRounds(run.path / model.folder, model, about, settings, validation, reader),
+        data.rounds,
+        {"encoder": asdict(start), "candidates": [prefetched, validated], "teacher": fingerprint},
+        f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
+        f"{settings.batch.queries * settings.batch.accumulate} queries with up to "
+        f"{lists.strategy.max_papers} papers from {prefetcher.retriever.name}, {data.rounds} rounds, in "
+        f"{model.precision}",
+        accumulate=settings.batch.accumulate,
+    )
+    return run.fit(corpus, settings, training)
+
+
+def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
+    """Set precision, dropout and attention; freeze weights that no score depends on."""
+    prepare_transformer(encoder, config)
+    if not torch.cuda.is_available() and encoder.config.max_tokens <= MAX_EAGER_TOKENS:
+        encoder.model.set_attn_implementation("eager")
+    if (pooler := getattr(encoder.model, "pooler", None)) is not None:
+        pooler.requires_grad_(False)  # replaced by the head
+
+
+class RerankModule(AveragedModule[CrossEncoder]):
+    """Trains a cross-encoder on lists of papers."""
+
+    def __init__(self, encoder: CrossEncoder, settings: RerankerSettings, seed: int, steps: int) -> None:
+        super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, steps)
+        self.loss, self.distil = settings.loss, settings.distil
+
+    def training_step(self, batch: ListBatch, step: int) -> Tensor:
+        logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
+        grid = logits.new_zeros(batch.mask.numel()).index_copy(0, batch.positions, logits)
+        grid = grid.view(batch.mask.shape)
+        loss = list_loss(self.loss, grid, batch.mask, batch.relevant)
+        if batch.teacher is not None:
+            distilled = distil_loss(self.distil, grid, batch.teacher, batch.relevant)
+            loss = self.distil.weight * distilled + (1 - self.distil.weight) * loss
+        self.log("train/loss", loss.detach(), batch_size=len(batch.mask))
+        return loss
+
+
+def _estimate_minutes(module: RerankModule, data: RerankData) -> float:
+    """Estimate the duration of all steps on this CPU, from the second of two backward passes."""
+    chunks = data.lists[0].chunks
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(2):
+            start = time.perf_counter()
+            module.encoder(*chunks[0]).sum().backward()
+            seconds = time.perf_counter() - start
+    module.zero_grad(set_to_none=True)
+    parts = sum(ids.numel() for ids, _, _ in chunks) / chunks[0][0].numel()
+    return seconds * parts * len(data.lists) / 60
+
+
+def _add_teacher(scores: PairScores, head: str, lists: TrainingLists) -> str:
+    """Add the teacher's logits to the lists; returns its fingerprint. Earlier scores are reused."""
+    lists.add_teacher(lambda *pairs: to_logits(scores.get(*pairs).scores, head))
+    log.info(f"scored the training lists with the teacher {scores.scorer.name}")
+    return scores.scorer.fingerprint
+
+
+def _build_lists(
+    settings: RerankerSettings, corpus: Corpus, prefetcher: Prefetcher, reader: PairReader, seed: int
+) -> tuple[TrainingLists, str]:
+    """Build the training lists; returns them and the cache key of their prefetched papers."""
+    split, negatives = corpus.split(TRAIN), settings.negatives
+    if len(split) == 0:
+        raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
+    rows = np.flatnonzero(prefetcher.covers(split.contexts))
+    queries = QueryOrder.sample(rows, settings.queries_per_epoch, settings.epochs, seed)
+    contexts = split.contexts[np.unique(queries.rows)]
+    prefetched = prefetcher(contexts, negatives.depth, "training queries")
+    strategy = TopPapers(negatives.depth) if settings.lists == "top" else CitedAndNegatives(negatives)
+    lists = TrainingLists(reader, split, queries, prefetched, settings.batch, strategy, seed)
+    if settings.lists == "top":
+        share = lists.cited_share()
+        if share == 0:
+            raise InputError(
+                f"corpus {corpus.name}: no training query has a cited paper among its top {negatives.depth} "
+                "papers; raise model.negatives.depth or choose another retriever"
+            )
+        log.info(f"{share:.1%} of the papers in the training lists are cited")
+    return lists, prefetcher.key(contexts, negatives.depth)
+
+
+def _build_validation(
+    config: RerankingValidationSettings, corpus: Corpus, prefetcher: Prefetcher, seed: int
+) -> tuple[RerankingValidation | None, str]:
+    """Build the validation, None without queries, and the cache key of its prefetched papers."""
+    split = corpus.splits.get(config.split)
+    if split is None or len(split) == 0 or config.queries == 0:
+        log.warning(f"corpus {corpus.name}: no validation, so the last weights will be saved")
+        return None, ""
+    rows = validation_sample(split, config.queries, np.random.default_rng((seed, VALIDATION_SEED)))
+    contexts = split.contexts[rows]
+    papers = prefetcher(contexts, config.candidates, "validation queries").to_array()
+    validation = RerankingValidation(corpus, split, rows, papers)
+    base = validation.base
+    log.info(
+        f"validation: {len(rows):,} queries, the top {config.candidates:,} of {prefetcher.retriever.name}: "
+        f"MRR {base['base/mrr']:.3f}, "
+        + "".join(f"R@{k} {base[f'base/recall@{k}']:.3f}, " for k in (1, 10) if f"base/recall@{k}" in base)
+        + f"ceiling {base['ceiling']:.3f}"
+    )
+    return validation, prefetcher.key(contexts, config.candidates)
+
+
+class RerankingValidation:
+    """Fixed queries and candidates to validate on."""
+
+    def __init__(
+        self, corpus: Corpus, split: Split, rows: NDArray[np.int64], papers: NDArray[np.int32]
+    ) -> None:
+        """rows [Q] of the split; papers [Q, k]: their prefetched papers, best first, -1 for none."""
+        self.contexts, self.papers = split.contexts[rows], papers
+        self._positives = pad_positives(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
+        found = np.asarray(self._hits(papers).any(2))
+        self.reachable = np.flatnonzero(found.any(1))
+        """queries with a cited paper among the candidates; the order of the others does not matter"""
+        self.base = {f"base/{name}": value for name, value in self._compute_measures(papers).items()}
+        self.base["ceiling"] = float((found.sum(1) / (self._positives >= 0).sum(1)).mean())
+
+    def _hits(self, ranked: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Return [Q, cited, k]: whether ranked paper k is that cited paper."""
+        cited = self._positives[:, :, None]
+        hits: NDArray[np.bool_] = (ranked[:, None, :] == cited) & (cited >= 0)
+        return hits
+
+    def _compute_measures(self, ranked: NDArray[np.integer]) -> dict[str, float]:
+        """Compute MRR, recall and, for k >= 20, F1 of ranked papers [Q, k]."""
+        measures = recall_and_mrr(ranked, self._positives)
+        if ranked.shape[1] >= F1_AT:  # Nogueira et al. 2020: precision over 20 papers, F1 per query
+            hits, cited = self._hits(ranked[:, :F1_AT]).sum((1, 2)), (self._positives >= 0).sum(1)
+            measures[f"f1@{F1_AT}"] = float((2 * hits / (F1_AT + cited)).mean())
+        return measures
+
+    def measure(
+        self,
+        encoder: CrossEncoder,
+        reader: PairReader,
+        tokens: int,
+        share: Share = WHOLE,
+    ) -> dict[str, float]:
+        """Compute MRR, recall and F1 of the reranked candidates, also in prefetched order (`base/...`), and
+        the best possible recall (`ceiling`).
+
+        tokens: maximum per batch. share: of the queries that this process scores.
+        """
+        mask = (self.papers >= 0) & np.isin(np.arange(len(self.papers)), self.reachable)[:, None]
+        own = np.isin(np.arange(len(self.papers)), self.reachable[share.part(len(self.reachable))])
+        query, column = np.nonzero(mask & own[:, None])
+        logits = torch.zeros(2, *mask.shape)  # scores, and how often each pair was scored
+        logits[1, query, column] = 1
+        pairs = reader.pairs(self.contexts[query], self.papers[query, column])
+        with eval_mode(encoder), torch.inference_mode(), count_progress("validating", len(pairs)) as advance:
+            for rows in batches(pairs.lengths, tokens):
+                logits[0, query[rows], column[rows]] = encoder(*pairs.padded(rows)).cpu()
+                advance(len(rows))
+        grid, times = share.sum(logits).numpy()
+        assert (times == mask).all(), "every pair is scored by one process"
+        if not np.isfinite(grid).all():
+            raise InputError("the training diverged, scores are not finite; lower model.optimizer.lr")
+        return self._compute_measures(top_k(self.papers, grid, self.papers.shape[1]).papers) | self.base
+
+
+class RerankingRounds(Rounds):
+    """Validates after each round, on all processes."""
+
+    def __init__(
+        self,
+        best: Path,
+        model: CrossEncoder,
+        about: dict[str, Any],
+        settings: RerankerSettings,
+        validation: RerankingValidation | None,
+        reader: PairReader,
+    ) -> None:
+        """validation: None saves the last weights as the best."""
+        config = settings.validation
+        logged = tuple(dict.fromkeys([*LOGGED, config.monitor]))
+        super().__init__(best, model, about, config.monitor, config.patience, logged)
+        self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
+        self._pairs = 0
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        self._pairs += len(batch.positions)
+
+    def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
+        pairs = Share.of(trainer).sum(torch.tensor(self._pairs))
+        self._pairs = 0
+        return {"train/pairs_per_second": int(pairs) / seconds}
+
+    def measure(self, trainer: pl.Trainer, module: RerankModule, done: int) -> dict[str, float]:
+        row, start = {"step": float(trainer.global_step)}, time.monotonic()
+        if self.validation is None:
+            return row
+        measured = self.validation.measure(module.best_encoder, self.reader, self.tokens, module.share)
+        row |= {f"val/{name}": value for name, value in measured.items()}
+        return row | {"val/seconds": time.monotonic() - start}

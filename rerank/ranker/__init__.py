@@ -1,0 +1,1 @@
+"""Stage 2: the learned ranker over features of candidates."""

@@ -1,0 +1,376 @@
+"""The learned ranker: a stage between prefetching and the cross-encoder (multi-stage ranking).
+
+Candidates are the union of the top papers of several retrievers, of papers that the context names by author
+or initials, and of those that similar passages of the draft cite. Linear models (rerank.ranker.linear) rank
+them by their features (rerank.ranker.features).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.retriever import DenseModel
+from citerec.hatten.trained import open_model
+from citerec.rerank.ranker.author_names import named_papers
+from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.features import Candidates, check_groups, first_dense
+from citerec.rerank.ranker.linear import LinearModel, Lists
+from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
+from citerec.retrieval.fusion import fuse, reciprocal_ranks
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import IndexConfig, check_counts
+from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
+
+if TYPE_CHECKING:
+    from citerec.training.loop import TrainingRun
+
+log = logging.getLogger(__name__)
+
+FORMAT, MODEL = "ranker-5", "ranker.json"
+QUERIES = 32
+"""Queries ranked at a time."""
+CITED = 50
+"""Candidates from the passages of a draft."""
+STATISTICS = "evidence"
+"""Folder of the corpus statistics in a saved index; the name is that of the first version."""
+
+
+@dataclass(frozen=True)
+class RankingModel(Pretrained):
+    """The model of a ranker and how sure it is of its answers.
+
+    about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
+    """
+
+    settings_file = MODEL
+    folder = "ranker"
+    title = "ranker"
+    description = """\
+A learned ranker for citation recommendation: it ranks the union of several retrievers' top papers by
+features such as their scores and ranks, names near the mark, popularity and age. The retrievers are those
+under `parts` below; the dense one's model is in the folder `dense`.
+
+```sh
+citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
+```"""
+    tags = ("learning-to-rank",)
+
+    model: LinearModel
+    confidence: Confidence = field(default_factory=Confidence)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    dense: DenseModel | None = None
+
+    @classmethod
+    def train(
+        cls,
+        corpus: Corpus,
+        settings: RankerSettings | None = None,
+        run: TrainingRun | None = None,
+        *,
+        retriever: Ranker,
+        index_dir: str | Path | None = None,
+        **changes: Any,
+    ) -> Self:
+        """Train on the candidates of `retriever`, such as Ranker.over(model.retriever()).
+
+        The contexts are those of validation (settings.split), because no retriever was trained on them.
+        index_dir: folder of the parts' indexes: loaded if present, else built and saved. changes: fields of
+        the settings, such as queries=3000.
+        """
+        from citerec.rerank.ranker.training import train_model  # what ranking does not need
+        from citerec.training.loop import TrainingRun
+
+        settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()
+        linear, confidence, about = train_model(retriever, corpus, settings, run, index_dir)
+        dense = first_dense(retriever.all_parts)
+        model = cls(linear, confidence, about, None if dense is None else dense.model)
+        model.save(run.path / cls.folder)
+        return model
+
+    def retriever(self, index: IndexConfig | None = None) -> Ranker:
+        """The ranker over its dense model, BM25 and BM25 with contexts."""
+        if self.dense is None:
+            raise InputError(
+                "this ranker was saved without its dense model: use Ranker.over(retriever, ranker)"
+            )
+        return Ranker.over(self.dense.retriever(index), self)
+
+    def write(self, folder: Path) -> None:
+        parts = {"weights": self.model.weights, "deviations": self.model.deviations}
+        parts["confidence"] = self.confidence.parameters
+        write_json(folder / MODEL, {"format": FORMAT} | {name: dict(part) for name, part in parts.items()})
+        if self.dense is not None:
+            self.dense.save(folder / DENSE)
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Self:
+        content = read_json(folder / MODEL, dict)
+        if content.get("format") != FORMAT:
+            raise OtherIndex(f"{folder}: a ranker of another version; train it again")
+        with check_consistent(folder):
+            model = LinearModel(_floats(content["weights"]), _floats(content["deviations"]))
+            confidence = Confidence(_floats(content["confidence"]))
+        dense = folder / DENSE
+        return cls(model, confidence, about, open_model(dense) if dense.is_dir() else None)
+
+
+def _floats(values: Mapping[Any, Any]) -> dict[str, float]:
+    return {str(key): float(value) for key, value in values.items()}
+
+
+class Ranker(Retriever):
+    """Ranks the union of several retrievers' top papers with a trained model.
+
+    parts: retrievers by the names in the model. Those that need training contexts are skipped if the corpus
+    has none.
+    depth: candidates from each retriever. Papers beyond them follow in the order of their reciprocal ranks.
+    features: groups of features (rerank.ranker.features); null: all.
+    """
+
+    name = "ranker"
+    statistics: CorpusStatistics
+
+    def __init__(
+        self,
+        ranker: str | Path | RankingModel | None,
+        parts: Mapping[str, Retriever],
+        depth: int = 200,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """ranker: a model, or the output of citerec train model=ranker; None for a ranker to be trained.
+
+        Raises InputError for invalid values.
+        """
+        super().__init__()
+        self.all_parts = dict(parts)
+        if not self.all_parts:
+            raise InputError("retriever.parts: must name at least one retriever")
+        self.join_protocols(self.all_parts.values())
+        check_counts(depth=depth)
+        self.depth, self.features = depth, check_groups(features)
+        self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
+        self.parts: dict[str, Retriever] = {}
+        self.shared: Ranker | None = None
+        """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
+
+    @classmethod
+    def over(
+        cls,
+        dense: Retriever,
+        ranker: RankingModel | None = None,
+        more: Mapping[str, Retriever] = MappingProxyType({}),
+    ) -> Ranker:
+        """A ranker over a dense retriever, BM25 and BM25 with contexts, as in conf/retriever/ranker.yaml.
+
+        more: further retrievers by name.
+        """
+        parts = {"dense": dense, "bm25": BM25(), "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5)}
+        return cls(ranker, {**parts, **more})
+
+    def with_dense(self, dense: Retriever) -> Self:
+        """The same ranker, not yet indexed, with another dense retriever."""
+        first = first_dense(self.all_parts)
+        parts = {name: dense if part is first else part for name, part in self.all_parts.items()}
+        return type(self)(self.model, parts, self.depth, self.features)
+
+    @property
+    def log_probabilities(self) -> bool:  # type: ignore[override]
+        return self.model is not None and bool(self.model.confidence.parameters)
+
+    def settings(self) -> dict[str, Any]:
+        parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
+        return {"parts": parts, "depth": self.depth}
+
+    def query_settings(self) -> dict[str, Any]:
+        parts = {name: found for name, part in self.all_parts.items() if (found := part.query_settings())}
+        model = None if self.model is None else self.model.about.get("hash")
+        return {**parts, "features": self.features, "model": model}
+
+    def cache_queries(self) -> None:
+        for part in self.all_parts.values():
+            part.cache_queries()
+
+    @property
+    def index_bytes(self) -> int:
+        return self.statistics.nbytes + sum(part.index_bytes for part in self.parts.values())
+
+    def _index(self, corpus: Corpus) -> None:
+        self._select_parts(corpus)
+        for name, part in self.parts.items():
+            twin = None if self.shared is None else self.shared.parts.get(name)
+            if twin is not None and not part.reads_contexts and part.settings() == twin.settings():
+                part = self.parts[name] = twin
+            else:
+                part.index(corpus)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        dense = first_dense(self.parts)
+        build = CorpusStatistics.build if self.shared is None else self.shared.statistics.with_contexts_of
+        self.statistics = build(corpus, dense)
+
+    def _select_parts(self, corpus: Corpus) -> None:
+        """Select the retrievers that fit the corpus."""
+        selected = {name: part for name, part in self.all_parts.items() if part.supports(corpus)}
+        if skipped := [name for name in self.all_parts if name not in selected]:
+            log.info(f"ranker: {corpus.name} has no training contexts, skipping {', '.join(skipped)}")
+        if not selected:
+            raise InputError(f"retriever.parts: all need training contexts, which corpus {corpus.name} lacks")
+        self.parts = selected
+
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        if self.model is None:
+            raise InputError("retriever=ranker needs ranker=FOLDER, the output of citerec train model=ranker")
+        batches = [
+            self._rank_batch(queries[slice(start, start + QUERIES)], k, allowed)
+            for start in range(0, len(queries), QUERIES)
+        ]
+        return Ranking.concat(batches)
+
+    def _rank_batch(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        found = self.prefetch(queries, max(self.depth, k), allowed)
+        papers = self.merge_candidates(found)
+        ranking = top_k(papers, self.score_candidates(queries, papers), k)
+        if k <= self.depth:
+            return ranking
+        # All other papers rank below the last candidate.
+        rest = fuse(found, [reciprocal_ranks(part) for part in found], np.ones((1, len(found))), k)
+        known = np.zeros((len(queries), len(self.corpus.paper_ids) + 1), np.bool_)
+        np.put_along_axis(known, papers.astype(np.int64), True, axis=1)
+        more = np.where(np.take_along_axis(known, rest.papers.astype(np.int64), axis=1), -1, rest.papers)
+        last = np.where(ranking.papers >= 0, ranking.scores, np.inf).min(axis=1, keepdims=True)
+        # Close together, so that z-scores of the candidates hardly depend on the rest (fusion).
+        last = np.where(np.isfinite(last), last, 0)
+        below = last - np.arange(1, k + 1, dtype=np.float32) * 1e-4 * np.maximum(np.abs(last), 1)
+        return top_k(
+            np.concatenate([ranking.papers, more], axis=1), np.concatenate([ranking.scores, below], axis=1), k
+        )
+
+    def prefetch(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
+        """Search with each retriever, for papers that contexts name, and for those that similar passages of
+        the draft cite, without the citing paper."""
+        found = [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
+        others = (self._named(queries), self._cited_elsewhere(queries))
+        return [*found, *(self._eligible(rows, queries, allowed) for rows in others)]
+
+    def _named(self, queries: Queries) -> Ragged:
+        """Papers [Q] whose first author or initials are near the mark; no text need share a word with it."""
+        authors, initials = map(self.statistics.sorted_names, self.statistics.SORTED)
+        return named_papers(queries.texts("context"), authors, initials, self.corpus.years)
+
+    def _cited_elsewhere(self, queries: Queries) -> Ragged:
+        """The first CITED papers [Q] that passages of the draft with similar words cite."""
+        rows = []
+        for query, text in enumerate(queries.texts("context")):
+            papers, cosines, _ = queries.elsewhere.cited(self.corpus, query, text)
+            best = papers[np.argsort(-cosines, kind="stable")]
+            rows.append(list(dict.fromkeys(best.tolist()))[:CITED])
+        return Ragged.from_rows(rows)
+
+    def _eligible(self, rows: Ragged, queries: Queries, allowed: Mask | None) -> Ranking:
+        """Rank papers [Q] that may answer a query, in their order."""
+        eligible = self.corpus.is_candidate if allowed is None else allowed
+        papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
+        papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
+        drop = (papers == queries.citing[:, None]) | ~eligible[papers]
+        order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
+        return top_k(papers, order, papers.shape[1], drop)
+
+    def merge_candidates(self, found: Sequence[Ranking]) -> NDArray[np.int32]:
+        """Merge the first `depth` papers of each retriever: rows [Q, K], each once, padded with -1."""
+        papers = np.sort(np.concatenate([part.papers[:, : self.depth] for part in found], axis=1), axis=1)
+        papers[:, 1:][papers[:, 1:] == papers[:, :-1]] = -1
+        papers = -np.sort(-papers, axis=1)
+        most = int((papers >= 0).sum(axis=1).max(initial=1))
+        return np.ascontiguousarray(papers[:, :most])
+
+    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
+        """Compute the features [Q, K] of papers [Q, K], by name."""
+        return Candidates(self.statistics, self.parts, queries, papers).columns(self.features)
+
+    def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """Score papers [Q, K] as the candidates of one list per query.
+
+        Scores are logarithms of probabilities if the model has been calibrated (`log_probabilities`).
+        """
+        assert self.model is not None
+        lists, mask = self.lists(queries, papers)
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        scores[mask] = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+        return scores
+
+    def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
+        """Return the lists of candidates [Q, K], and where they are among them."""
+        candidates = Candidates(self.statistics, self.parts, queries, papers)
+        columns, mask = candidates.columns(self.features), papers >= 0
+        mask[:, 0] = True  # a list is never empty
+        values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]
+        return Lists(list(columns), values, candidates.familiar[mask], offsets_of(mask.sum(axis=1))), mask
+
+    def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
+        """Return the raw features [Q, K] of papers [Q, K]; NaN if unknown."""
+        return self.columns(Queries.from_contexts(self.corpus, queries), papers)
+
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        """As Retriever.score, with features standardised over the candidates of a search."""
+        queries = Queries.from_contexts(self.corpus, queries)
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        for start in range(0, len(queries), QUERIES):
+            rows = slice(start, start + QUERIES)
+            own = self.merge_candidates(self.prefetch(queries[rows], self.depth))
+            values = self.score_candidates(queries[rows], own)
+            for query, (there, value) in enumerate(zip(own, values, strict=True), start):
+                known = {
+                    int(paper): float(one) for paper, one in zip(there, value, strict=True) if paper >= 0
+                }
+                scores[query] = [known.get(paper, -np.inf) for paper in papers[query].tolist()]
+        return scores
+
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        self._select_parts(old)
+        before = set(self.parts)
+        self._select_parts(corpus)
+        if set(self.parts) != before:
+            super()._reindex(old, corpus, kept, folder)
+            return
+        for name, part in self.parts.items():
+            part.reindex(old, corpus, kept, folder / "parts" / name)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        found = CorpusStatistics.update_saved(folder / STATISTICS, old, corpus, kept)
+        self.statistics = found or CorpusStatistics.build(corpus, first_dense(self.parts))
+
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        self._select_parts(corpus)
+        parts = (part.can_extend(old, corpus, folder / "parts" / name) for name, part in self.parts.items())
+        return CorpusStatistics.can_extend(folder / STATISTICS, old, corpus) and all(parts)
+
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        self._select_parts(corpus)
+        for name, part in self.parts.items():
+            part.extend(old, corpus, before / "parts" / name, folder / "parts" / name)
+        CorpusStatistics.extend_saved(before / STATISTICS, folder / STATISTICS, old, corpus)
+
+    def _save(self, folder: Path) -> None:
+        for name, part in self.parts.items():
+            part.save(folder / "parts" / name)
+        (folder / STATISTICS).mkdir()
+        self.statistics.save(folder / STATISTICS)
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        self._select_parts(corpus)
+        for name, part in self.parts.items():
+            part.load(folder / "parts" / name, corpus)
+        self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)

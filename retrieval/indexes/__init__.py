@@ -1,0 +1,1 @@
+"""Indexes of vectors, on CPUs and GPUs."""

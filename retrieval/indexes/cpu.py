@@ -1,0 +1,323 @@
+"""Indexes of vectors for inner-product search on the CPU: exact, or approximate with Faiss."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.datasets.columns import load_array
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, empty_rankings, top_k
+from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
+
+logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it logs every build it tries
+import faiss as faiss  # noqa: E402
+
+# Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means 640
+# queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
+# (speed/indexes.py), also for the short vectors of product quantisers.
+faiss.cvar.distance_compute_blas_threshold = 1600
+
+CHUNK = 1024
+"""Queries searched at a time."""
+MAPPED_BLOCK = 1 << 26
+"""Components of mapped vectors compared at a time, 256 MiB; the best k of all blocks are merged."""
+MAX_OVERFETCH = 256
+"""If at most this many papers are filtered out, a search fetches as many more and drops them."""
+FEW_QUERIES = 32
+"""Up to this many queries, comparing with codes is faster than decoding them for a matrix product."""
+MATMUL_SPEEDUP = 5
+"""Speedup of comparisons by matrix products, for more than FEW_QUERIES queries."""
+SLACK = 10
+"""Minimum number of papers in the searched lists, per paper to return."""
+GRAPH_COST = 4
+"""Sequential comparisons in the time of one graph candidate, per link."""
+CODES = 256
+"""Codes per subvector of product quantisation: one byte."""
+
+IP = faiss.METRIC_INNER_PRODUCT
+Found = tuple[Floats, Rows]
+"""Scores and rows, [Q, k] each."""
+
+
+def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
+    """The k best of some rows of an array, or of all rows; k is at most their number."""
+    if rows is None:
+        scores, found = faiss.knn(queries, papers, k, metric=IP)
+        return scores, found
+    return nearest_in_blocks(queries, k, rows, lambda part: papers[part])
+
+
+def nearest_in_blocks(
+    queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
+) -> Found:
+    """Like `nearest`, with vectors read by `read(rows)`; block: components read at a time."""
+    best = faiss.ResultHeap(len(queries), k, keep_max=True)
+    step = max(1, (block or BLOCK) // queries.shape[1])
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        scores, found = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
+        best.add_result(scores, part[found])
+    best.finalize()
+    return best.D, best.I
+
+
+def check_vectors(vectors: Floats, name: str) -> Floats:
+    """Convert vectors [N, D] to an array for Faiss; InputError names the first that is not finite."""
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    if (bad := first_not_finite(vectors)) is not None:
+        raise InputError(
+            f"{name}: vector {bad} is not finite; the model has diverged: train it with a lower learning rate"
+        )
+    return vectors
+
+
+class PaperIndex(ABC):
+    """An index of vectors [N, dim], numbered from 0 to N - 1."""
+
+    dim: int
+
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        allowed: Mask | None = None,
+        exclude: NDArray[np.integer] | None = None,
+    ) -> Ranking:
+        """The k nearest of the allowed vectors (mask [N]) to each query [Q, dim], padded with -1.
+
+        exclude: vectors to leave out for each query, int [Q] or [Q, E]; -1 excludes nothing.
+        Memory besides the result is about 40 bytes times CHUNK * (k + E), plus a BLOCK of vectors if only
+        some are allowed; Q x N scores are never in memory.
+
+        Always finds k papers if k are allowed: if an approximate index finds fewer for a query, the query is
+        compared with all of them. InputError for queries that are not finite.
+        """
+        queries = check_vectors(queries, "queries")
+        out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
+        left_out = None
+        if out <= MAX_OVERFETCH:  # searching without a filter and dropping them is faster
+            left_out, allowed = (None if allowed is None or out == 0 else ~allowed), None
+        excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
+        excluded = excluded[:, None] if excluded.ndim == 1 else excluded
+        # Excluded vectors may be among the first k, so fetch as many more.
+        depth = k + excluded.shape[1] + (out if left_out is not None else 0)
+        depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))
+        if depth == 0 or len(queries) == 0:
+            return Ranking(*empty_rankings(len(queries), k))
+        parts = []
+        for start in range(0, len(queries), CHUNK):
+            scores, found = self._nearest(queries[start : start + CHUNK], depth, allowed)
+            drop = np.zeros(found.shape, np.bool_) if left_out is None else left_out[found]
+            for column in excluded[start : start + CHUNK].T:
+                drop |= found == column[:, None]
+            parts.append(top_k(found, scores, k, drop))
+        return Ranking.concat(parts)
+
+    @abstractmethod
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
+        """Scores and rows [Q, k] for a chunk of queries; at least k vectors are allowed, and k are found."""
+
+    @abstractmethod
+    def read(self, rows: Rows) -> Floats:
+        """Vectors [n] -> [n, dim], decoded if the index stores codes."""
+
+    def blocks(self) -> Iterator[Floats]:
+        """Yield all vectors in blocks."""
+        return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of vectors."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Size of the searched data in bytes."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the index into an existing folder."""
+
+
+class FlatIndex(PaperIndex):
+    """Exact search in an array, or block by block in a table.
+
+    last: float32 [N], an additional component of each vector that is not rounded like those of the table.
+    """
+
+    ARRAY, TABLE, LAST = "vectors.npy", "halves.npy", "last.npy"
+
+    def __init__(self, vectors: Floats | VectorTable, last: Floats | None = None) -> None:
+        """vectors: [N, D], finite."""
+        self.vectors, self.last, self.dim = vectors, last, vectors.shape[1] + (last is not None)
+        self._mapped = isinstance(vectors, VectorTable)
+        self.precision = "float16" if self._mapped and last is None else "float32"
+
+    @classmethod
+    def load(cls, folder: Path) -> FlatIndex:
+        """Memory-map an index written by `save`."""
+        if not (folder / cls.TABLE).is_file():
+            return cls(load_array(folder, Path(cls.ARRAY).stem))
+        last = np.load(folder / cls.LAST) if (folder / cls.LAST).is_file() else None
+        return cls(VectorTable([np.asarray(np.load(folder / cls.TABLE, mmap_mode="c"))]), last)
+
+    def save(self, folder: Path) -> None:
+        if not isinstance(self.vectors, VectorTable):
+            np.save(folder / self.ARRAY, self.vectors)
+            return
+        self.vectors.save(folder / self.TABLE)
+        if self.last is not None:
+            np.save(folder / self.LAST, self.last)
+
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
+        rows = None if allowed is None else np.flatnonzero(allowed)
+        if not isinstance(self.vectors, VectorTable):
+            return nearest(queries, self.vectors, k, rows)
+        return nearest_in_blocks(
+            queries, k, np.arange(len(self)) if rows is None else rows, self.read, MAPPED_BLOCK
+        )
+
+    def read(self, rows: Rows) -> Floats:
+        found = self.vectors[rows]
+        return found if self.last is None else np.concatenate([found, self.last[rows, None]], axis=1)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def nbytes(self) -> int:
+        return self.vectors.nbytes + (0 if self.last is None else self.last.nbytes)
+
+
+class FaissIndex(PaperIndex):
+    """A Faiss index, memory-mapped when loaded.
+
+    It searches approximately only if that is faster than an exhaustive search of the allowed vectors; queries
+    with too few results are searched exhaustively. HNSW graphs built with several threads differ in a few
+    links.
+    """
+
+    FILE = "vectors.faiss"
+    precision = "float16"
+    """of `half`, the only kind that is searched on a GPU"""
+
+    def __init__(self, config: IndexConfig, index: faiss.Index) -> None:
+        self._config, self._index, self.dim = config, index, int(index.d)
+
+    @classmethod
+    def build(cls, config: IndexConfig, vectors: Floats | VectorTable) -> FaissIndex:
+        """Build an index of finite vectors [N, D], reading them in blocks."""
+        index = _train(config, vectors)
+        for part in blocks(len(vectors), index.d):
+            index.add(vectors[part])
+        return cls(config, index)
+
+    @classmethod
+    def load(cls, config: IndexConfig, folder: Path) -> FaissIndex:
+        """Memory-map an index written by `save`."""
+        return cls(config, faiss.read_index(str(folder / cls.FILE), faiss.IO_FLAG_MMAP_IFC))
+
+    def save(self, folder: Path) -> None:
+        with (folder / self.FILE).open("wb") as file:  # raises OSError when the disk is full
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    @property
+    def nbytes(self) -> int:
+        sizes: list[int] = []
+        faiss.write_index(self._index, faiss.PyCallbackIOWriter(lambda data: sizes.append(len(data))))
+        return sum(sizes)
+
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
+        count = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        settings, cost = self._plan(k, count, len(queries), allowed)
+        if count <= cost:
+            return self._search_exhaustively(queries, k, allowed)
+        scores, found = self._index.search(queries, k, params=settings)
+        short = (found < 0).any(axis=1)
+        if short.any():
+            scores[short], found[short] = self._search_exhaustively(queries[short], k, allowed)
+        return scores, found
+
+    def _plan(
+        self, k: int, count: int, queries: int, allowed: Mask | None
+    ) -> tuple[faiss.SearchParameters | None, float]:
+        """Parameters to search for k of `count` papers, and the cost in exhaustive comparisons."""
+        kind, few = self._config.kind, queries <= FEW_QUERIES
+        select = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+        if kind == "half":
+            return faiss.SearchParameters(sel=select), 0 if few else math.inf
+        if kind == "pq":  # Faiss supports no filters here
+            return None, 0 if few and allowed is None else math.inf
+        speedup = 1 if few else MATMUL_SPEEDUP
+        if kind == "hnsw":  # more candidates with a filter or a large k
+            ef = math.ceil(max(self._config.ef_search, 2 * k) * len(self) / count)
+            settings = faiss.SearchParametersHNSW(efSearch=ef, sel=select)
+            return settings, GRAPH_COST * self._config.links * ef * speedup
+        # Enough lists to contain SLACK * k allowed papers.
+        lists = self._index.nlist
+        usual = self._config.probes or round(2 * math.sqrt(lists))
+        probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
+        return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * speedup
+
+    def _search_exhaustively(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
+        """Like `_nearest`, comparing with all allowed vectors."""
+        rows = None if allowed is None else np.flatnonzero(allowed)
+        if self._config.kind == "hnsw":
+            storage = faiss.downcast_index(self._index.storage)
+            vectors = faiss.rev_swig_ptr(storage.get_xb(), len(self) * self.dim)
+            return nearest(queries, vectors.reshape(len(self), self.dim), k, rows)
+        return nearest_in_blocks(queries, k, np.arange(len(self)) if rows is None else rows, self.read)
+
+    def read(self, rows: Rows) -> Floats:
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+            return self._index.reconstruct_n(int(rows[0]), len(rows))
+        return self._index.reconstruct_batch(rows)
+
+
+def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
+    """Train an empty index on vectors; InputError if D does not suit the settings."""
+    papers, dim = vectors.shape
+    # Faiss recommends at least 39 vectors per list.
+    lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
+    codes = 1
+    if "pq" in config.kind:
+        codes = config.subvectors or max(m for m in range(1, max(1, dim // 2) + 1) if dim % m == 0)
+        if dim % codes:
+            raise InputError(f"index.subvectors={codes}: must divide the vectors' {dim} dimensions")
+    factory = {  # np: no polysemous training, which takes a minute and has no effect here
+        "half": "SQfp16",
+        "ivf": f"IVF{lists},Flat",
+        "hnsw": f"HNSW{config.links},Flat",
+        "pq": f"PQ{codes}x8np",
+        "ivfpq": f"IVF{lists},PQ{codes}x8np",
+    }
+    index = faiss.index_factory(dim, factory[config.kind], IP)
+    if config.kind == "hnsw":
+        index.hnsw.efConstruction = config.ef_construction
+    if config.kind in ("half", "hnsw"):
+        return index
+    enough = max(64 * lists if "ivf" in config.kind else 0, CODES * CODES if "pq" in config.kind else 0)
+    for part in (getattr(index, "cp", None), index.pq.cp if "pq" in config.kind else None):
+        if part is not None:
+            part.seed = config.seed
+            part.min_points_per_centroid = 1  # silences a warning
+    size = enough if config.sample is None else config.sample
+    if size < papers:
+        rows = np.random.default_rng(config.seed).choice(papers, size, replace=False)
+        vectors = vectors[np.sort(rows)]
+    index.train(np.asarray(vectors))
+    if "ivf" in config.kind:
+        index.make_direct_map()  # to read single vectors
+    return index

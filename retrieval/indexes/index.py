@@ -1,0 +1,101 @@
+"""Builds, loads and searches vector indexes, on CPU or GPU.
+
+`build_index` and `load_index` return the `PaperIndex` for an `IndexConfig` (retrieval.settings);
+`search_exact` searches arrays without an index.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError
+from citerec.retrieval.arrays import Floats, Mask
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.indexes.cpu import CODES, FaissIndex, FlatIndex, PaperIndex, check_vectors
+from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import VectorTable
+
+
+def search_exact(
+    queries: Floats,
+    papers: Floats,
+    k: int,
+    exclude: NDArray[np.integer] | None = None,
+    candidates: Mask | None = None,
+) -> Ranking:
+    """The k papers with the highest inner product with each query, without excluded ones.
+
+    queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
+    exclude, candidates: like `exclude` and `allowed` of PaperIndex.search; same errors.
+    Ties for the last place are broken by Faiss.
+    """
+    return FlatIndex(check_vectors(papers, "papers")).search(queries, k, candidates, exclude)
+
+
+def check_index(config: IndexConfig, papers: int | None = None) -> None:
+    """InputError if the device is missing, or there are too few papers to train the index."""
+    if config.device == "gpu":
+        from citerec.retrieval.indexes.gpu import gpu_library  # imports torch
+
+        if gpu_library(config.kind) is None:
+            raise InputError(
+                "index.device=gpu: no usable GPU; install torch with CUDA (or, for index=exact, faiss-gpu), "
+                "or choose index.device=cpu"
+            )
+    if papers is None or config.kind not in ("ivf", "pq", "ivfpq"):
+        return
+    needed = max(config.lists or 1, CODES if "pq" in config.kind else 1)
+    if (training := min(papers, config.sample or papers)) < needed:
+        raise InputError(
+            f"index={config.kind}: needs {needed:,} papers to train on, has {training:,}; "
+            "choose fewer index.lists, a larger index.sample, or index=exact"
+        )
+
+
+def to_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
+    """Move an index to a GPU if there is one and the settings allow it."""
+    if config.device == "cpu" or config.kind not in ("exact", "half"):
+        return index
+    from citerec.retrieval.indexes.gpu import to_gpu  # imports torch
+
+    return to_gpu(config.kind, index)
+
+
+def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:
+    """Build an index of vectors [N, D]; InputError if they are not finite or do not suit the settings.
+
+    Tables are known to be finite and are read in blocks; an exact index keeps them on disk.
+    """
+    check_index(config, len(vectors))
+    checked: Any = vectors if isinstance(vectors, VectorTable) else check_vectors(vectors, "papers")
+    exact = config.kind == "exact"
+    return to_device(config, FlatIndex(checked) if exact else FaissIndex.build(config, checked))
+
+
+def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
+    """An exact index whose inner products with (query, 1) decrease with the Euclidean distance (`search_l2`).
+
+    Vectors v become (v, -|v|^2 / 2), since |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2).
+    """
+    norms = [np.square(block).sum(axis=1) for block in vectors.blocks()]
+    last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
+    return to_device(config, FlatIndex(vectors, last))
+
+
+def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) -> Ranking:
+    """The k nearest of the allowed vectors of a `build_l2_index`; scores are negative distances."""
+    ones = np.ones((len(queries), 1), np.float32)
+    found = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
+    squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * found.scores
+    return Ranking(found.papers, -np.sqrt(np.maximum(squares, 0)))
+
+
+def load_index(config: IndexConfig, folder: Path) -> PaperIndex:
+    """Memory-map an index written by `PaperIndex.save`."""
+    check_index(config)
+    exact = config.kind == "exact"
+    return to_device(config, FlatIndex.load(folder) if exact else FaissIndex.load(config, folder))

@@ -1,0 +1,1 @@
+"""Search by words: BM25, its postings and terms."""

@@ -1,0 +1,309 @@
+"""BM25's formulas and its index of postings, and rank_bm25 as a slow reference for both."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix, vstack
+
+from citerec.base.files import link_or_copy
+from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
+from citerec.retrieval.arrays import Floats, Rows, load_arrays
+
+Saturation = Callable[[Floats, Floats, float, float], Floats]
+"""(term frequency, b * text length / average length, k1, b) to the term frequency component."""
+
+
+def _robertson(tf: Floats, length: Floats, k1: float, b: float) -> Any:
+    return tf / (k1 * ((1 - b) + length) + tf)
+
+
+def _atire(tf: Floats, length: Floats, k1: float, b: float) -> Any:
+    return (tf * (k1 + 1)) / (tf + k1 * (1 - b + length))
+
+
+def _bm25l(tf: Floats, length: Floats, k1: float, b: float) -> Any:
+    """Minus the score of a text without the term, a constant that changes no ranking."""
+    normalised, delta = tf / (1 - b + length), 0.5
+    absent = np.float32(((k1 + 1) * delta) / (k1 + delta))
+    return ((k1 + 1) * (normalised + delta)) / (k1 + normalised + delta) - absent
+
+
+# Inverse document frequency of a term in n of N texts.
+IDF: dict[str, Callable[[int, int], float]] = {
+    "lucene": lambda n, N: math.log(1 + (N - n + 0.5) / (n + 0.5)),
+    "robertson": lambda n, N: math.log(max((N - n + 0.5) / (n + 0.5), 1)),
+    "atire": lambda n, N: math.log(N / n),
+    "bm25l": lambda n, N: math.log((N + 1) / (n + 0.5)),
+}
+METHODS: dict[str, tuple[Saturation, str]] = {
+    "lucene": (_robertson, "lucene"),
+    "okapi": (_atire, "lucene"),
+    "robertson": (_robertson, "robertson"),
+    "atire": (_atire, "atire"),
+    "bm25l": (_bm25l, "bm25l"),
+}
+"""The variants (Kamphuis et al. 2020, table 1); `okapi` is the formula of Gu et al. 2022: lucene * (k1 + 1).
+
+bm25+ would rank like atire: it adds the same constant to papers with and without the term."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A variant and its parameters."""
+
+    method: str
+    k1: float
+    b: float
+
+    def idf(self, document_frequency: NDArray[np.integer], texts: int) -> Floats:
+        """Inverse document frequencies of terms [T]; 0 for terms in no text."""
+        idf = IDF[METHODS[self.method][1]]
+        unique, inverse = np.unique(document_frequency, return_inverse=True)
+        return np.array([idf(n, texts) if n else 0 for n in unique.tolist()], np.float32)[inverse]
+
+    def tf_weights(self, counts: csc_matrix, lengths: Floats, average: float) -> Floats:
+        """The term frequency component of each count, before IDF; lengths: of the texts."""
+        length = self.b * lengths[counts.indices] / average
+        return METHODS[self.method][0](counts.data, length, self.k1, self.b)
+
+
+ADDS_PER_LOOKUP = 16
+"""Scores that can be added in the time of one lookup."""
+
+
+@dataclass(frozen=True)
+class Postings:
+    """Precomputed contributions of each term to the score of each text, as in bm25s (Lù 2024).
+
+    data, indices: [postings], contributions and texts, term by term, texts ascending. offsets: int64 [T + 1],
+    the postings of each term. average: length of a text, computed `changed` changed texts ago. later: a few
+    more texts and their terms, which follow the N of `texts`.
+    """
+
+    data: Floats
+    indices: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    texts: int
+    average: float
+    changed: int = 0
+    later: Postings | None = None
+
+    FILES = ("data.csc.index", "indices.csc.index", "indptr.csc.index")
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: list[csc_matrix],
+        formula: Formula,
+        whole: tuple[NDArray[np.int64], int, float] | None = None,
+    ) -> Postings:
+        """Build from batches of term counts [texts, T]; empties the list to save memory.
+
+        whole: if the texts are some of many, document frequencies [T], number and average length of these.
+        """
+        lengths = [np.asarray(part.sum(axis=1)).ravel() for part in counts]
+        average = float(np.concatenate(lengths).mean(dtype=np.float64))
+        total = sum(map(len, lengths))
+        frequency = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
+        offsets, idf = offsets_of(frequency), formula.idf(frequency, total)
+        if whole is not None:
+            idf, average = formula.idf(*whole[:2]), whole[2]
+        data, indices = np.empty(offsets[-1], np.float32), np.empty(offsets[-1], np.int32)
+        next_free, texts = offsets[:-1].copy(), 0
+        for length in lengths:
+            part = counts.pop(0)
+            per_term = np.diff(part.indptr)
+            positions = np.repeat(next_free - part.indptr[:-1], per_term) + np.arange(part.nnz)
+            data[positions] = formula.tf_weights(part, length, average) * np.repeat(idf, per_term)
+            indices[positions] = part.indices + np.int32(texts)
+            next_free += per_term
+            texts += len(length)
+        return cls(data, indices, offsets, total, average)
+
+    @property
+    def total(self) -> int:
+        """Number of texts, with the later ones."""
+        return self.texts + (self.later.texts if self.later else 0)
+
+    def with_texts(self, kept: Rows, counts: csc_matrix, changed: int, formula: Formula) -> Postings:
+        """Texts `kept`, ascending, followed by new ones [n, T']. The IDF of known terms stays the same."""
+        new, frequency = np.diff(counts.indptr), self._frequency(counts.shape[1])
+        idf = formula.idf(np.where(frequency, frequency, new), self.total)
+        length = np.asarray(counts.sum(axis=1)).ravel()
+        data = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
+        more = Postings(data, counts.indices, counts.indptr.astype(np.int64), len(length), self.average)
+        if len(kept) == self.total:
+            return replace(self, later=self.later.followed_by(more) if self.later else more, changed=changed)
+        whole = self.followed_by(self.later) if self.later else self
+        new_row = np.full(whole.texts, -1, np.int32)
+        new_row[kept] = np.arange(len(kept), dtype=np.int32)
+        indices = new_row[whole.indices]
+        stay = indices >= 0
+        offsets = offsets_of(stay.view(np.int8))[whole.offsets]
+        left = Postings(whole.data[stay], indices[stay], offsets, len(kept), self.average, changed)
+        return left.followed_by(more)
+
+    def _frequency(self, terms: int) -> NDArray[np.int64]:
+        """Number of texts with each term [T']."""
+        own = _lengths(self.offsets, terms)
+        return own + self.later._frequency(terms) if self.later else own
+
+    def followed_by(self, more: Postings) -> Postings:
+        """These texts and more, in the same arrays. more: with all terms and no later texts."""
+        old, new = _lengths(self.offsets, len(more.offsets) - 1), np.diff(more.offsets)
+        merged = offsets_of(old + new)
+        is_new = np.ones(merged[-1], np.bool_)
+        is_new[concat_ranges(merged[:-1], merged[:-1] + old)[0]] = False
+        data, indices = np.empty(len(is_new), np.float32), np.empty(len(is_new), np.int32)
+        data[~is_new], indices[~is_new] = self.data, self.indices
+        data[is_new], indices[is_new] = more.data, more.indices + np.int32(self.texts)
+        return Postings(data, indices, merged, self.texts + more.texts, self.average, self.changed)
+
+    @property
+    def nbytes(self) -> int:
+        own = self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
+        return own + (self.later.nbytes if self.later else 0)
+
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
+    ) -> Floats:
+        """Scores of all texts [N], or of some [K]; terms [n]: distinct; weights [n]: their query counts."""
+        if self.later is not None:
+            known = terms < len(self.offsets) - 1
+            own, later = replace(self, later=None), self.later
+            if texts is None:
+                parts = own.scores(terms[known], weights[known]), later.scores(terms, weights)
+                return np.concatenate(parts)
+            first = texts < self.texts
+            scores = np.empty(len(texts), np.float32)
+            scores[first] = own.scores(terms[known], weights[known], texts[first])
+            scores[~first] = later.scores(terms, weights, texts[~first] - self.texts)
+            return scores
+        if texts is None:
+            scores = np.zeros(self.texts, np.float32)
+            _add(self.data, self.indices, self.offsets, terms, weights, scores)
+            return scores
+        if (self.offsets[terms + 1] - self.offsets[terms]).sum() < ADDS_PER_LOOKUP * len(terms) * len(texts):
+            return self.scores(terms, weights)[texts]
+        scores = np.zeros(len(texts), np.float32)
+        _look_up(self.data, self.indices, self.offsets, terms, weights, texts, scores)
+        return scores
+
+    def save(self, folder: Path, before: Path | None = None) -> None:
+        """before: a folder with the same texts, and fewer later ones, whose files are hard-linked."""
+        arrays: tuple[NDArray[Any], ...] = self.data, self.indices, self.offsets
+        for name, array in zip(self.FILES, arrays, strict=True):
+            if before is None:
+                save_arrays(folder, **{name: array})
+            else:
+                link_or_copy(before / f"{name}.npy", folder / f"{name}.npy")
+        save_arrays(folder, texts=np.array([self.average, self.changed, self.texts]))
+        if self.later is not None:
+            (folder / LATER).mkdir()
+            self.later.save(folder / LATER)
+
+    @classmethod
+    def load(cls, folder: Path, texts: int) -> Postings:
+        """Memory-map postings written by `save`. texts: their number, with the later ones."""
+        data, indices, offsets = load_arrays(folder, *cls.FILES)
+        average, changed = load_arrays(folder, "texts")[0][:2].tolist()
+        later = None
+        if (folder / LATER).is_dir():
+            later = cls.load(folder / LATER, int(load_arrays(folder / LATER, "texts")[0][2]))
+            texts -= later.texts
+        # Earlier versions stored smaller integers, for which Numba would compile a second time.
+        offsets = offsets.astype(np.int64, copy=False)
+        return cls(data, indices, offsets, texts, average, int(changed), later)
+
+
+def _lengths(offsets: NDArray[np.int64], terms: int) -> NDArray[np.int64]:
+    """Numbers of postings of terms [T'], 0 for those beyond the offsets [T + 1]."""
+    return np.pad(np.diff(offsets), (0, terms + 1 - len(offsets)))
+
+
+LATER = "later"
+"""Subfolder of the postings of later texts."""
+
+
+@njit(nogil=True, cache=True)
+def _add(data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, scores: Any) -> None:
+    for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
+        for i in range(offsets[term], offsets[term + 1]):
+            scores[indices[i]] += weight * data[i]
+
+
+@njit(nogil=True, cache=True)
+def _look_up(
+    data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, texts: Any, scores: Any
+) -> None:
+    for term, weight in zip(terms, weights):  # noqa: B905
+        start, end = offsets[term], offsets[term + 1]
+        for k in range(len(texts)):
+            i = start + np.searchsorted(indices[start:end], texts[k])
+            if i < end and indices[i] == texts[k]:
+                scores[k] += weight * data[i]
+
+
+RANK_BM25_METHODS = tuple(method for method in METHODS if method != "bm25l")
+"""Methods of backend=rank_bm25. Its BM25L counts term frequencies twice, unlike that of the others."""
+
+
+class RankBM25:
+    """rank_bm25's BM25Okapi, which scores every paper in Python: slow, a reference for the formulas.
+
+    IDFs are those of the other back ends: rank_bm25's own is that of `robertson`, with a floor for terms in
+    more than half of all texts.
+    """
+
+    def __init__(self, documents: Ragged, formula: Formula) -> None:
+        """documents: rows of terms."""
+        self._documents = documents
+        import rank_bm25  # of the extra `train`
+
+        self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
+        saturation, idf = METHODS[formula.method]
+        # rank_bm25 always multiplies by k1 + 1, two of the variants do not.
+        scale = 1.0 if saturation is _atire else 1 / (formula.k1 + 1)
+        frequency = Counter(term for counts in self._index.doc_freqs for term in counts)
+        total = len(documents)
+        self._index.idf = {term: scale * IDF[idf](n, total) for term, n in frequency.items()}
+
+    @classmethod
+    def from_counts(cls, counts: list[csc_matrix], formula: Formula) -> RankBM25:
+        """Build from batches of term counts [texts, T]."""
+        matrix = vstack(counts, format="csr")
+        repeats = matrix.data.astype(np.int64)
+        return cls(Ragged(np.repeat(matrix.indices, repeats), offsets_of(repeats)[matrix.indptr]), formula)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the frequency tables, without the integers that they share."""
+        return sum(map(sys.getsizeof, self._index.doc_freqs))
+
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
+    ) -> Floats:
+        """Like `Postings.scores`."""
+        query = np.repeat(terms, weights.astype(np.int64)).tolist()
+        with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
+            scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
+        return scores if texts is None else scores[texts]
+
+    def save(self, folder: Path) -> None:
+        """Write the documents, to rebuild the index from: rank_bm25 has no file format."""
+        save_ragged(folder, "documents", self._documents)
+
+    @classmethod
+    def load(cls, folder: Path, formula: Formula) -> RankBM25:
+        """Rebuild the index from the documents written by `save`."""
+        return cls(load_ragged(folder, "documents"), formula)

@@ -1,0 +1,267 @@
+"""Maps the words of a corpus to terms for lexical search, and finds the key terms of citing papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from weakref import WeakValueDictionary
+
+import numpy as np
+import Stemmer
+from bm25s import stopwords as lists
+from bm25s.tokenization import Tokenizer
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix, csr_matrix
+
+from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged, load_ragged, save_ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import fold
+from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.queries import Queries
+
+PAPERS_PER_BATCH = 1 << 16
+"""Papers whose terms are counted at a time."""
+
+
+BEGINNINGS, LETTERS = "beginnings", 5
+"""The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
+
+
+EUROPEAN = "european"
+"""The stop words of English, French, German, Spanish and Portuguese together."""
+FUNCTION_WORDS = frozenset(
+    word
+    for language in ("EN_PLUS", "FRENCH", "GERMAN", "SPANISH", "PORTUGUESE")
+    for word in getattr(lists, f"STOPWORDS_{language}")
+) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
+"""Those of EUROPEAN: without the ones that mean something else in English titles."""
+
+
+def _beginning(word: str) -> str:
+    return fold(word)[:LETTERS]
+
+
+def strip_markers(text: str) -> str:
+    """Remove the citation markers from a context."""
+    return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
+
+
+def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
+    """Yield the joined fields of each query [Q]; repeated fields are repeated.
+
+    queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
+    """
+    queries = Queries.from_contexts(corpus, queries)
+    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
+
+
+def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
+    """bm25s's tokeniser: runs of at least two letters or digits, without stop words, stemmed.
+
+    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: a language of bm25s, or EUROPEAN; None for
+    neither. Raises InputError for unknown languages.
+    """
+    ignored = sorted(FUNCTION_WORDS) if stopwords == EUROPEAN else stopwords
+    if stemmer == BEGINNINGS:
+        return Tokenizer(stopwords=ignored, stemmer=_beginning)
+    if stemmer is not None and stemmer not in Stemmer.algorithms():
+        known = ", ".join(Stemmer.algorithms())
+        raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")
+    try:
+        return Tokenizer(stopwords=ignored, stemmer=None if stemmer is None else Stemmer.Stemmer(stemmer))
+    except ValueError as error:
+        raise InputError(f"retriever.stopwords: {error}") from None
+
+
+class Terms:
+    """The terms of each word of a corpus.
+
+    word_terms: rows [V] of terms, parallel to `corpus.words`: none for stop words, punctuation and citation
+    markers, several for compounds. names: [T], the stems; size: T.
+    Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
+    """
+
+    def __init__(self, word_terms: Ragged, names: Sequence[str], known: _WordTerms) -> None:
+        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), known
+        self._words: Sequence[str] = ()
+
+    @classmethod
+    def from_words(cls, words: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
+        """The terms of words, cached per corpus; arguments as for `tokenizer`."""
+        key = (id(words), stemmer, stopwords)
+        if (terms := _CACHE.get(key)) is None:
+            known = _word_terms(stemmer, stopwords)
+            terms = _CACHE[key] = cls(*known.of(words), known)
+            terms._words = words  # kept alive, so that no other object gets this id
+        return terms
+
+    def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
+        """Add words. Unknown terms are dropped, or added with more_terms."""
+        rows, names = self._known.of(words)
+        all_names, ids = self.names, self._ids
+        if more_terms:
+            all_names = [*self.names, *(name for name in names if name not in ids)]
+            ids = {name: term for term, name in enumerate(all_names)}
+        new_ids = [ids.get(name) for name in names]
+        known = [[term for i in row.tolist() if (term := new_ids[i]) is not None] for row in rows]
+        more = Ragged.from_rows(known)
+        values = np.concatenate([self.word_terms.values, more.values])
+        offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
+        return Terms(Ragged(values, offsets), all_names, self._known)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: term for term, name in enumerate(self.names)}
+
+    def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
+        """Term counts of texts: float32 [texts, T].
+
+        words: rows of token ids; rows: the text that each row belongs to, ascending.
+        """
+        terms = self.word_terms.take(words.values)
+        text = np.repeat(rows, np.diff(terms.offsets[words.offsets]))
+        ones = np.ones(len(text), np.float32)
+        # Texts ascend, so that duplicate entries of a column are adjacent and need no sorting.
+        return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
+
+    def query_counts(self, queries: Queries, fields: Sequence[str]) -> csr_matrix:
+        """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
+        rows, total = np.arange(len(queries)), csc_matrix((len(queries), self.size), dtype=np.float32)
+        for field in queries.fields:
+            if field in fields:
+                counts = self.counts(rows, queries.words(field), len(queries))
+                total = total + counts * np.float32(fields.count(field))
+        return total.tocsr()
+
+    @property
+    def nbytes(self) -> int:
+        return self.word_terms.values.nbytes + self.word_terms.offsets.nbytes
+
+    def save(self, folder: Path) -> None:
+        save_ragged(folder, "terms", self.word_terms)
+        (folder / NAMES).write_text("\n".join(self.names), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, stemmer: str | None, stopwords: str | None) -> Terms:
+        """Memory-map terms written by `save`."""
+        names = (folder / NAMES).read_text("utf-8").split("\n")
+        return cls(load_ragged(folder, "terms"), names, _word_terms(stemmer, stopwords))
+
+
+NAMES = "terms.txt"
+_CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
+KEPT_WORDS = 1 << 18
+"""Words whose terms are kept for the next texts."""
+
+
+class _WordTerms:
+    """The terms of words, by a tokeniser; those of many words are not kept. Several threads may ask."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._lock = tokenizer, Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._kept, self._ids, self._names = dict[str, list[int]](), dict[str, int](), list[str]()
+
+    def of(self, words: Sequence[str]) -> tuple[Ragged, list[str]]:
+        """Return the term ids of each word, and the name of each term, in order of first use."""
+        with self._lock:
+            if len(words) > KEPT_WORDS // 4:
+                rows, names = self._read(words)
+                return Ragged.from_rows(rows), names
+            new = [word for word in words if word not in self._kept]
+            if len(self._kept) + len(new) > KEPT_WORDS:
+                self._clear()
+                new = list(words)
+            self._keep(new)
+            found = Ragged.from_rows([self._kept[word] for word in words])
+            ids, first, values = np.unique(found.values, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            place = np.empty(len(order), np.int32)
+            place[order] = np.arange(len(order))
+            names = [self._names[id] for id in ids[order].tolist()]
+            return Ragged(place[values], found.offsets), names
+
+    def _keep(self, words: Sequence[str]) -> None:
+        rows, names = self._read(words)
+        self._names += [name for name in names if name not in self._ids]
+        ids = [self._ids.setdefault(name, len(self._ids)) for name in names]
+        self._kept.update(zip(words, ([ids[term] for term in row] for row in rows), strict=True))
+
+    def _read(self, words: Sequence[str]) -> tuple[list[list[int]], list[str]]:
+        self._tokenizer.reset_vocab()
+        plain = map(_without_markers, words)
+        rows = list(self._tokenizer.streaming_tokenize(plain, allow_empty=False))
+        names = list(self._tokenizer.get_vocab_dict())
+        self._tokenizer.reset_vocab()  # frees memory
+        return rows, names
+
+
+@lru_cache
+def _word_terms(stemmer: str | None, stopwords: str | None) -> _WordTerms:
+    return _WordTerms(tokenizer(stemmer, stopwords))
+
+
+def _without_markers(word: str) -> str:
+    for marker in MARKER_WORDS:
+        word = word.replace(marker, " ")
+    return word
+
+
+KEY_TERMS = "key_terms"
+"""The query field of key terms."""
+TITLE_TERMS, ABSTRACT_TERMS = 3, 5
+"""Number of key terms from each field."""
+
+
+class KeyTerms:
+    """Finds the key terms of citing papers: the most informative words of title and abstract.
+
+    papers: rows whose titles and abstracts are counted. A term that none of them has is never a key term.
+    """
+
+    def __init__(self, terms: Terms, corpus: Corpus, papers: NDArray[np.int32]) -> None:
+        self._terms = terms
+        columns = (
+            ("title", corpus.title_tokens, TITLE_TERMS),
+            ("abstract", corpus.abstract_tokens, ABSTRACT_TERMS),
+        )
+        self._fields = [(field, self._mean_counts(words, papers), most) for field, words, most in columns]
+
+    def counts(self, queries: Queries, terms: Terms | None = None) -> csr_matrix:
+        """The key terms of each query [Q], each counted once: float32 [Q, T].
+
+        terms: to read queries with new words.
+        """
+        terms, chosen = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
+        for field, means, most in self._fields:
+            counts = terms.counts(np.arange(len(queries)), queries.words(field), len(queries)).tocsr()
+            counts.sum_duplicates()
+            for query in range(len(queries)):
+                part = slice(counts.indptr[query], counts.indptr[query + 1])
+                ids, frequency = counts.indices[part], counts.data[part]
+                known = means[ids] > 0
+                ids, frequency = ids[known], frequency[known]
+                order = np.lexsort((ids, -bo1(frequency, means[ids])))
+                chosen[query] = np.union1d(chosen[query], ids[order[:most]])
+        rows = Ragged.from_rows(chosen)
+        ones = np.ones(len(rows.values), np.float32)
+        return csr_matrix((ones, rows.values, rows.offsets), shape=(len(queries), self._terms.size))
+
+    def _mean_counts(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Mean count of each term [T] in a field of the papers."""
+        total = np.zeros(self._terms.size, np.int64)
+        for start in range(0, len(papers), PAPERS_PER_BATCH):
+            block = words.take(papers[start : start + PAPERS_PER_BATCH])
+            total += np.bincount(self._terms.word_terms.take(block.values).values, minlength=len(total))
+        return total / max(len(papers), 1)
+
+
+def bo1(counts: NDArray[np.floating], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bo1 weights of terms [n], from their counts in a text and their mean counts in papers."""
+    return np.asarray(counts * np.log2((1 + means) / means) + np.log2(1 + means))

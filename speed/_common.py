@@ -1,0 +1,134 @@
+"""Shared helpers of the benchmarks: options, data and timing."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from citerec.base.files import cache_folder
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.generate import generate_corpus, open_demo
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.documents import Vocabulary
+
+REAL = Path("../shared/data/neurips2025-lcr")
+Tasks = dict[str, Callable[[], object]]
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=REAL, help="source folder; the demo corpus when absent")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu: with --threads 1 on a busy machine"
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser
+
+
+def setup(args: argparse.Namespace) -> None:
+    """Set the number of threads and describe the machine."""
+    logging.basicConfig(level=logging.WARNING)
+    torch.set_num_threads(args.threads)
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    known = {flag for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
+    flags = [name for name in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if name in known]
+    print(
+        f"machine: {os.cpu_count()} cores ({platform.machine()}, {', '.join(flags) or 'no known flags'}), "
+        f"{args.threads} threads, load {os.getloadavg()[0]:.1f}, {args.clock} clock, "
+        f"torch {torch.__version__}"
+    )
+
+
+def load_corpus(args: argparse.Namespace) -> Corpus:
+    cache = cache_folder()
+    corpus = open_corpus(args.data, cache_dir=cache) if args.data.is_dir() else open_demo(cache_dir=cache)
+    print(f"data: {corpus.name}, {len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts")
+    return corpus
+
+
+def random_vectors(corpus: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[np.float32]]:
+    """Return random vectors for the words with a letter or digit that occur at least three times."""
+    frequent = np.flatnonzero(np.asarray(corpus.word_counts) >= 3).tolist()
+    vocabulary = Vocabulary(
+        [word for word in map(corpus.words.__getitem__, frequent) if any(map(str.isalnum, word))]
+    )
+    table = np.random.default_rng(0).standard_normal((len(vocabulary), dim), np.float32)
+    return vocabulary, table
+
+
+def word_sums(corpus: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
+    """Return a function (rows, token column) -> normalised sums of random word vectors.
+
+    Their distribution is similar to that of real embeddings.
+    """
+    vocabulary, table = random_vectors(corpus)
+    words, ids = torch.from_numpy(table), vocabulary.lookup(corpus.words)
+
+    def vectors(rows: NDArray[np.integer], column: str) -> NDArray[np.float32]:
+        texts = getattr(corpus, column).take(rows)
+        known = ids[texts.values]
+        weight = torch.from_numpy((known >= 0).astype(np.float32))
+        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(texts.offsets[:-1])
+        summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
+        return np.asarray(F.normalize(summed, dim=1).numpy())
+
+    return vectors
+
+
+def time_call(args: argparse.Namespace, call: Callable[[], object]) -> float:
+    """Return the seconds that one call takes."""
+    clock = time.perf_counter if args.clock == "wall" else time.process_time
+    start = clock()
+    call()
+    return clock() - start
+
+
+def median_seconds(args: argparse.Namespace, tasks: Tasks, repeats: int | None = None) -> dict[str, float]:
+    """Return the median time of each task after a warm-up, interleaved so that all see the same load."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range((repeats or args.repeats) + 1):
+        for name, task in tasks.items():
+            times[name].append(time_call(args, task))
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def memory_gb(key: str = "VmHWM") -> float:
+    """Memory of this process in GB on Linux: VmHWM (peak resident), RssAnon (private) or RssFile (mapped)."""
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1e6
+
+
+def source_folder(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) -> Path:
+    """Return the folder of the data or, if it does not exist, of a demo corpus written to `scratch`."""
+    folder: Path = args.data if args.data.is_dir() else scratch / "demo"
+    if not folder.is_dir():
+        generate_corpus(papers, contexts, folder, seed=0, workers=1)
+    print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}")
+    return folder
+
+
+def run_in_processes(
+    stages: Iterable[Callable[[argparse.Namespace], None]], args: argparse.Namespace
+) -> None:
+    """Run the stages one after the other in separate processes, to measure the peak memory of each."""
+    for stage in stages:
+        process = multiprocessing.get_context("spawn").Process(target=stage, args=(args,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"a stage failed with exit code {process.exitcode}")

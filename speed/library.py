@@ -1,0 +1,237 @@
+"""Libraries: papers built per second, memory, and the time of a query, of adding 100 papers, and over HTTP.
+
+    python -m citerec.speed.library --papers 1661201 --folder DIR
+
+generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
+runs in a separate process. The ceiling for building is parsing the same file; additions are compared with a
+change that writes everything anew. Over HTTP, a server process
+(`citerec serve`) gets the contexts as passages from one user and from 20 at once; the baseline is the latency
+of GET /health, which does not use the library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from threading import local
+from typing import Any
+
+import numpy as np
+import requests
+
+from citerec.datasets.formats.source_files import find_files, read_contexts
+from citerec.datasets.generate import generate_corpus
+from citerec.datasets.records import ContextRecord
+from citerec.library.commands.change import add, build, remove
+from citerec.library.library import Library
+from citerec.library.models import open_model
+from citerec.library.recommender import MODEL, RANKING, Recommender, mark_context
+from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.library.sources.readers import read_source
+from citerec.rerank.ranker.author_names import named_papers
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.paper_names import SortedNames
+from citerec.speed._common import (
+    make_parser,
+    memory_gb,
+    run_in_processes,
+    setup,
+    source_folder,
+    time_call,
+)
+
+ADDED = 100
+"""Number of new papers to add."""
+
+
+def generate_source(args: argparse.Namespace) -> None:
+    if not args.data.is_dir():
+        generate_corpus(args.papers, 1000, args.data, seed=0, workers=1)
+
+
+def build_library(args: argparse.Namespace) -> None:
+    file = find_files(args.data, None, ["train"])["papers"]
+    papers = sum(1 for _ in read_source(file, lambda _: None))
+    read = time_call(args, lambda: [None for _ in read_source(file, lambda _: None)])
+    contexts = str(file.parent) if args.contexts else ""
+    settings = BuildSettings(
+        library=str(args.library), source=(str(file),), contexts=contexts, model=args.model, overwrite=True
+    )
+    built = time_call(args, lambda: build(settings))
+    size = sum(path.stat().st_size for path in args.library.rglob("*") if path.is_file()) / 1e6
+    print(
+        f"{papers:,} papers built in {built:,.1f} s, {papers / built:,.0f} papers/s; reading alone "
+        f"{read:,.1f} s, {read / built:.0%}; {size:,.0f} MB, peak resident memory {memory_gb():.2f} GB"
+    )
+
+
+def add_papers(args: argparse.Namespace) -> None:
+    file = args.folder / "new.bib"
+    times = []
+    for turn in range(args.repeats + 1):
+        entries = (
+            f"@article{{new{turn}x{number}, title={{The new paper {number} of turn {turn}}}, "
+            f"abstract={{{' '.join(f'word{(number * i) % 997}' for i in range(150))}}}}}\n"
+            for number in range(ADDED)
+        )
+        file.write_text("".join(entries))
+        settings = AddSettings(library=str(args.library), source=(str(file),))
+        with contextlib.redirect_stdout(io.StringIO()):
+            times.append(time_call(args, partial(add, settings)))
+    start = time.perf_counter()
+    library = Library.open(args.library)
+    opened = time.perf_counter() - start
+    added = sorted(times[1:])[len(times) // 2 - 1]
+    print(
+        f"{ADDED} papers added to {len(library) - ADDED:,} in {added:.2f} s "
+        f"(the first time {times[0]:.2f} s); opened in {1000 * opened:.0f} ms; "
+        f"peak resident memory {memory_gb():.2f} GB"
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        last = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
+        anew = time_call(args, partial(remove, last))
+    print(
+        f"  all written anew, as when a paper is removed: {anew:.2f} s, peak resident memory "
+        f"{memory_gb():.2f} GB; added / anew: {added / anew:.2f}"
+    )
+
+
+def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
+    """Yield context, title and abstract of the first contexts of the data."""
+    file = find_files(args.data, None, ["train"])["contexts"]
+    contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
+    for context in islice(contexts, count):
+        row = library.row(context.citing_id) or 0
+        yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
+
+
+def ask_questions(args: argparse.Namespace) -> None:
+    start = time.perf_counter()
+    recommender = Recommender.open(args.library)
+    opened, times = time.perf_counter() - start, []
+    for text, title, abstract in read_questions(args, recommender.library, args.questions):
+        ask = partial(recommender.recommend, mark_context(text), title, abstract)
+        times.append(1000 * time_call(args, ask))
+    p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
+    print(
+        f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
+        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
+    )
+    if isinstance(ranker := open_model(recommender.library.folder / MODEL), Ranker):
+        ranker.load(recommender.library.folder / RANKING, recommender.library.corpus)
+        look_up_names(args, ranker.statistics, recommender.library)
+
+
+def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, library: Library) -> None:
+    """Find papers that questions name by author or initials; the baseline scans the names of all papers."""
+    texts = [mark_context(text) for text, *_ in read_questions(args, library, args.questions)]
+    by_hash = [statistics.sorted_names(name) for name in statistics.SORTED]
+    scanned = [SortedNames(one.names, one.order[:0]) for one in by_hash]
+    names = sum(len(one.names.hashes) for one in by_hash)
+    looked_up, scan = (
+        1000
+        * time_call(args, partial(named_papers, texts, ways[0], ways[1], library.corpus.years))
+        / len(texts)
+        for ways in (by_hash, scanned)
+    )
+    print(
+        f"papers named near the mark: {looked_up:.2f} ms a query among {names:,} names, "
+        f"scanned {scan:.2f} ms; looked up / scanned: {looked_up / scan:.3f}"
+    )
+
+
+def serve_questions(args: argparse.Namespace) -> None:
+    library = Library.open(args.library)
+    questions = [
+        {"text": text, "title": title, "abstract": abstract[:20_000]}
+        for text, title, abstract in read_questions(args, library, args.requests)
+    ]
+    options = [f"reranker={args.reranker}"] if args.reranker else []
+    command = [sys.executable, "-m", "citerec", "serve", f"library={args.library}", "port=0", *options]
+    start, sessions = time.perf_counter(), local()
+
+    def session() -> requests.Session:
+        if not hasattr(sessions, "own"):
+            sessions.own = requests.Session()
+        found: requests.Session = sessions.own
+        return found
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().split("/ ")[0]  # printed once it listens
+            ask = lambda question: session().post(f"{url}/recommend", json=question, timeout=120)  # noqa: E731
+            health = lambda _: session().get(f"{url}/health", timeout=120)  # noqa: E731
+            ask(questions[0])
+            print(f"from start to first answer over HTTP: {time.perf_counter() - start:.1f} s")
+            for users in args.users:
+                baseline = time_requests(f"GET /health, users: {users}", health, questions, users)
+                median = time_requests(f"POST /recommend, users: {users}", ask, questions, users)
+                print(f"  recommend / health, median: {median / baseline:.1f}")
+        finally:
+            process.terminate()
+
+
+def time_requests(name: str, send: Callable[[Any], Any], values: Sequence[Any], users: int) -> float:
+    """Send requests from concurrent users; print and return the median latency in milliseconds."""
+
+    def timed(value: Any) -> tuple[float, bool]:
+        start = time.perf_counter()
+        answered = send(value).ok
+        return 1000 * (time.perf_counter() - start), answered
+
+    with ThreadPoolExecutor(users) as pool:
+        list(pool.map(timed, values[:users]))  # opens the connections
+        results = list(pool.map(timed, values))
+    p50, p95, p99 = np.percentile([latency for latency, _ in results], [50, 95, 99])
+    failed = sum(not answered for _, answered in results)
+    print(f"{name}: p50 {p50:.1f} ms, p95 {p95:.1f} ms, p99 {p99:.1f} ms, {failed} of {len(results)} failed")
+    return float(p50)
+
+
+STAGES = {
+    "source": generate_source,
+    "building": build_library,
+    "asking": ask_questions,
+    "serving": serve_questions,
+    "adding": add_papers,
+}
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--papers", type=int, default=0, help="number of papers to generate; 0: use the data")
+    parser.add_argument("--folder", type=Path, help="folder of papers and library; default: temporary")
+    parser.add_argument("--model", default="bm25", help="folder of a model; empty: the built-in one")
+    parser.add_argument("--questions", type=int, default=51)
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--requests", type=int, default=400, help="requests over HTTP")
+    parser.add_argument("--users", type=int, nargs="+", default=[1, 20], help="users at once, over HTTP")
+    parser.add_argument("--reranker", default="", help="folder of a cross-encoder for the server")
+    parser.add_argument("--contexts", action="store_true", help="use the training contexts of the data")
+    args = parser.parse_args()
+    setup(args)
+    with tempfile.TemporaryDirectory() as scratch:
+        args.folder = args.folder or Path(scratch)
+        args.folder.mkdir(parents=True, exist_ok=True)
+        args.library = args.folder / "library"
+        generated = args.folder / f"papers-{args.papers}"
+        args.data = generated if args.papers else source_folder(args, args.folder, 20_000, 1000)
+        print(f"model={args.model}{f'; {args.papers:,} generated papers' if args.papers else ''}")
+        run_in_processes([STAGES[name] for name in args.stages], args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Checksums of folders, full disks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError, error_line, is_full
+from citerec.base.files import (
+    CHECKSUMS,
+    atomic_write,
+    check_checksums,
+    full_disk_as_os_error,
+    write_checksums,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with checksums, one subfolder, and another with checksums of its own."""
+    for name in ("a", "sub/b", "own/c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("some content")
+    write_checksums(tmp_path / "own")
+    write_checksums(tmp_path)
+    return tmp_path
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_unchanged_files_pass(folder: Path) -> None:
+    (folder / "another").touch()
+    flip(folder / "own/c")
+    check_checksums(folder, "build it again")
+    write_checksums(folder)
+    check_checksums(folder, "build it again")
+
+
+def test_listed_files_keep_their_checksums(folder: Path) -> None:
+    (folder / "sub/b").unlink()
+    (folder / "new").write_text("more")
+    write_checksums(folder, keep=True)
+    check_checksums(folder, "build it again")
+    flip(folder / "a")
+    write_checksums(folder, keep=True)
+    with pytest.raises(InputError, match="a: damaged"):
+        check_checksums(folder, "build it again")
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda folder: flip(folder / "a"), "a: damaged (its content has changed); build it again"),
+        (lambda folder: (folder / "a").write_text("some"), "a: damaged (its content has changed); build it"),
+        (lambda folder: flip(folder / "sub/b"), "sub/b: damaged"),
+        (lambda folder: (folder / "sub/b").unlink(), "sub/b: missing; build it again"),
+        (lambda folder: (folder / CHECKSUMS).write_text("{"), f"{CHECKSUMS}: damaged"),
+        (lambda folder: (folder / CHECKSUMS).write_text("[1]"), f"{CHECKSUMS}: damaged"),
+    ],
+)
+def test_damage_is_named(folder: Path, damage: Callable[[Path], None], line: str) -> None:
+    damage(folder)
+    with pytest.raises(InputError) as caught:
+        check_checksums(folder, "build it again")
+    assert str(caught.value).startswith(f"{folder}/{line}")
+
+
+def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    (later / "sub").mkdir(parents=True)
+    for number in range(3):
+        for name in ("a", "sub/b"):
+            (later / name).hardlink_to(folder / name)
+        with (later / "a").open("a") as file:
+            file.write(f" and more {number}")
+        (later / "new").write_text(f"{number}")
+        write_checksums(later, before=folder)
+        for one in (folder, later):
+            check_checksums(one, "build it again", trust=False)
+        folder, later = later, tmp_path / f"later{number}"
+        (later / "sub").mkdir(parents=True)
+    assert [size for size, _ in json.loads((folder / CHECKSUMS).read_text())["a"]] == [12, 33]
+    with (folder / "a").open("r+b") as file:
+        file.seek(20)
+        file.write(b"X")
+    check_checksums(tmp_path, "build it again")  # has the first part only
+    with pytest.raises(InputError, match="a: damaged"):
+        check_checksums(folder, "build it again")
+    (later / "a").hardlink_to(folder / "a")
+    with (later / "a").open("a") as file:
+        file.write(" and more")
+    with pytest.raises(ValueError, match="its content has changed"):
+        write_checksums(later, before=folder)
+
+
+def test_checksums_of_earlier_versions_are_read(folder: Path) -> None:
+    sums = json.loads((folder / CHECKSUMS).read_text())
+    (folder / CHECKSUMS).write_text(json.dumps({name: digest for name, [[_, digest]] in sums.items()}))
+    check_checksums(folder, "build it again")
+    flip(folder / "a")
+    with pytest.raises(InputError, match="a: damaged"):
+        check_checksums(folder, "build it again")
+
+
+def test_a_full_disk_that_numpy_reports_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as raised, atomic_write(tmp_path / "array"), open("/dev/full", "wb") as full:
+        np.zeros(1 << 20).tofile(full)
+    assert is_full(raised.value) and str(tmp_path / "array") in (error_line(raised.value) or "")
+
+
+@pytest.mark.parametrize("error", [ValueError("An index writer was killed"), RuntimeError("write error")])
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_errors_of_engines_are_those_of_the_disk_if_it_is_full(
+    error: Exception, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    with pytest.raises(type(error) if free else OSError) as raised, full_disk_as_os_error(tmp_path):
+        raise error
+    assert (raised.value is error) if free else is_full(raised.value)  # type: ignore[arg-type]

@@ -1,0 +1,196 @@
+"""Papers as queries: F1 as in Citeomatic, the two benchmarks, and summaries of their sweeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.papers.reranking import GlobalPrefetch, GlobalReranking
+from citerec.evaluation.measures import query_values
+from citerec.evaluation.protocol import Qrels
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import SweepJob, print_table
+from citerec.rerank.cross_encoder.train import RerankingValidation
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.citations import Citations
+from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.run import Run
+
+
+def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 of one paper's top k, as defined in citeomatic/eval_metrics.py."""
+    correct = sum(paper in cited for paper in ranked[:k])
+    precision, recall = correct / k, correct / len(cited)
+    both = precision + recall
+    return precision, recall, 2 * precision * recall / both if correct else 0.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 20]))
+def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.permutation(40)[:found] for _ in range(5)]).astype(np.int32)
+    scores = np.sort(rng.random(rows.shape).astype(np.float32))[:, ::-1]
+    ids, papers = [f"q{query}" for query in range(5)], [f"p{paper}" for paper in range(40)]
+    cited = {query: {f"p{paper}" for paper in rng.permutation(40)[: rng.integers(1, 25)]} for query in ids}
+    qrels = Qrels({query: dict.fromkeys(of, 1) for query, of in cited.items()})
+    values = query_values(Run(ids, papers, Ranking(rows, scores)), qrels, [10], [k])
+    for i, query in enumerate(ids):
+        expected = citeomatic([papers[row] for row in rows[i]], cited[query], k)
+        got = tuple(values[f"{name}@{k}"][i] for name in ("precision", "recall", "f1"))
+        assert got == pytest.approx(expected)
+        ranked = [papers[row] in cited[query] for row in rows[i]]
+        precisions = [sum(ranked[: rank + 1]) / (rank + 1) for rank, hit in enumerate(ranked) if hit]
+        assert values["map"][i] == pytest.approx(sum(precisions) / len(cited[query]))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(20, 30))
+@settings(max_examples=20, deadline=None)
+def test_validation_in_training_measures_the_same(seed: int, found: int) -> None:
+    rng = np.random.default_rng(seed)
+    papers = np.stack([rng.permutation(40)[:found] for _ in range(4)]).astype(np.int32)
+    cited = [rng.permutation(40)[: rng.integers(1, 10)].tolist() for _ in range(4)]
+    split = Split("val", np.arange(4), Ragged.from_rows(cited))
+    corpus: Any = SimpleNamespace(citing=np.full(4, 40))
+    expected = [
+        citeomatic(list(map(str, row)), set(map(str, of)), 20)[2]
+        for row, of in zip(papers, cited, strict=True)
+    ]
+    measured = RerankingValidation(corpus, split, np.arange(4), papers).base
+    assert measured["base/f1@20"] == pytest.approx(statistics.mean(expected))
+    assert "base/f1@20" not in RerankingValidation(corpus, split, np.arange(4), papers[:, :19]).base
+
+
+def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
+    given: dict[str, Any] = {"cutoffs": [10, 1000], "f1": [20, 3], "depths": [], "scores_dir": folder / "s"}
+    return GlobalReranking(
+        reranker=reranker, scoring=ScoringSettings(precision="float32"), **(given | options)
+    )
+
+
+def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
+    metrics = global_rerank(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
+    assert metrics == json.loads((tmp_path / "metrics.json").read_text())
+    split = tiny_corpus.split("test")
+    rows = {tiny_corpus.context_ids[row]: place for place, row in enumerate(split.contexts.tolist())}
+    for prefix, stage in (("", ""), ("base/", "base-")):
+        run = next(Run.read(tmp_path / f"{stage}run.trec").batches(99))
+        values = []
+        for query, place in rows.items():
+            cited = {tiny_corpus.paper_ids[row] for row in split.positives[place].tolist()}
+            ranked = sorted(run.get(query, {}), key=lambda paper, of=run[query]: -of[paper])  # type: ignore[misc]
+            values.append(citeomatic(ranked, cited, 3))
+        precision, recall, f1 = (statistics.mean(column) for column in zip(*values, strict=True))
+        assert metrics[f"{prefix}f1@3"] == pytest.approx(f1)
+        assert metrics[f"{prefix}precision@3"] == pytest.approx(precision)
+        of_means = 2 * precision * recall / (precision + recall)
+        assert metrics[f"{prefix}f1@3/of_means"] == pytest.approx(of_means)
+        with (tmp_path / f"{stage}per_query.csv").open(newline="") as file:
+            table = {row["query_id"]: float(row["f1@3"]) for row in csv.DictReader(file)}
+        assert [table[query] for query in rows] == pytest.approx([one[2] for one in values])
+    gain = float(metrics["f1@3"]) - float(metrics["base/f1@3"])
+    assert metrics["gain/f1@3"] == pytest.approx(gain) and "gain/f1@20/p" in metrics
+    report = (tmp_path / "report.md").read_text()
+    for part in ("# Global reranking: bm25 + tiny-reranker", "F1@3 ", "| f1@20 |"):
+        assert part in report, part
+    assert "of_means" not in report
+    assert published_tables("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
+
+
+def test_bm25_is_reported_next_to_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
+    assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
+    report = (tmp_path / "report.md").read_text()
+    assert published_tables("query-forms")[1] in report and "| f1@20 |" in report
+    Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # other benchmarks have neither
+    report = (tmp_path / "report.md").read_text()
+    assert "as published" not in report and "f1@" not in report
+
+
+def test_reports_say_which_retrievers_read_the_citation_graph(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    graph = Citations(BM25(), weights={"text": 1, "cited": 1, "citing": 1})
+    for retriever in (graph, Fusion({"words": BM25(), "graph": graph}, weights="equal"), BM25()):
+        metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
+        said = "- **This retriever reads the citation graph**" in (tmp_path / "report.md").read_text()
+        assert said == ("protocol" in metrics) == (retriever.name != "bm25")
+    assert graph.name == "bm25+citation-graph"
+
+
+def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> SweepJob:
+    (folder / ".hydra").mkdir(parents=True)
+    pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}
+    OmegaConf.save(OmegaConf.create({"model": {"pairs": pairs}}), folder / ".hydra" / "config.yaml")
+    return SweepJob(folder, {}, {"val/f1@20": f1, "val/mrr": 0.5})
+
+
+def test_a_sweep_over_tokens_reports_figure_1(tmp_path: Path) -> None:
+    given = [(256, 512, 0.13), (64, 512, 0.11), (448, 512, 0.12), (64, 128, 0.1)]
+    jobs = [trained(tmp_path / str(place), *point) for place, point in enumerate(given)]
+    (found,) = GlobalReranking.sweep(jobs, ["model.pairs.query_tokens"], tmp_path)
+    assert found.parts[-1].splitlines()[2:] == [
+        "| 64 | 64 | 0.1000 | 0.5000 |",
+        "| 64 | 448 | 0.1100 | 0.5000 |",
+        "| 256 | 256 | 0.1300 | 0.5000 |",
+        "| 448 | 64 | 0.1200 | 0.5000 |",
+    ]
+    assert published_tables("query-tokens")[0] in found.parts and "(query-tokens.png)" in str(found)
+    assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
+    other = trained(tmp_path / "other", None, 512, 0.3)
+    assert (
+        GlobalReranking.sweep([jobs[0], other, SweepJob(tmp_path, {}, {})], [], tmp_path) == []
+    )  # nothing to compare
+
+
+def test_lists_of_fields_are_printed_verbatim(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
+    assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
+
+
+def test_the_division_of_tokens_may_differ_from_training(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    """The model need not be retrained; scores of each division are cached separately."""
+    jobs, runs = [], []
+    for tokens in (None, 10, 20):
+        folder = tmp_path / str(tokens)
+        metrics = global_rerank(tiny_reranker, tmp_path, candidates=4, query_tokens=tokens)(
+            BM25(), tiny_corpus, "test", folder
+        )
+        assert metrics["pairs_new"] == metrics["pairs"]  # despite the shared scores_dir
+        jobs.append(SweepJob(folder, {}, dict(metrics)))
+        runs.append((folder / "run.trec").read_text())
+    assert len(set(runs)) == 3 and "query_tokens" not in jobs[0].metrics
+    longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
+    assert "Pairs have at most 10 query tokens and " in (tmp_path / "10" / "report.md").read_text()
+    *_, figure, last = GlobalReranking.sweep(jobs, ["benchmark.query_tokens"], tmp_path)
+    rows = [line.split(" | ")[:2] for line in figure.parts[-1].splitlines()[2:]]
+    assert rows == [[f"| {q}", str(longest - q)] for q in (10, 20)]
+    assert last.parts == published_tables("rerankers")
+    with pytest.raises(InputError, match=r"pairs.query_tokens=3: must be null or a whole number that leaves"):
+        global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)
+
+
+def test_sweeps_of_evaluations_show_published_figures(tmp_path: Path) -> None:
+    alone = [SweepJob(tmp_path, {}, {"f1@20": 0.1}), SweepJob(tmp_path, {}, {"f1@20": 0.2})]
+    (section,) = GlobalPrefetch.sweep(alone, ["retriever.query"], tmp_path)
+    assert section.parts == published_tables("query-forms")
+    assert GlobalPrefetch.sweep(alone, ["retriever.k1"], tmp_path) == []
+    both = [SweepJob(tmp_path, {}, {"f1@20": 0.1, "base/f1@20": 0.1})]
+    (section,) = GlobalReranking.sweep(both, ["candidates"], tmp_path)
+    assert section.parts == published_tables("rerankers")

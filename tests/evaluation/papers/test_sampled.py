@@ -1,0 +1,245 @@
+"""Dataset-level and field-level evaluation: rankings, tuning, output files, reports and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.citations.queries import QuerySet, graph_corpus
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
+from citerec.evaluation.benchmarks.papers.sampling import SampledPool, Sampler, dataset_pools
+from citerec.evaluation.compare import compare
+from citerec.evaluation.report import Provenance
+from citerec.evaluation.settings import SamplingRules, Tuning
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.encoders.article import ArticleRetriever
+from citerec.retrieval.encoders.encoder import ArticleEncoder
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.run import Run
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.conftest import Done
+from citerec.tests.evaluation.conftest import Damaged, metrics_of, world, write_lines
+
+RULES = SamplingRules(year=2005, min_citations=0)
+Make = Callable[[], Retriever]
+
+
+@pytest.fixture
+def sampler(world_file: Path, distractors_file: Path, tmp_path: Path) -> Sampler:
+    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+    return Sampler(graph, RULES, seed=0)
+
+
+@pytest.fixture
+def article(tiny_bert: Path) -> Make:
+    config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
+    return lambda: ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
+
+
+def listed(ranking: Ranking, ids: Any) -> list[list[tuple[str, float]]]:
+    """List each query's papers with their scores."""
+    return [
+        [(ids[p], round(s, 4)) for p, s in zip(papers.tolist(), scores.tolist(), strict=True) if p >= 0]
+        for papers, scores in zip(ranking.papers, ranking.scores, strict=True)
+    ]
+
+
+def ranked_alone(
+    sampler: Sampler, pool: SampledPool, make: Make, depth: int, folder: Path
+) -> list[list[tuple[str, float]]]:
+    """Rank a pool in a corpus that has only the pool's papers and queries."""
+    rows = np.union1d(pool.papers, pool.queries)
+    queries = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
+    corpus = graph_corpus(sampler.graph, rows, {"test": queries}, "alone", folder)
+    corpus.is_candidate = np.isin(rows, pool.papers)
+    retriever = make()
+    retriever.index(corpus)
+    context_rows = {corpus.context_ids[row]: row for row in range(len(pool.queries))}
+    contexts = [context_rows[sampler.graph.ids[row]] for row in pool.queries.tolist()]
+    return listed(retriever.search(np.array(contexts), depth), corpus.paper_ids)
+
+
+@pytest.mark.parametrize("kind", ["bm25", "threads", "article"])
+def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
+    sampler: Sampler, tmp_path: Path, article: Make, kind: str
+) -> None:
+    make = {"bm25": BM25, "threads": lambda: BM25(threads=3), "article": article}[kind]
+    pools = dataset_pools(sampler, sampler.queries(7, 0)[0], [70, 140], 2)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 25)
+    ids = ranker.corpus.paper_ids
+    first = []
+    for pool, run in zip(pools, ranker.rank(make(), pools, tmp_path / "index"), strict=True):
+        own = [sampler.graph.ids[row] for row in pool.queries]
+        assert run.query_ids == [f"{pool.group}/{query}" for query in own]
+        found = listed(run.ranking, ids)
+        alone = ranked_alone(sampler, pool, article if kind == "article" else BM25, 25, tmp_path / "cache")
+        if kind == "article":  # another order of summation may swap near-ties, so compare only scores
+            scores = [[score for _, score in query] for query in alone]
+            assert [[s for _, s in query] for query in found] == [
+                pytest.approx(of, abs=2e-4) for of in scores
+            ]
+        else:
+            assert found == alone
+        assert all(query not in dict(papers) for query, papers in zip(own, found, strict=True))
+        first.append(found)
+    for index_dir in (tmp_path / "index", None):  # loaded from disk, and built again
+        assert [listed(run.ranking, ids) for run in ranker.rank(make(), pools, index_dir)] == first
+
+
+def test_without_a_year_no_query_finds_later_papers(
+    world_file: Path, distractors_file: Path, tmp_path: Path
+) -> None:
+    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+    sampler = Sampler(graph, SamplingRules(min_citations=0), seed=0)
+    queries, _ = sampler.queries(20, 0)
+    pools = dataset_pools(sampler, queries, [150], 1)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 150)
+    (run,) = ranker.rank(BM25(), pools, None)
+    years = dict(zip(graph.ids, graph.years.tolist(), strict=True))
+    for row, found in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
+        names = [paper for paper, _ in found]
+        assert all(paper.startswith("x") or years[paper] <= graph.years[row] for paper in names)
+        assert any(paper.startswith("x") for paper in names)  # of 2018, later than all queries
+
+
+def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: Path) -> None:
+    tests, vals = (dataset_pools(sampler, rows, [100], 1) for rows in sampler.queries(4, 6))
+    ranker = PoolRanker(sampler, tests, vals, "world", tmp_path / "cache", 100)
+    retriever = BM25()
+    tuned = tune(Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0)), ranker, vals, retriever)
+    for (k1, b), value in tuned.maps.items():
+        (run,) = ranker.rank(BM25(k1=k1, b=b), vals, None)
+        assert value == pytest.approx(100 * ranker.measure(run, vals[0])["map"].mean())
+    assert tuned.maps[tuned.k1, tuned.b] == max(tuned.maps.values()) and len(tuned.maps) == 6
+    assert (retriever.settings()["k1"], retriever.settings()["b"]) == (tuned.k1, tuned.b)
+    with pytest.raises(InputError, match=r"benchmark\.tune: no queries left for validation"):
+        tune(Tuning(), ranker, [], retriever)
+
+
+def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
+    given = {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"}
+    return given | {"tune": None} | more
+
+
+@pytest.mark.pictures
+def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
+    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
+    given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
+    given["tune"] = Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3)
+    benchmark = DatasetLevel(sizes=[150, 80], **given)
+    for folder in (one, two):
+        benchmark.run(folder, Provenance("the command", "a: 1"), BM25)
+    files = ["map.png", "metrics.json", "per_query.csv", "qrels.trec", "report.md", "run.trec", "sample.json"]
+    assert sorted(path.name for path in one.iterdir()) == files
+    for name in ("metrics.json", "per_query.csv", "run.trec", "sample.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    metrics = metrics_of(one)
+    assert list(metrics) == ["80", "150"] and metrics["80"]["samplings"] == 3 and metrics["80"]["map"] > 0
+    rows = (one / "per_query.csv").read_text().splitlines()
+    assert rows[0] == "query_id,citing_id,map,ndcg,recall_30" and len(rows) == 1 + 6 * 2 * 3
+    found: dict[str, list[float]] = {}
+    for row in rows[1:]:
+        size, sampling, _ = row.split(",")[0].split("/")
+        found.setdefault(f"{size}/{sampling}", []).append(float(row.split(",")[2]))
+    of_80 = [100 * np.mean(found[f"80/{sampling}"]) for sampling in range(3)]
+    assert metrics["80"]["map"] == pytest.approx(np.mean(of_80), abs=1e-4)
+    assert metrics["80"]["map_sd"] == pytest.approx(np.std(of_80, ddof=1), abs=1e-4)
+    assert len((one / "run.trec").read_text().splitlines()) == 6 * 2 * 5
+    report = (one / "report.md").read_text()
+    assert "the command" in report and "60 distractors" in report
+    assert "on validation, the best of 2 pairs" in report
+
+    outputs = {"BM25": Output(one, metrics, {}), "again": Output(two, metrics, {})}
+    rows = "\n".join(DatasetLevel.page(outputs, tmp_path / "page.png", "arXiv")).splitlines()
+    first = next(row for row in rows if row.startswith("| BM25 |"))
+    assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
+    assert (tmp_path / "page.png").stat().st_size > 5000
+    assert compare(one, two, ["map"])["map"].difference == 0
+    DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
+    with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):
+        compare(one, other, ["map"])
+
+
+def test_fields_are_measured_separately(
+    world_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    given = settings_of(world_file, tmp_path, run_depth=None, samplings=2, depth=20)
+    out = tmp_path / "out"
+    FieldLevel(size=30, min_queries=1, **{**given, "queries": 3}).run(out, Provenance(), BM25)
+    metrics = metrics_of(out)
+    assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
+    fields = [metrics[field] for field in ("Art", "Law", "Physics")]
+    assert all(row["queries"] == 3 and row["candidates"] <= 30 for row in fields)
+    assert metrics["AVG"]["map"] == pytest.approx(np.mean([row["map"] for row in fields]), abs=1e-4)
+    queries = json.loads((out / "sample.json").read_text())["queries"]
+    assert {field: len(ids) for field, ids in queries.items()} == {"Art": 3, "Law": 3, "Physics": 3}
+    names = {f"{field}/{paper}" for field, ids in queries.items() for paper in ids}
+    assert set(Run.read(out / "run.trec").query_ids) == names
+
+    def refused(**settings: Any) -> str:
+        with pytest.raises(InputError) as error:
+            FieldLevel(**{**given, **settings}).run(tmp_path / "no", Provenance(), BM25)
+        return str(error.value)
+
+    assert "no paper has the field 'Music'" in refused(size=30, fields=["Law", "Music"])
+    few = refused(size=60, fields=["Art", "Physics"], min_queries=7)
+    assert "2 fields have fewer than 7 queries of 2005: Art (" in few
+    strict = {**given, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
+    drawing = FieldLevel(min_queries=1, **strict)
+    counts = [len(found) for found in drawing.queries_by_field(drawing.make_sampler())[0].values()]
+    assert min(counts) < max(counts)  # otherwise nothing is left out below
+    FieldLevel(min_queries=max(counts), **strict).run(tmp_path / "few", Provenance(), BM25)
+    assert f"fields have fewer than {max(counts)} queries and are left out" in caplog.text
+
+
+def test_papers_without_a_relevant_candidate_are_not_queries_and_are_counted(tmp_path: Path) -> None:
+    papers = world()
+    for paper in papers[60:90]:
+        paper["references"] = ["elsewhere"]
+    rules = SamplingRules(min_citations=0, min_cited=2)
+    given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, rules=rules, samplings=1)
+    benchmark = DatasetLevel(sizes=[100], **given)
+    benchmark.run(tmp_path / "out", Provenance(), BM25)
+    queries = json.loads((tmp_path / "out" / "sample.json").read_text())["queries"]["100"]
+    assert not {paper["paper_id"] for paper in papers[60:90]} & set(queries)
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert re.search(r"(3\d|[4-9]\d) others cannot, because they cite fewer than 2 candidates\.", report)
+    assert "30 citations involve papers that are in none of the files" in report
+    with pytest.raises(InputError, match=r"^retriever=bm25: NaN scores for \d queries, such as p\d+"):
+        benchmark.run(tmp_path / "nan", Provenance(), Damaged)
+    assert not (tmp_path / "nan" / "metrics.json").exists()
+
+
+def test_test_queries_of_one_field_are_not_validation_queries_of_another(tmp_path: Path) -> None:
+    papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
+    given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
+    tuning = Tuning(k1=(1.2,), b=(0.5,), queries=20)
+    benchmark = FieldLevel(size=100, min_queries=1, **{**given, "tune": tuning, "queries": 5})
+    tests, vals, _ = benchmark.queries_by_field(benchmark.make_sampler(), 20)
+    assert set(tests["Art"]) != set(tests["Law"])
+    in_test = {*tests["Art"].tolist(), *tests["Law"].tolist()}
+    assert all(len(rows) and not in_test & set(rows.tolist()) for rows in vals.values())
+    benchmark.run(tmp_path / "out", Provenance(), BM25)
+    assert list(metrics_of(tmp_path / "out")) == ["Art", "Law", "AVG"]
+
+
+def test_the_command(world_file: Path, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
+    options = ["benchmark=dataset_level", f"data.papers={world_file}", "data.cache_dir=cache", "queries=5"]
+    done = evaluate("benchmark=field_level", "output_dir=none")
+    assert done.code == 2 and "data.papers: name a file of papers" in done.err
+    options += ["benchmark.rules.min_citations=0", "benchmark.tune.k1=[1.2]", "output_dir=out"]
+    done = evaluate(*options, "benchmark.sizes=[80,100]")
+    assert done.code == 0 and set(metrics_of(tmp_path / "out")) == {"80", "100"}
+    done = evaluate(*options, "benchmark.sizes=[80,5000]")
+    assert done.code == 2 and "a pool of 5,000 papers cannot be filled" in done.err
+    assert len([line for line in done.err.splitlines() if line.startswith("error:")]) == 1

@@ -1,0 +1,200 @@
+"""A library that follows its sources."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import requests
+
+from citerec.library.commands import watch as module
+from citerec.library.commands.change import build
+from citerec.library.commands.watch import watching
+from citerec.library.library import Library
+from citerec.library.settings import BuildSettings
+from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.sources.zotero import Zotero, write_preferences
+
+
+def entries(*titles: str) -> str:
+    return "".join(f"@misc{{{title.replace(' ', '')}, title={{{title}}}}}\n" for title in titles)
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(module, "TICK", 50)
+    caplog.set_level(logging.INFO, module.__name__)
+    yield tmp_path
+
+
+def titles() -> list[str]:
+    return sorted(paper.title for paper in papers_of(Library.open("mine")))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail("nothing has happened")
+
+
+def write(path: str, *found: str) -> Path:
+    Path(path).write_text(entries(*found))
+    return Path(path)
+
+
+def make(*sources: str) -> None:
+    build(BuildSettings(library="mine", source=sources, model="bm25"))
+
+
+@pytest.mark.slow
+def test_files_folders_and_patterns(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TICK", 500)
+    write("a.bib", "One", "Two")
+    (folder / "refs" / "deep").mkdir(parents=True)
+    write("refs/deep/b.bib", "Three")
+    write("x1.bib", "Four")
+    make("a.bib", "refs", "x*.bib")
+    write("a.bib", "One", "Two", "Before the watch")
+    with watching("mine"):
+        wait_for(lambda: "Before the watch" in titles())
+        write("a.bib", "One", "Two", "Five")
+        wait_for(lambda: "Five" in titles() and "Before the watch" not in titles())
+        write("new.bib", "Six").rename("refs/deep/new.bib")
+        wait_for(lambda: "Six" in titles())
+        (folder / "refs" / "later").mkdir()
+        write("refs/later/c.bib", "Seven")
+        wait_for(lambda: "Seven" in titles())
+        write("x2.bib", "Eight")
+        wait_for(lambda: "Eight" in titles())
+        Path("x2.bib").unlink()
+        wait_for(lambda: "Eight" not in titles())
+        Path("refs").rename("away")
+        wait_for(lambda: "refs: no such file" in caplog.text)
+        Path("away").rename("refs")
+        write("refs/deep/d.bib", "Nine")
+        wait_for(lambda: "Nine" in titles())
+    generation = Library.open("mine").manifest.generation
+    write("a.bib", "One", "Nobody watches")
+    assert Library.open("mine").manifest.generation == generation
+    lines = [record.getMessage().rpartition(", ")[0] for record in caplog.records]
+    assert lines[:3] == ["1 paper added", "1 paper added, 1 removed", "1 paper added"]
+
+
+def test_a_file_that_is_half_written_or_gone_is_waited_for(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write("a.bib", *(f"Number {number}" for number in range(10)))
+    make("a.bib")
+    with watching("mine"):
+        wait_for(lambda: len(titles()) == 10)
+        Path("a.bib").write_text("@misc{half, ti")
+        wait_for(lambda: "a.bib: has no usable paper" in caplog.text)
+        write("a.bib", "Number 1")
+        wait_for(lambda: "9 of 10 papers would be removed" in caplog.text)
+        Path("a.bib").unlink()
+        wait_for(lambda: "a.bib: no such file" in caplog.text)
+        write("a.bib", *(f"Number {number}" for number in range(11)))
+        wait_for(lambda: len(titles()) == 11)
+
+
+def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    state = module._state
+
+    def look(named: list[str]) -> list[object]:
+        looks.append(named)
+        return state(named)
+
+    monkeypatch.setattr(module, "_state", look)
+    write("a.bib", "One")
+    make("a.bib")
+    with watching("mine"):
+        wait_for(lambda: len(looks) == 2)  # at the start, and once the system reports changes
+        time.sleep(0.5)
+        assert len(looks) == 2
+        write("a.bib", "One", "Two")
+        wait_for(lambda: len(titles()) == 2)
+
+
+def test_zotero_by_its_database(folder: Path) -> None:
+    zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
+    path = zotero.write(folder / "Zotero" / "zotero.sqlite")
+    write_preferences(folder, {"httpServer.port": 1})
+    make("zotero")
+    with watching("mine"), closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA locking_mode = EXCLUSIVE")
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("INSERT INTO deletedItems VALUES (1, 0)")
+        wait_for(lambda: titles() == [f"Title {n}" for n in range(1, 9)])
+        writer.execute("UPDATE itemDataValues SET value = 'Changed' WHERE value = 'Title 8'")
+        wait_for(lambda: "Changed" in titles())
+
+
+def test_zotero_by_its_answers_if_its_database_is_elsewhere(folder: Path) -> None:
+    zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(9)])
+    with Zotero([], groups={"Our lab": zotero}).running(folder):
+        make("zotero://group/Our lab")
+        with watching("mine"):
+            zotero.trashed.add("KEY1")
+            wait_for(lambda: len(titles()) == 8)
+            zotero.items.append({"key": "NEW", "itemType": "book", "title": "New"})
+            wait_for(lambda: "New" in titles())
+
+
+def test_a_library_that_goes_is_no_longer_watched(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write("a.bib", "One")
+    make("a.bib")
+    Path("mine").rename("other")
+    with watching("mine"):
+        wait_for(lambda: "mine: no such folder; " in caplog.text)
+
+
+@pytest.mark.slow
+def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
+    write("a.bib", "One")
+    make("a.bib")
+    command = [sys.executable, "-m", "citerec", "update", "library=mine", "watch=true"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env={**os.environ}) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == f"watching {folder / 'a.bib'}; Ctrl-C ends\n"
+        write("a.bib", "One", "Two")
+        assert process.stderr.readline().startswith("1 paper added, ")
+        process.send_signal(signal.SIGINT)
+        assert (process.stdout.read(), process.stderr.read(), process.wait(30)) == ("", "", 0)
+    assert titles() == ["One", "Two"]
+
+
+@pytest.mark.slow
+def test_a_server_of_a_file_follows_it(folder: Path) -> None:
+    """It has a temporary library, to which nothing can be added."""
+    write("a.bib", "One")
+    command = [sys.executable, "-m", "citerec", "serve", "a.bib", "port=0", "watch=true"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        url, papers = process.stdout.readline().split("  ")
+        assert papers == "1 paper of a.bib\n"
+        write("a.bib", "One", "Two")
+        search = f"{url}search?query=two"
+        wait_for(lambda: len(requests.get(search, timeout=30).json()["papers"]) == 1)
+        process.send_signal(signal.SIGINT)
+        assert "token" not in process.stdout.read() and process.wait(30) == 0
+        assert "1 paper added, " in process.stderr.read()

@@ -1,0 +1,402 @@
+"""Libraries on disk, compared with the same library in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+import pytest
+
+from citerec import recommend
+from citerec.base.errors import InputError
+from citerec.library.disk.library import LargeLibrary, LargeRecommender
+from citerec.library.disk.shard import Entry, Shard, train_codes
+from citerec.library.explanation import Recommendation
+from citerec.library.filters import Filters
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender
+from citerec.tests.forked import exit_code
+
+PAPERS, PIECE = 600, 40_000
+SURNAMES = ["Blei", "Lovelace", "Turing", "Hopper", "Noether", "Curie", "Hill-Climb", "O'Hara", "Müller"]
+
+
+def make_papers(seed: int = 0) -> list[dict[str, Any]]:
+    """Generated papers, some with names, in English words that the built-in model knows."""
+    words = Path(recommend.__file__).parent / "library" / "builtin" / "static" / "vocabulary.json"
+    known = [word for word in json.loads(words.read_text("utf-8"))[200:6000] if word.isalpha()]
+    rng = random.Random(seed)
+    papers = []
+    for number in range(PAPERS):
+        topic = rng.sample(known[(number % 20) * 250 :][:250], 12)
+        title = " ".join(rng.choices(topic, k=rng.randint(3, 8))).capitalize()
+        if number % 7 == 0:
+            title = f"{topic[0].upper()[:3]}net{number}: {title}"
+        abstract = ". ".join(" ".join(rng.choices(topic + known[:99], k=12)).capitalize() for _ in range(6))
+        papers.append(
+            {
+                "id": f"p{number}", "key": f"key{number}", "title": title, "year": 1980 + number % 40,
+                "abstract": abstract if number % 3 else "", "venue": f"Venue {number % 5}",
+                "authors": [f"{name[0]}. {name}" for name in rng.sample(SURNAMES, rng.randint(1, 3))],
+            }
+        )  # fmt: skip
+    return papers
+
+
+def questions(papers: list[dict[str, Any]], count: int = 12) -> list[str]:
+    """Passages that share words with a paper, or name one."""
+    rng, made = random.Random(1), []
+    for number in range(count):
+        paper = rng.choice(papers)
+        text = rng.sample(f"{paper['title']} {paper['abstract']}".split(), 3)
+        beside = rng.choice(["", paper["authors"][0].split()[-1] + f" et al. ({paper['year']})", "Lee"])
+        made.append(f"As shown for {' '.join(text)} before, {beside} [CITE] is usual in {number} cases.")
+    return made
+
+
+def run(*arguments: str) -> None:
+    recommend.run(arguments)
+
+
+@pytest.fixture(scope="module")
+def papers() -> list[dict[str, Any]]:
+    return make_papers()
+
+
+@pytest.fixture(scope="module")
+def source(papers: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """JSON lines in several files."""
+    folder = tmp_path_factory.mktemp("source")
+    for part in range(8):
+        lines = [json.dumps(paper) for paper in papers[part * PAPERS // 8 : (part + 1) * PAPERS // 8]]
+        (folder / f"papers-{part}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def in_memory(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
+    folder = tmp_path_factory.mktemp("memory") / "lib"
+    run("build", f"library={folder}", f"source={source}")
+    return Recommender.open(folder)
+
+
+@pytest.fixture(scope="module")
+def on_disk(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("disk") / "lib"
+    run("build", f"library={folder}", f"source={source}", "storage=disk", "shards=2", "workers=1")
+    return folder
+
+
+@pytest.fixture
+def library(on_disk: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(on_disk, tmp_path / "lib"))
+
+
+def summary(found: list[Recommendation]) -> list[tuple[str, str]]:
+    return [(paper.id, paper.why) for paper in found]
+
+
+def check_same(one: Recommender, other: Recommender, texts: list[str], **options: Any) -> None:
+    for text in texts:
+        expected, found = one.recommend(text, **options), other.recommend(text, **options)
+        assert summary(found) == summary(expected)
+        np.testing.assert_allclose(
+            [paper.score for paper in found], [paper.score for paper in expected], atol=5e-3
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 2, 4, 8])
+def test_answers_are_those_of_a_library_in_memory(
+    shards: int, papers: list[dict[str, Any]], source: Path, in_memory: Recommender, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lib"
+    run("build", f"library={folder}", f"source={source}", "storage=disk", f"shards={shards}", "workers=1")
+    recommender = Recommender.open(folder)
+    assert isinstance(recommender, LargeRecommender)
+    assert recommender.library.manifest.shards == shards
+    assert [entry.name for entry in sorted(folder.iterdir())] == [
+        "generations",
+        "library.json",
+        "library.lock",
+    ]
+    check_same(in_memory, recommender, questions(papers))
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Filters(years="1990-1999"),
+        Filters(only=["key3", "p40", "p41"]),
+        Filters(exclude=["p3", "key4"]),
+        Filters(venue="venue 3"),
+    ],
+    ids=str,
+)
+def test_filters(
+    filters: Filters, papers: list[dict[str, Any]], in_memory: Recommender, on_disk: Path
+) -> None:
+    found = Recommender.open(on_disk)
+    check_same(in_memory, found, questions(papers, 4), filters=filters, k=3)
+
+
+def test_known_papers_and_keys(in_memory: Recommender, on_disk: Path) -> None:
+    recommender = Recommender.open(on_disk)
+    check_same(in_memory, recommender, ["key17", "[@key18]"], k=3)
+    check_same(in_memory, recommender, ["As usual [CITE]"], known=["key5", "p7", "none"], k=4)
+    for text in ("key33", "Turing"):
+        assert recommender.search(text, 3)
+    assert recommender.search("key33")[0].id == "p33"
+    assert recommender.search("xyzzy") == []
+    assert [paper.id for paper in recommender.recommend("xyzzy [CITE]")] == [
+        paper.id for paper in in_memory.recommend("xyzzy [CITE]")
+    ]
+
+
+def add(library: Path, folder: Path, *papers: dict[str, Any]) -> None:
+    file = folder / "more.jsonl"
+    file.write_text("".join(json.dumps(paper) + "\n" for paper in papers), "utf-8")
+    run("add", f"library={library}", f"source={file}")
+
+
+NEW = {"id": "new", "title": "Quantum gardening with spades", "authors": ["Ada Gardner"], "year": 2024}
+
+
+def test_papers_are_added_completed_and_removed(
+    library: Path, papers: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = Recommender.open(library)  # sees the changes of other processes
+    long = "An abstract of gardens, " + "longer than before, " * 60
+    add(library, tmp_path, NEW, NEW | {"doi": "10.1000/1"}, papers[4] | {"abstract": long})
+    assert "1 added, 1 completed; 601 papers" in capsys.readouterr().out
+    assert reader.recommend("Gardening with spades [CITE] is quantum.")[0].id == "new"
+    opened = LargeLibrary.open(library)
+    assert [paper.abstract for _, paper in opened.find(["key4"])] == [long.strip()]
+    assert [paper.doi for _, paper in opened.find(["new"])] == ["10.1000/1"]
+    add(library, tmp_path, NEW, *papers)
+    assert "0 added, 0 completed; 601 papers" in capsys.readouterr().out
+    run("remove", f"library={library}", "id=[new,key5]")
+    assert "2 removed; 599 papers" in capsys.readouterr().out
+    assert "new" not in [paper.id for paper in reader.recommend("Gardening with spades [CITE] is quantum.")]
+    with pytest.raises(InputError, match=r"id=new: no paper of .* has this id or key"):
+        run("remove", f"library={library}", "id=[new]")
+    add(library, tmp_path, NEW | {"title": "Gardening with forks"})
+    assert reader.recommend("Gardening with forks [CITE] is new.")[0].id == "new"
+    assert len(LargeLibrary.open(library)) == 600
+
+
+def test_bad_records_that_are_added_are_reported(
+    library: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(library, tmp_path, NEW, {"id": "empty"})
+    assert "more.jsonl: 1 record skipped or read only in part" in caplog.text
+    with pytest.raises(InputError, match="has no usable paper"):
+        add(library, tmp_path, {"id": "empty"})
+    assert len(LargeLibrary.open(library)) == 601
+
+
+def die(arguments: list[str], target: str, at: int = 1, after: bool = True) -> None:
+    """Run a command that is killed before or after a call."""
+    path, calls = f"citerec.library.disk.{target}", 0
+    original = resolve_name(path)
+
+    def dying(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = original(*args, **options) if after or calls < at else None
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    def run_and_die() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(path, dying)
+            recommend.run(arguments)
+
+    assert exit_code(run_and_die) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [("shard.Shard.append", True), ("library.write_manifest", False), ("shard.Shard.delete", True)],
+)
+def test_a_killed_change_leaves_all_or_nothing(
+    target: str, after: bool, library: Path, papers: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    file = tmp_path / "more.jsonl"
+    completed = papers[4] | {"abstract": "Gardens " * 300}
+    file.write_text(json.dumps(NEW) + "\n" + json.dumps(completed) + "\n", "utf-8")
+    command = ["add", f"library={library}", f"source={file}"]
+    die(command, target, after=after)
+    opened = LargeLibrary.open(library)
+    abstracts = [paper.abstract for _, paper in opened.find(["key4"])]
+    assert abstracts in ([papers[4]["abstract"]], [completed["abstract"].strip()])
+    run(*command)
+    recommender = Recommender.open(library)
+    assert len(recommender.library) == 601
+    assert recommender.recommend("Gardening with spades [CITE] is quantum.")[0].id == "new"
+    [(_, found)] = LargeLibrary.open(library).find(["p4"])
+    assert found.abstract == completed["abstract"].strip()
+
+
+def check_same_files(first: Path, second: Path) -> None:
+    one, other = LargeLibrary.open(first), LargeLibrary.open(second)
+    for name in ("hashes.npy", "counts.npy", "statistics.json"):
+        assert (one.folder / "statistics" / name).read_bytes() == (
+            other.folder / "statistics" / name
+        ).read_bytes()
+    for left, right in zip(one.shard_folders, other.shard_folders, strict=True):
+        assert (left / "vectors.int8").read_bytes() == (right / "vectors.int8").read_bytes()
+        assert (left / "codes.faiss").read_bytes() == (right / "codes.faiss").read_bytes()
+        assert list(Shard(left).papers()) == list(Shard(right).papers())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "at", "after"),
+    [
+        ("deduplicate._rename", 1, True),
+        ("build._count_part", 2, True),
+        ("build._add_up_range", 2, True),
+        ("build.write_statistics", 1, False),
+        ("build.train_codes", 1, False),
+        ("shard.Shard.append", 3, True),
+        ("build.write_text", 4, False),
+        ("shard.Shard.encode_rows", 1, False),
+        ("commands.write_manifest", 1, False),
+    ],
+)
+def test_a_killed_build_goes_on_to_the_same_library(
+    target: str,
+    at: int,
+    after: bool,
+    source: Path,
+    papers: list[dict[str, Any]],
+    on_disk: Path,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "lib"
+    command = ["build", f"library={folder}", f"source={source}", "storage=disk", "shards=2", "workers=1"]
+    die(command, target, at, after)
+    assert not (folder / "library.json").exists()
+    run(*command)
+    check_same_files(on_disk, folder)
+    check_same(Recommender.open(on_disk), Recommender.open(folder), questions(papers, 3))
+
+
+STAGES = (
+    "parts.read_piece",
+    *("deduplicate._find_in_range", "deduplicate._lead_groups", "deduplicate._merge_part"),
+    *("build._count_part", "build._add_up_range", "build.build_shard"),
+)
+
+
+def killed_once(function: Callable[[Any], Any], marker: Path) -> Callable[[Any], Any]:
+    """A task that kills its worker the first time."""
+
+    def task(item: Any) -> Any:
+        try:
+            marker.touch(exist_ok=False)
+        except FileExistsError:
+            return function(item)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return task
+
+
+@pytest.mark.slow
+def test_workers_killed_in_each_stage_are_replaced(
+    source: Path, papers: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    again = tmp_path / "again.jsonl"
+    again.write_text("".join(json.dumps(paper) + "\n" for paper in papers[:20]), "utf-8")
+    command = ["build", f"source=[{source},{again}]", "storage=disk", "shards=2"]
+    run(*command, f"library={tmp_path / 'one'}", "workers=1")
+    markers = tmp_path / "killed"
+    markers.mkdir()
+    for name in STAGES:
+        module, function = f"citerec.library.disk.{name}".rsplit(".", 1)
+        task = getattr(import_module(module), function)
+        monkeypatch.setattr(f"{module}.{function}", killed_once(task, markers / function))
+    run(*command, f"library={tmp_path / 'two'}", "workers=2")
+    assert sorted(path.name for path in markers.iterdir()) == sorted(name.split(".")[1] for name in STAGES)
+    check_same_files(tmp_path / "one", tmp_path / "two")
+
+
+def test_vectors_are_nearly_those_of_exact_search(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((6000, 64), np.float32)
+    vectors[1:] += vectors[:-1]  # with neighbours
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    shard = Shard.create(tmp_path / "shard", train_codes(vectors[:2000]))
+    entries = [Entry(LibraryPaper(f"p{row}", title="x"), "x", []) for row in range(len(vectors))]
+    shard.change(entries, vectors)
+    queries = vectors[::500] + rng.standard_normal((12, 64), np.float32) * 0.05
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :20]
+
+    def recall() -> float:
+        found = [shard.search_vector(query, 20).rows for query in queries]
+        return float(np.mean([np.isin(best, rows).mean() for best, rows in zip(exact, found, strict=True)]))
+
+    assert recall() > 0.99  # without codes: each vector is compared
+    shard.encode_rows(shard._codes)
+    shard.reload()
+    assert shard._codes.ntotal == len(vectors)
+    assert 0.9 < recall() <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["storage=disk", "contexts=draft.tex"], "contexts: a library on disk does not rank by contexts"),
+        (["storage=disk", "model=bm25"], "model=bm25: a library on disk needs one with vectors"),
+        (["storage=tape"], "storage"),
+        (["shards=2"], "shards, workers and bad_parts need storage=disk"),
+        (["storage=disk", "shards=-1"], "shards"),
+        (["storage=disk", "bad_parts=keep"], "bad_parts"),
+    ],
+)
+def test_bad_options(options: list[str], message: str, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        run("build", f"library={tmp_path / 'lib'}", f"source={source}", *options)
+    assert not (tmp_path / "lib" / "library.json").exists()
+
+
+@pytest.mark.parametrize("command", [["update"], ["draft", "tex=x.md"], ["verify"]])
+def test_commands_that_need_a_library_in_memory_say_so(
+    command: list[str], on_disk: Path, tmp_path: Path
+) -> None:
+    draft = tmp_path / "x.md"
+    draft.write_text("We cite [@?] here.\n")
+    name, *options = [part.replace("x.md", str(draft)) for part in command]
+    with pytest.raises(InputError, match="is kept on disk"):
+        run(name, f"library={on_disk}", *options)
+
+
+def test_one_process_changes_a_library_at_a_time(library: Path, source: Path) -> None:
+    with LargeLibrary.edit(library):
+        for command in (
+            ["add", f"source={source}"],
+            ["build", f"source={source}", "storage=disk", "overwrite=true"],
+        ):
+            with pytest.raises(InputError, match="another process changes the library"):
+                run(command[0], f"library={library}", "wait=false", *command[1:])
+
+
+def test_a_damaged_library_is_one_message(library: Path) -> None:
+    (library / "generations" / "1" / "shards" / "1" / "words" / "meta.json").write_text("{}")
+    with pytest.raises(InputError, match="damaged library"):
+        Recommender.open(library)

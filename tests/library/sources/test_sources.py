@@ -1,0 +1,435 @@
+"""Readers for files of papers: formats, fields and invalid records."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.library.papers import LibraryPaper
+from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.fields import Fields
+from citerec.library.sources.readers import find_sources, parse_openalex, read_source
+
+BIB = r"""
+@string{jmlr = "Journal of {ML}"}
+@comment{jabref-meta: databaseType:bibtex;}
+@article{muller2019,
+  author = {M{\"u}ller, Karl and van der Maaten, Laurens and {Deep Mind Team} and others},
+  title = {The {BERT} model's number: an \'etude},
+  journal = jmlr, year = 2019, month = jan,
+  abstract = {We show that \emph{this} works -- and don't know why. It is 5\% better.},
+  keywords = {deep learning; parsing}, groups = {Reading, Thesis}, doi = {https://doi.org/10.1000/X\_1},
+}
+@inproceedings{child, title={A Title}, title={Another}, crossref={proc}, eprint={2112.01206v2},
+ archivePrefix={arXiv}}
+@article{b, title={{No} {closing brace},
+ year=2000
+}
+@article{c, title={Second title}, abstract={One } too many},
+ note = jmlr, year=2001
+}
+@article{d,
+  title = "A " # "B",
+  author = {given=Ann, family=Lee and given={Bo, Jr.}, prefix=van der, family=Diaz and "family=Smith"}
+  journal = jmlr # ", part " # 2
+}
+@article{e, title = "A " # {B} # jmlr, journal = jmlr # " 2", year = 2002}
+@article{f, year
+@misc{untitled, year=2000}
+@misc{corr, title="Without an id", journal={CoRR}, volume={abs/1810.04805}}
+@proceedings{proc, title={Proceedings of X}, year=2001}
+"""
+RIS = """TY  - JOUR
+AU  - Lee, Ann B.
+AU  - Diaz, Bo
+TI  - A study of things
+T2  - Journal of Things
+PY  - 2015/03/01
+AB  - First line
+  and second.
+KW  - alpha
+KW  - beta
+DO  - 10.1000/ris
+ID  - lee2015
+ER  -
+stray text
+
+TY  - CONF
+AU  - Nobody
+PY  - 2016
+ER  -
+
+TY  - CONF
+T1  - No end tag
+Y1  - 2017
+"""
+NBIB = """
+PMID- 123
+OWN - NLM
+TI  - A study of things that
+      continue.
+LID - 10.1000/nbib [doi]
+LID - S0 [pii]
+AB  - First line
+      and second.
+FAU - Lee, Ann B
+AU  - Lee AB
+CN  - The Group
+JT  - Journal of things
+DP  - 2015 Mar
+MH  - *Alpha
+OT  - beta
+
+PMID- 124
+TI  -
+"""
+ENW = """%0 Journal Article
+%A Lee, Ann B.
+%T A study
+%J Journal of Things
+%D 2015
+%F lee2015
+%R 10.1000/enw
+%U https://doi.org/10.1000/enw
+%X First line
+and second.
+%K alpha
+beta
+
+%0 Conference Paper
+%T Another
+%A The Group
+"""
+ENDNOTE = """<?xml version="1.0" encoding="UTF-8" ?><xml><records><record>
+<ref-type name="Journal Article">17</ref-type><contributors><authors>
+<author><style face="normal">Lee, Ann B.</style></author></authors></contributors>
+<titles><title><style face="normal">A study of </style><style face="italic">things &amp;c</style></title>
+<secondary-title>Nature</secondary-title></titles><abstract>Ab\x0bstract.</abstract>
+<keywords><keyword>alpha</keyword><keyword>beta</keyword></keywords><dates><year>2015</year></dates>
+<electronic-resource-num>10.1000/xml</electronic-resource-num><label>lee2015</label>
+<urls><related-urls><url>https://arxiv.org/abs/2101.00001</url></related-urls></urls>
+</record><record><titles><title/></titles></record></records></xml>"""
+ZOTERO = {
+    "config": {"id": "36a3b0b5", "label": "BetterBibTeX JSON"},
+    "collections": {"A": {"name": "Thesis"}, "B": {"name": "Methods", "parent": "A", "items": [7]}},
+    "items": [
+        {"itemType": "attachment", "title": "a.pdf"},
+        {
+            "itemType": "journalArticle", "itemID": 7, "title": "A study", "date": "2015-03-01",
+            "citationKey": "lee2015",
+            "creators": [
+                {"firstName": "Ann", "lastName": "Lee", "creatorType": "author"},
+                {"name": "The Group", "creatorType": "author"},
+                {"lastName": "Editor", "creatorType": "editor"},
+            ],
+            "DOI": "10.1000/zotero", "publicationTitle": "Nature", "abstractNote": "Text.",
+            "tags": [{"tag": "alpha"}], "url": "https://x.org",
+        },
+        {"itemType": "book", "title": False},
+    ],
+}  # fmt: skip
+CSL: list[Any] = [
+    {
+        "id": "http://zotero.org/1", "citation-key": "smith2020", "type": "article-journal",
+        "title": "<i>Deep</i> nets &amp; trees",
+        "author": [{"family": "Smith", "given": "Jo"}, {"literal": "The Group"}],
+        "issued": {"date-parts": [["2020", 1]]}, "container-title": "Nature",
+        "abstract": "<jats:p>We do.</jats:p>", "DOI": "10.1000/CSL", "keyword": "a, b",
+    },
+    {"id": "x2", "type": "article", "title": "Preprint", "publisher": "arXiv", "number": "arXiv:2101.00001"},
+    {"id": "x3", "title": 5},
+    "no object",
+]  # fmt: skip
+ARXIV: list[Any] = [
+    {
+        "id": "0704.0001", "submitter": "Pavel", "authors": "C. Bal\\'azs, E. L. Berger",
+        "title": "Calculation of prompt\n  diphoton production", "categories": "hep-ph cs.LG",
+        "abstract": "  A fully $p_T$ \\emph{differential} calculation\nis presented.",
+        "authors_parsed": [["Bal\\'azs", "C.", ""], ["Berger", "E. L.", ""]],
+        "doi": "10.1103/PhysRevD.76.013009", "update_date": "2008-11-26",
+    },
+    {"id": "no", "authors_parsed": []},
+]  # fmt: skip
+OPENALEX = {
+    "id": "https://openalex.org/W1", "doi": "https://doi.org/10.1000/OA", "display_name": "Open work",
+    "publication_year": 2018, "abstract_inverted_index": {"works": [1], "Inverted": [0], "here.": [2]},
+    "authorships": [{"author": {"display_name": "Ann Lee"}}, {"author": {"display_name": None}}],
+    "primary_location": {
+        "source": {"display_name": "eLife"}, "landing_page_url": "https://doi.org/10.1000/oa"
+    },
+    "keywords": [{"display_name": "openness"}],
+}  # fmt: skip
+S2: list[Any] = [
+    {
+        "corpusid": 7, "externalids": {"DOI": "10.1000/s2", "ArXiv": "1706.03762"}, "title": "Attention",
+        "authors": [{"name": "Ann Lee"}, {"name": None}], "year": 2017,
+    },
+    {"corpusid": 7, "abstract": "The dominant models."},
+    {"citingcorpusid": 7, "citedcorpusid": 8},
+]  # fmt: skip
+OWN = {"P1": {"title": "Ours", "abstract": "Text.", "year": "2011", "authors": ["A B"], "venue": "ACL"}}
+
+
+def read(path: Path) -> tuple[list[LibraryPaper], list[str]]:
+    bad: list[InputError] = []
+    found = list(read_source(path, bad.append))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=list[LibraryPaper]) == found
+    return found, [str(error).removeprefix(str(path)) for error in bad]
+
+
+def write(path: Path, content: Any) -> Path:
+    if not isinstance(content, str):
+        lines = path.name.removesuffix(".gz").endswith(".jsonl")
+        content = "\n".join(map(json.dumps, content)) if lines else json.dumps(content)
+    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    return path
+
+
+def test_a_brace_on_the_next_line_opens_an_entry() -> None:
+    text = "@misc{one, title={One}, year=2000}\n@book\n{two,\n title={Two}, year=2001}\n@misc{three, title={3"
+    bad: list[InputError] = []
+    found = [(paper.key, paper.title, paper.year) for paper in parse_bibtex(text + "}}", "a.bib", bad.append)]
+    assert found == [("one", "One", 2000), ("two", "Two", 2001), ("three", "3", 0)] and not bad
+
+
+def test_bibtex(tmp_path: Path) -> None:
+    papers, bad = read(write(tmp_path / "a.bib", BIB))
+    partly = "; the entry was read as far as possible"
+    assert papers[0].bibtex.startswith("@article{muller2019,\n") and "month = jan" in papers[0].bibtex
+    assert "journal = {Journal of {ML}}," in papers[0].bibtex, "abbreviations are spelled out"
+    assert [paper._replace(bibtex="") for paper in papers] == [
+        LibraryPaper(
+            "doi:10.1000/x_1", "muller2019", "The BERT model's number: an étude",
+            "We show that this works – and don't know why. It is 5% better.",
+            ("Karl Müller", "Laurens van der Maaten", "Deep Mind Team"), 2019, "Journal of ML", "10.1000/x_1",
+            collections=("Reading", "Thesis"), tags=("deep learning", "parsing"),
+        ),
+        LibraryPaper(
+            "arxiv:2112.01206", "child", "A Title", year=2001, venue="Proceedings of X", arxiv="2112.01206"
+        ),
+        LibraryPaper("key:b", "b", "No closing brace", year=2000),
+        LibraryPaper("key:c", "c", "Second title", "One too many", year=2001),
+        LibraryPaper(
+            "key:d", "d", "A B", authors=("Ann Lee", "Bo, Jr. van der Diaz", "Smith"),
+            venue="Journal of ML, part 2",
+        ),
+        LibraryPaper("key:e", "e", "A BJournal of ML", year=2002, venue="Journal of ML 2"),
+        LibraryPaper("arxiv:1810.04805", "corr", "Without an id", venue="CoRR", arxiv="1810.04805"),
+        LibraryPaper("key:proc", "proc", "Proceedings of X", year=2001),
+    ]  # fmt: skip
+    assert bad == [
+        f", line 13 (b): braces, quotes or commas do not match in title{partly}",
+        f", line 16 (c): braces, quotes or commas do not match in abstract{partly}",
+        f", line 19 (d): braces, quotes or commas do not match{partly}",
+        ", line 25 (f): cannot be parsed: check its braces, quotes and commas",
+        ", line 26 (untitled): has neither title nor abstract",
+    ]
+    files = [write(tmp_path / f"{paper.key}.bib", paper.bibtex) for paper in papers]
+    again = [paper._replace(bibtex="") for file in files for paper in read(file)[0]]
+    whole = [paper._replace(bibtex="") for paper in papers]
+    assert again[2:] == whole[2:], "an entry is valid in another file, whatever was wrong with it"
+
+
+BALAZS = LibraryPaper(
+    "arxiv:0704.0001", "", "Calculation of prompt diphoton production",
+    "A fully p_T differential calculation is presented.", ("C. Balázs", "E. L. Berger"), 2007, "",
+    "10.1103/physrevd.76.013009", "0704.0001", "https://arxiv.org/abs/0704.0001", tags=("hep-ph", "cs.LG"),
+)  # fmt: skip
+OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year=2011, venue="ACL")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "papers", "bad"),
+    [
+        ("a.ris", RIS, [
+            LibraryPaper(
+                "doi:10.1000/ris", "lee2015", "A study of things", "First line and second.",
+                ("Ann B. Lee", "Bo Diaz"), 2015, "Journal of Things", "10.1000/ris", tags=("alpha", "beta"),
+            ),
+            LibraryPaper("title:64432b0f02cf3c5a", title="No end tag", year=2017),
+        ], [
+            ", line 14: is outside of a record; records begin with TY  -",
+            ", line 16: has neither title nor abstract",
+        ]),
+        ("a.nbib", NBIB, [
+            LibraryPaper(
+                "doi:10.1000/nbib", "", "A study of things that continue", "First line and second.",
+                ("Ann B Lee", "The Group"), 2015, "Journal of things", "10.1000/nbib",
+                url="https://pubmed.ncbi.nlm.nih.gov/123/", tags=("beta", "Alpha"),
+            ),
+        ], [", line 18: has neither title nor abstract"]),
+        ("a.enw", ENW, [
+            LibraryPaper(
+                "doi:10.1000/enw", "lee2015", "A study", "First line and second.", ("Ann B. Lee",), 2015,
+                "Journal of Things", "10.1000/enw", url="https://doi.org/10.1000/enw", tags=("alpha", "beta"),
+            ),
+            LibraryPaper("title:79404ff4dacf0c7f", title="Another", authors=("The Group",)),
+        ], []),
+        ("a.xml", ENDNOTE, [
+            LibraryPaper(
+                "doi:10.1000/xml", "lee2015", "A study of things &c", "Ab stract.", ("Ann B. Lee",), 2015,
+                "Nature", "10.1000/xml", "2101.00001", "https://arxiv.org/abs/2101.00001",
+                tags=("alpha", "beta"),
+            ),
+        ], [", record 2: has neither title nor abstract"]),
+        ("zotero.json", ZOTERO, [
+            LibraryPaper(
+                "doi:10.1000/zotero", "lee2015", "A study", "Text.", ("Ann Lee", "The Group"), 2015, "Nature",
+                "10.1000/zotero", url="https://x.org", tags=("alpha",),
+                collections=("Thesis", "Thesis/Methods"),
+            ),
+        ], [", item 2, field 'title': must be a string, not a boolean"]),
+        ("a.json", CSL, [
+            LibraryPaper(
+                "doi:10.1000/csl", "smith2020", "Deep nets & trees", "We do.", ("Jo Smith", "The Group"),
+                2020, "Nature", "10.1000/csl", tags=("a", "b"),
+            ),
+            LibraryPaper("arxiv:2101.00001", "x2", "Preprint", venue="arXiv", arxiv="2101.00001"),
+            LibraryPaper("key:x3", "x3", "5"),
+        ], [", record 3: must be an object, not a string"]),
+        ("papers.json", OWN, [OURS], []),
+        ("papers.json.gz", OWN, [OURS], []),
+        ("lines.jsonl", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
+        ("lines.jsonl.gz", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
+        ("snapshot.jsonl", ARXIV, [BALAZS], [", line 2, field 'id': 'no' is not an arXiv id"]),
+        ("arxiv-metadata-oai-snapshot.json", "\n".join(map(json.dumps, ARXIV)), [BALAZS], [
+            ", line 2, field 'id': 'no' is not an arXiv id"
+        ]),
+        ("part_000.gz", json.dumps(OPENALEX), [
+            LibraryPaper(
+                "doi:10.1000/oa", "", "Open work", "Inverted works here.", ("Ann Lee",), 2018, "eLife",
+                "10.1000/oa", url="https://doi.org/10.1000/oa", tags=("openness",),
+            )
+        ], []),
+        ("s2.jsonl", S2, [
+            LibraryPaper(
+                "s2:7", "", "Attention", "", ("Ann Lee",), 2017, doi="10.1000/s2", arxiv="1706.03762"
+            ),
+            LibraryPaper("s2:7", abstract="The dominant models."),
+        ], [", line 3: is a citation, not a paper; give the files of papers"]),
+    ],
+)  # fmt: skip
+def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad: list[str]) -> None:
+    found, reported = read(write(tmp_path / name, content))
+    if name == "zotero.json":
+        assert [paper.bibtex.partition(",")[0] for paper in found] == ["@article{lee2015"]
+        found = [paper._replace(bibtex="") for paper in found]
+    assert found == papers and reported == bad
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.bib", "", "is empty"),
+        ("a.bib", "% nothing yet\n@comment{x}", r"has no entries \(@article{key, ...}\)"),
+        ("a.ris", "AU  - Lee", "has no records"),
+        (
+            "a.txt",
+            "plain words",
+            "has an unknown format; give .bib, .ris, .nbib, .enw, EndNote's .xml, .json, ",
+        ),
+        ("a.nbib", "TI  - Lee", "has no records"),
+        ("a.enw", "%T Lee", "has no records"),
+        ("a.xml", "<xml><records/></xml>", "has no records"),
+        ("a.xml", "<xml><records>", "malformed XML: "),
+        ("a.xml", '<!DOCTYPE xml [<!ENTITY a "b">]><xml><records/></xml>', "declares a document type"),
+        ("a.json", '{"config": {}, "items": [', "malformed JSON"),
+        ("a.json", "[{", "malformed JSON"),
+        ("a.gz", "\x1f\x8b123", "damaged gzip file"),
+    ],
+)
+def test_unusable_files(tmp_path: Path, name: str, content: str, line: str) -> None:
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=line):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"title": ["a"]}, "field 'title': must be a string, not a list"),
+        ({"title": "a", "authors": [3]}, "field 'authors': must be a list of strings, not of a number"),
+        ({"title": "a", "year": "soon"}, "field 'year': must be a whole number, not 'soon'"),
+        ({"title": " ", "abstract": None}, "has neither title nor abstract"),
+        ({"title": "a", "id": "two words"}, "'two words' is not a valid id"),
+    ],
+)
+def test_unusable_records_are_reported(tmp_path: Path, record: dict[str, Any], line: str) -> None:
+    papers, (bad,) = read(write(tmp_path / "a.jsonl", [record, {"id": "good", "title": "b"}]))
+    assert [paper.id for paper in papers] == ["good"] and bad.startswith(", line 1") and line in bad
+
+
+def test_sources_are_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("data/papers.json", "data/contexts.json", "b.bib", "c.txt"):
+        write(tmp_path / name, "{}")
+    (tmp_path / "works" / "x").mkdir(parents=True)
+    write(tmp_path / "works" / "x" / "part.jsonl", "{}")
+    found = find_sources([str(tmp_path / name) for name in ("data", "b.bib", "works", "b.bib")])
+    assert [Path(path).name for path in found] == ["papers.json", "b.bib", "part.jsonl"]
+    (tmp_path / "d.bib").touch()
+    found = find_sources([str(tmp_path / "*.bib"), str(tmp_path / "**/*.jsonl")])
+    assert [Path(path).name for path in found] == ["b.bib", "d.bib", "part.jsonl"]
+    for name in ("nowhere", "works/x/y", "*.ris"):
+        with pytest.raises(InputError, match=re.escape(f"source={tmp_path / name}: no such file")):
+            find_sources([str(tmp_path / name)])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.data(),
+    name=st.sampled_from(["a.bib", "a.ris", "a.nbib", "a.enw", "a.xml", "a.json", "z.json", "a.jsonl", "a"]),
+)
+def test_damaged_files_give_papers_or_one_line_errors(tmp_path: Path, data: st.DataObject, name: str) -> None:
+    whole = {
+        "a.bib": BIB,
+        "a.ris": RIS,
+        "a.nbib": NBIB,
+        "a.enw": ENW,
+        "a.xml": ENDNOTE,
+        "a.json": json.dumps(CSL),
+        "z.json": json.dumps(ZOTERO),
+        "a": json.dumps(OWN),
+    }
+    text = whole.get(name, "\n".join(map(json.dumps, [*ARXIV, OPENALEX, *S2]))).encode()
+    start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 40))
+    (tmp_path / name).write_bytes(text[:start] + data.draw(st.binary(max_size=8)) + text[start + length :])
+    try:
+        papers, bad = read(tmp_path / name)
+    except InputError as error:
+        bad, papers = [str(error)], []
+    assert all("\n" not in line for line in bad)
+    for paper in papers:
+        json.dumps(paper).encode()
+        assert paper.title or paper.abstract
+
+
+def test_the_example_library() -> None:
+    papers, bad = read(Path(__file__).parents[3] / "examples" / "library.bib")
+    assert not bad and len({paper.id for paper in papers}) == len({paper.key for paper in papers}) == 59
+    for paper in papers:
+        assert paper.abstract and paper.year and paper.authors and paper.collections
+        assert not set("{}\\") & set(paper.title + paper.abstract + "".join(paper.authors) + paper.venue)
+
+
+POSITIONS = (
+    st.lists(st.integers(-1, 9) | st.sampled_from([True, "1", 2.0, None, [3]]), max_size=4) | st.integers()
+)
+
+
+@given(st.dictionaries(st.text("ab", min_size=1), POSITIONS))
+def test_an_inverted_index_is_read_in_the_order_of_its_positions(index: dict[str, Any]) -> None:
+    pairs = [(at, word) for word, found in index.items() if isinstance(found, list) for at in found]
+    text = " ".join(word for _, word in sorted(pair for pair in pairs if isinstance(pair[0], int)))
+    work = {"id": "https://openalex.org/W1", "display_name": "Title", "abstract_inverted_index": index}
+    paper = parse_openalex(Fields(work, "here"))
+    assert paper.abstract == text

@@ -1,0 +1,411 @@
+"""Zotero as a source: its API and its database give the same papers, and neither is ever changed."""
+
+from __future__ import annotations
+
+import copy
+import re
+import socket
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.library.commands.change import add, build, refresh, remove
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper, make_paper
+from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.library.sources import zotero_api
+from citerec.library.sources.readers import find_sources, read_source
+from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.sources.zotero import Item, Zotero, creator, write_preferences
+
+ITEMS: list[Item] = [
+    {
+        "key": "AAAA1111", "itemType": "journalArticle", "title": "A <i>study</i> of things",
+        "creators": [creator("Ann B. Lee"), creator("Consortium"), creator("Ed Itor", "editor")],
+        "date": "2003-00-00 Spring 2003", "publicationTitle": "Nature", "DOI": "10.1000/A",
+        "abstractNote": "We study.", "url": "https://x.org", "volume": 7, "pages": "1-20",
+        "tags": [{"tag": "alpha"}, {"tag": "to read"}], "collections": ["METHODS1", "OTHERS11"],
+        "extra": "tex.note: x\nCitation Key: lee2003\nPMID: 1",
+    },
+    {
+        "key": "BBBB2222", "itemType": "book", "title": "A book", "creators": [creator("Ed Itor", "editor")],
+        "date": "0000-00-00 about 1999", "publisher": "Press", "extra": "DOI: 10.1000/book",
+    },
+    {
+        "key": "CCCC3333", "itemType": "preprint", "title": "A preprint", "repository": "arXiv",
+        "archiveID": "arXiv:2101.00001v2", "date": "2021-01-01 2021-01-01", "citationKey": "zot8",
+        "extra": "Citation Key: other", "collections": ["THESIS11"],
+    },
+    {"key": "DDDD4444", "itemType": "case", "caseName": "One v. Other", "dateDecided": "1803-02-24 1803"},
+    {"key": "EEEE5555", "itemType": "attachment", "title": "paper.pdf"},
+    {"key": "FFFF6666", "itemType": "note"},
+    {"key": "GGGG7777", "itemType": "book", "title": "Trashed", "collections": ["THESIS11"]},
+    {"key": "HHHH8888", "itemType": "webpage", "websiteTitle": "No title"},
+]  # fmt: skip
+COLLECTIONS = {
+    "METHODS1": ("Methods", "THESIS11"), "THESIS11": ("Thesis", ""), "OTHERS11": ("Others & more", ""),
+    "METHODS2": ("Methods", "OTHERS11"),
+}  # fmt: skip
+GROUP = Zotero(
+    [{"key": "IIII9999", "itemType": "book", "title": "Of the group", "collections": ["SHARED11"]}],
+    {"SHARED11": ("Shared", "")},
+)
+ZOTERO = Zotero(ITEMS, COLLECTIONS, {"Our lab": GROUP, "Empty": Zotero([])}, {"GGGG7777"})
+PAPERS = [
+    LibraryPaper(
+        "doi:10.1000/a", "lee2003", "A study of things", "We study.", ("Ann B. Lee", "Consortium"), 2003,
+        "Nature", "10.1000/a", url="https://x.org", tags=("alpha", "to read"),
+        collections=("Thesis", "Thesis/Methods", "Others & more"),
+    ),
+    LibraryPaper("doi:10.1000/book", "", "A book", "", ("Ed Itor",), 1999, "Press", "10.1000/book"),
+    LibraryPaper(
+        "arxiv:2101.00001", "zot8", "A preprint", "", (), 2021, "arXiv", arxiv="2101.00001",
+        collections=("Thesis",),
+    ),
+    make_paper(title="One v. Other"),
+]  # fmt: skip
+
+
+def read(source: str | Path) -> tuple[list[LibraryPaper], list[str]]:
+    bad: list[InputError] = []
+    return list(read_source(source, bad.append)), list(map(str, bad))
+
+
+def fails(source: str | Path) -> str:
+    with pytest.raises(InputError) as error:
+        read(source)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's folder; nothing runs at the port of its Zotero."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_preferences(tmp_path, {"httpServer.port": 1})
+    return tmp_path
+
+
+@pytest.fixture(params=["API", "database"])
+def user(request: pytest.FixtureRequest, home: Path) -> Iterator[Path]:
+    """The folder of a user whose Zotero runs, or has run."""
+    if request.param == "API":
+        with ZOTERO.running(home):
+            yield home
+    else:
+        ZOTERO.write(home / "Zotero" / "zotero.sqlite")
+        yield home
+
+
+def test_both_ways_give_the_same_papers(user: Path) -> None:
+    papers, bad = read("zotero")
+    plain = [paper._replace(bibtex="", collections=tuple(sorted(paper.collections))) for paper in papers]
+    assert plain == [paper._replace(collections=tuple(sorted(paper.collections))) for paper in PAPERS]
+    assert papers[0].bibtex.splitlines() == [
+        "@article{lee2003,", "  title = {A study of things},", "  author = {Ann B. Lee and Consortium},",
+        "  year = {2003},", "  journal = {Nature},", "  volume = {7},", "  pages = {1--20},",
+        "  doi = {10.1000/a},", "  url = {https://x.org},", "}",
+    ]  # fmt: skip
+    book = (
+        "@book{doi:10.1000/book,\n  title = {A book},\n  editor = {Ed Itor},\n  year = {1999},\n  publisher"
+    )
+    assert papers[1].bibtex.startswith(book) and papers[2].bibtex.startswith("@misc{zot8,")
+    assert bad == ["zotero, item HHHH8888: has neither title nor abstract"]
+
+
+@pytest.mark.parametrize(
+    ("source", "titles"),
+    [
+        ("zotero://collection/Thesis", ["A study of things", "A preprint"]),
+        ("zotero://collection/Thesis/Methods", ["A study of things"]),
+        ("zotero://collection/Others%20%26%20more", ["A study of things"]),
+        ("zotero://collection/Others & more/Methods", []),
+        ("zotero://group/Our lab", ["Of the group"]),
+        ("zotero://group/Our%20lab/collection/Shared/", ["Of the group"]),
+        ("zotero://group/Empty", []),
+    ],
+)
+def test_collections_and_groups(user: Path, source: str, titles: list[str]) -> None:
+    assert find_sources([source, source]) == [source]
+    assert [paper.title for paper in read(source)[0]] == titles
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (
+            "zotero://collection/Methods",
+            "are several collections; choose from Others & more/Methods, The",
+        ),
+        (
+            "zotero://collection/None",
+            "has no such collection; choose from Others & more, Others & m",
+        ),
+        ("zotero://group/Empty/collection/x", "has no such collection; choose from none"),
+        ("zotero://group/No", "zotero://group/No: there is no such group; choose from Empty, Our lab"),
+        (
+            "zotero://thesis",
+            "source=zotero://thesis: write zotero, zotero://collection/NAME, zotero://group/N",
+        ),
+        ("zotero://", "write zotero, "),
+    ],
+)
+def test_unknown_places(user: Path, source: str, line: str) -> None:
+    assert line in fails(source)
+
+
+def test_places_are_checked_before_anything_is_read() -> None:
+    with pytest.raises(InputError, match="source=zotero://x: write zotero"):
+        find_sources(["zotero://x"])
+
+
+# The database.
+
+
+@pytest.fixture
+def database(home: Path) -> Path:
+    return ZOTERO.write(home / "Zotero" / "zotero.sqlite")
+
+
+def titles(source: str | Path) -> list[str]:
+    return [paper.title for paper in read(source)[0]]
+
+
+TITLES = [paper.title for paper in PAPERS]
+
+
+def test_the_database_is_where_the_newest_profile_says(home: Path, database: Path) -> None:
+    other = Zotero([{"key": "A", "itemType": "book", "title": "Elsewhere"}]).write(
+        home / "data" / "zotero.sqlite"
+    )
+    write_preferences(home, {"dataDir": str(home / "gone"), "useDataDir": True, "httpServer.port": 1})
+    assert titles("zotero") == TITLES
+    write_preferences(home, {"dataDir": str(other.parent), "httpServer.port": 1})
+    assert titles("zotero") == ["Elsewhere"]
+    assert titles(database) == TITLES
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_running_zotero_holds_its_database_locked(database: Path, mode: str) -> None:
+    with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+        writer.execute("PRAGMA locking_mode = EXCLUSIVE")
+        writer.execute(f"PRAGMA journal_mode = {mode}")
+        writer.execute("INSERT OR IGNORE INTO itemDataValues (value) VALUES ('new')")
+        writer.execute("UPDATE itemDataValues SET value = 'Changed' WHERE value = 'A book'")
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("UPDATE itemDataValues SET value = 'Not saved' WHERE value = 'A preprint'")
+        before = files(database.parent)
+        assert ("zotero.sqlite-wal" in before) == (mode == "WAL")
+        assert titles(database) == ["A study of things", "Changed", "A preprint", "One v. Other"]
+        assert files(database.parent) == before
+
+
+def test_half_a_transaction_is_taken_back(database: Path, tmp_path: Path) -> None:
+    """The journal of a program that was killed: SQLite would write to the database to mend it."""
+    killed = tmp_path / "killed" / "zotero.sqlite"
+    killed.parent.mkdir()
+    with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("BEGIN")
+        writer.execute("UPDATE itemDataValues SET value = value || ' half'")
+        writer.executemany("INSERT INTO tags (name) VALUES (?)", [[str(n) * 999] for n in range(99)])
+        for name, content in files(database.parent).items():
+            (killed.parent / name).write_bytes(content)
+    before = files(killed.parent)
+    assert len(before["zotero.sqlite-journal"]) > 512
+    assert titles(killed) == TITLES and files(killed.parent) == before
+
+
+def test_citation_keys_of_better_bibtex(database: Path) -> None:
+    assert [paper.key for paper in read("zotero")[0]] == ["lee2003", "", "zot8", ""]
+    spoil(database, "UPDATE itemDataValues SET value = 'a}\\input{b' WHERE value = 'zot8'")
+    assert read("zotero")[0][2].key == "other", "what is no key is left out"
+    spoil(database, "UPDATE itemDataValues SET value = 'zot8' WHERE value LIKE '%input%'")
+    with closing(sqlite3.connect(database.with_name("better-bibtex.sqlite"))) as keys:
+        keys.execute("CREATE TABLE citationkey (itemID INTEGER PRIMARY KEY, itemKey, libraryID, citationKey)")
+        rows = [(1, "AAAA1111", "unpinned"), (2, "BBBB2222", "itorBook"), (3, "CCCC3333", "unpinned")]
+        keys.executemany("INSERT INTO citationkey VALUES (?, ?, 1, ?)", rows)
+        keys.commit()
+    for source in ("zotero", database):
+        assert [paper.key for paper in read(source)[0]] == ["lee2003", "itorBook", "zot8", ""]
+    database.with_name("better-bibtex.sqlite").write_bytes(b"of another version")
+    assert [paper.key for paper in read("zotero")[0]] == ["lee2003", "", "zot8", ""]
+
+
+def spoil(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "No such file"),
+        (b"", "no such table: groups"),
+        (b"@article{a, title = {B}}" * 99, "file is not a database"),
+        (3, "database disk image is malformed"),
+        (["DROP TABLE itemData"], "no such table: itemData"),
+        (["ALTER TABLE creators DROP COLUMN firstName"], "no such column: firstName"),  # as in Zotero 4
+    ],
+)
+def test_other_databases(database: Path, content: Any, line: str) -> None:
+    if content is None:
+        database.unlink()
+    elif isinstance(content, list):
+        spoil(database, *content)
+    else:
+        whole = database.read_bytes()
+        database.write_bytes(whole[: len(whole) * content // 4] if isinstance(content, int) else content)
+    message = fails(database)
+    assert message.startswith(f"{database}: cannot be read") and line in message
+
+
+def test_strange_texts(database: Path) -> None:
+    spoil(
+        database,
+        "UPDATE itemDataValues SET value = CAST(x'41ff42004300' AS TEXT) WHERE value = 'A book'",
+        "UPDATE itemDataValues SET value = x'41ff' WHERE value = 'Press'",
+        f"UPDATE itemDataValues SET value = '{'word ' * 250_000}' WHERE value = 'We study.'",
+        "UPDATE itemDataValues SET value = 12.5 WHERE value = 'One v. Other'",
+        "UPDATE collections SET parentCollectionID = collectionID",
+    )
+    papers, bad = read(database)
+    assert [paper.title for paper in papers] == ["A study of things", "A\ufffdBC", "A preprint", "12.5"]
+    assert len(papers[0].abstract) == 5 * 250_000 - 1 and len(bad) == 1
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_databases_give_papers_or_one_line(database: Path, data: st.DataObject) -> None:
+    content = database.read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "zotero.sqlite"
+        start, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 40))
+        path.write_bytes(content[:start] + data.draw(st.binary(max_size=40)) + content[start + length :])
+        if data.draw(st.booleans()):
+            path.with_name("zotero.sqlite-wal").write_bytes(data.draw(st.binary(max_size=99)))
+        try:
+            papers, _ = read(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all(paper.title or paper.abstract for paper in papers)
+
+
+# The API.
+
+
+def test_long_lists_come_in_pages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zotero_api, "PAGE", 2)
+    with ZOTERO.running(home) as asked:
+        assert titles("zotero") == TITLES
+    pages = [
+        re.sub(".*(limit=.*)&sort=dateAdded&direction=asc", r"\1", path) for path in asked if "items" in path
+    ]
+    assert pages == [f"limit=2&start={start}" for start in (0, 2, 4, 6)]
+
+
+@pytest.mark.parametrize("status", [403, 404, 501])
+def test_a_zotero_that_does_not_answer_has_its_database_read(home: Path, status: int) -> None:
+    with ZOTERO.running(home, {"": status}):
+        line = fails("zotero")
+        assert (
+            line.startswith("zotero: ")
+            and "; or name its database, as in source=~/Zotero/zotero.sqlite" in line
+        )
+        assert ("tick Settings > Advanced > Allow other applications" in line) == (status == 403)
+        ZOTERO.write(home / "Zotero" / "zotero.sqlite")
+        assert titles("zotero") == TITLES
+
+
+def test_without_zotero(home: Path) -> None:
+    assert fails("zotero").startswith("zotero: Zotero does not run; start it; or name its database, as in ")
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (OK % 100 + b'[{"key": ', "Zotero does not answer (its answer broke off)"),
+        (b"", "Zotero does not answer"),
+        (b"\x00\x01 no HTTP\r\n\r\n", "Zotero does not answer"),
+        (OK % 4 + b"[{]}", "is not an answer of Zotero's"),
+        (OK % 7 + b'["key"]', "is not an answer of Zotero's (not a list of objects)"),
+        (OK % 2 + b"{}", "is not an answer of Zotero's (not a list of objects)"),
+        (
+            b"HTTP/1.1 200 OK\r\nTotal-Results: x\r\nContent-Length: 2\r\n\r\n[]",
+            "is not an answer of Zotero's",
+        ),
+        (302, "is not an answer of Zotero's (status 302)"),
+        (500, "is not an answer of Zotero's (status 500)"),
+    ],
+)
+def test_answers_that_are_not_zoteros(home: Path, answer: Any, line: str) -> None:
+    with ZOTERO.running(home, {"items/top": answer}):
+        message = fails("zotero")
+    assert re.match(r"http://127\.0\.0\.1:\d+/api/users/0/items/top: ", message) and line in message
+
+
+def test_a_zotero_that_is_silent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zotero_api, "TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        write_preferences(home, {"httpServer.port": server.getsockname()[1]})
+        assert "Zotero does not answer (timed out); try again or close it" in fails("zotero")
+
+
+def test_items_of_another_shape_are_left_out(home: Path) -> None:
+    items = [*ITEMS[:1], {"key": "X", "itemType": "book", "title": ["a"]}, {"title": "no key"}, {"key": 3}]
+    items.append({"key": "Y", "itemType": "book", "title": "b", "collections": [{}]})
+    with Zotero(items, COLLECTIONS).running(home):
+        papers, bad = read("zotero")
+    assert [paper.title for paper in papers] == ["A study of things"]
+    assert bad == [
+        "zotero, item X, field 'title': must be a string, not a list",
+        "zotero, item 3: has neither title nor abstract",
+        "zotero, item Y, field 'collections': must be a list of strings, not of an object",
+    ]
+
+
+# A library.
+
+
+def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Papers that are trashed, changed or deleted are so after an update, whether Zotero runs or not."""
+    monkeypatch.chdir(home)
+    Path("a.bib").write_text("@misc{own, title = {Of the file}}")
+    build(BuildSettings(library="mine", source=("a.bib",), model="bm25"))
+    zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
+    with zotero.running(home):
+        library = add(AddSettings(library="mine", source=("zotero",)))
+        assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
+        assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
+        assert found.title == "A study of things" and not refresh("mine").written
+        zotero.trashed.add("BBBB2222")
+        assert refresh("mine")[1:] == (0, 1, 0, True)
+    zotero.items[0]["title"] = "Another title"
+    zotero.items[2]["collections"] = []
+    zotero.trashed.clear()
+    zotero.write(home / "Zotero" / "zotero.sqlite")
+    assert refresh("mine")[1:] == (1, 0, 2, True)
+    library = Library.open("mine")
+    assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
+    left = remove(RemoveSettings(library="mine", source=("zotero",)))
+    assert [paper.key for paper in papers_of(left)] == ["own"] and left.manifest.named == [
+        str(home / "a.bib")
+    ]

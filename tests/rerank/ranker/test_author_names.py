@@ -1,0 +1,241 @@
+"""Names in questions: surnames and years near the mark, initials, names of words that no paper contains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.generate import word
+from citerec.datasets.prepare import prepare_store
+from citerec.datasets.records import PaperRecord, Source
+from citerec.rerank.ranker.author_names import author_names, capitalised_words, named_papers, years_near
+from citerec.rerank.ranker.features import FEATURES, Candidates
+from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.paper_names import Names, SortedNames, word_hash
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.rerank.made import linear
+
+WEIGHTS = {"bm25.score": 0.1, "initials_near": 1.0, "name_near": 1.0}
+AUTHORS = {"first_author_near": 1.0, "other_author_near": 0.5, "year_near": 0.5, "author_and_year": 1.0}
+PAPERS = 3000
+
+
+def make_corpus(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
+    source = Source("made", {}, papers=lambda: papers, contexts=tuple, splits={})
+    prepare_store(source, folder, {"tokenizer": "default", "candidates": "all", **more})
+    return Corpus(folder)
+
+
+def over_bm25(corpus: Corpus, weights: dict[str, float]) -> Ranker:
+    made = Ranker(RankingModel(linear(weights)), {"bm25": BM25()})
+    return made.index(corpus)
+
+
+def top(made: Ranker, text: str, k: int = 1) -> list[str]:
+    found = made.search(Queries.from_list(made.corpus, [Query(text)]), k).papers[0]
+    return [made.corpus.paper_ids[paper] for paper in found.tolist() if paper >= 0]
+
+
+# Surnames and years.
+
+
+def surname(number: int) -> str:
+    return "".join(filter(str.isalpha, json.loads(f'"{word(400 + number)}"'))).capitalize()
+
+
+def make_papers() -> list[PaperRecord]:
+    """Papers of 600 surnames in 30 years; first authors with accents, particles, hyphens, apostrophes."""
+    rng, papers = np.random.default_rng(0), []
+    parts = ["{}", "van der {}", "Bar-{}a", "O'{}s", "Mü{}", "{}ł"]
+    for row in range(PAPERS):
+        author, *others = (int(number) for number in rng.integers(0, 600, 1 + int(rng.integers(4))))
+        family = parts[author % len(parts)].format(surname(author))
+        names = [f"{family}, Ann B.", *(f"Bo {surname(one)}" for one in others)]
+        title, abstract = (
+            " ".join(map(word, rng.integers(1, most, length).tolist()))
+            for most, length in ((4000, 9), (9000, 60))
+        )
+        papers.append(PaperRecord(f"p{row}", title, abstract, 1990 + int(rng.integers(30)), tuple(names)))
+    return papers
+
+
+RECORDS = make_papers()
+KEYS = [(record.fields[0], record.year) for record in RECORDS]
+ALONE = [row for row, key in enumerate(KEYS) if KEYS.count(key) == 1]
+"""Papers whose first author wrote no other one in that year."""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Ranker:
+    corpus = make_corpus(tmp_path_factory.mktemp("authors") / "store", RECORDS, field="authors")
+    return over_bm25(corpus, WEIGHTS | AUTHORS)
+
+
+PLACES = [
+    "{} et al. {} TARGETCIT",
+    "as shown by {} et al. ({}) TARGETCIT",
+    "{} and others, {}; TARGETCIT, and later OTHERCIT",
+    "TARGETCIT ({} {})",
+    "the model of {}'s group ({}a) TARGETCIT",
+]
+
+
+@given(
+    row=st.sampled_from(ALONE),
+    place=st.sampled_from(PLACES),
+    spell=st.sampled_from([str, str.upper, lambda name: name.replace("ü", "u").replace("ł", "l")]),
+    words=st.lists(st.integers(9001, 15000), max_size=8),  # in no paper
+    noise=st.sampled_from(["", "Table 3 of Section 2 ", "In 1066, "]),
+)
+def test_authors_and_year_near_the_mark_find_the_paper(
+    library: Ranker, row: int, place: str, spell: Any, words: list[int], noise: str
+) -> None:
+    family, _, _ = RECORDS[row].fields[0].partition(",")
+    before = " ".join(map(word, words))
+    text = noise + before + " " + place.format(spell(family), RECORDS[row].year)
+    assert top(library, text) == [f"p{row}"], text
+
+
+def test_a_surname_alone_finds_the_papers_of_that_author(library: Ranker) -> None:
+    rng = np.random.default_rng(1)
+    for row in rng.choice(PAPERS, 40).tolist():
+        author = RECORDS[row].fields[0]
+        wrote = {f"p{other}" for other, record in enumerate(RECORDS) if record.fields[0] == author}
+        family = author.partition(",")[0]
+        assert top(library, f"It is due to {family} TARGETCIT.")[0] in wrote
+
+
+def test_without_authors_nothing_changes(library: Ranker, tmp_path: Path) -> None:
+    plain = [record._replace(fields=()) for record in RECORDS[:300]]
+    made = over_bm25(make_corpus(tmp_path / "plain", plain), WEIGHTS | AUTHORS)
+    without = over_bm25(made.corpus, WEIGHTS)
+    fields = over_bm25(make_corpus(tmp_path / "venues", RECORDS[:300], field="venue"), WEIGHTS | AUTHORS)
+    texts = [f"{RECORDS[row].fields[0]} {RECORDS[row].title} 1066 TARGETCIT" for row in range(0, 300, 30)]
+    for text in texts:
+        assert top(made, text, 9) == top(without, text, 9) == top(fields, text, 9)
+    queries = Queries.from_list(made.corpus, [Query(text) for text in texts])
+    papers = np.tile(np.arange(300, dtype=np.int32), (len(texts), 1))
+    columns = Candidates(made.statistics, made.parts, queries, papers).columns(["authors"])
+    assert not any(columns[name].any() for name in AUTHORS if name != "year_near")
+    assert {name for name, one in FEATURES.items() if one.group == "authors"} == set(AUTHORS)
+
+
+def test_author_features_match_plain_python(library: Ranker) -> None:
+    text = "Words by Zoe (1999) of {} and {} in 2001b TARGETCIT, 1999 {}."
+    first, other, last = (RECORDS[row].fields[0].partition(",")[0].split()[-1] for row in (5, 9, 14))
+    text = text.format(first, other, last).replace("-", "x").replace("'", "x")
+    queries = Queries.from_list(library.corpus, [Query(text)])
+    papers = np.arange(PAPERS, dtype=np.int32)[None]
+    found = Candidates(library.statistics, library.parts, queries, papers).columns(["authors"])
+    for row, record in enumerate(RECORDS):
+        year = {1999: 3 / 4, 2001: 3 / 4}.get(record.year, 0)
+        assert found["year_near"][0, row] == pytest.approx(year)
+        both = max(found["first_author_near"][0, row], found["other_author_near"][0, row])
+        assert found["author_and_year"][0, row] == pytest.approx(both * year)
+
+
+def test_words_and_years_near_the_mark() -> None:
+    offsets, hashes, distances = capitalised_words(["So Ann, of TARGETCIT Bo cy", "No mark of Ann"])
+    assert offsets.tolist() == [0, 3, 3]
+    wanted = {word_hash("so"): 3, word_hash("ann"): 2, word_hash("bo"): 1}
+    assert dict(zip(hashes.tolist(), distances.tolist(), strict=True)) == wanted
+    assert (np.diff(hashes.astype(object)) > 0).all()
+    years = years_near(
+        ["in 2003a or 1850, 12003 TARGETCIT 3021 1999", "2003", " ".join(["2001", *"x" * 40, "TARGETCIT"])]
+    )
+    assert years == [{2003: 4, 1850: 2, 1999: 2}, {}, {}]
+
+
+def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
+    authors = [("Ann Lee", "Bo Wu"), ("Cy Lee",), ("Di Bar-Hillel", "Ann Lee"), ()]
+    papers = [PaperRecord(f"p{row}", f"title {row}", "", 0, of) for row, of in enumerate(authors)]
+    corpus = make_corpus(tmp_path / "store", papers, field="authors")
+    found = author_names(corpus, np.arange(4))
+    assert found["first_authors"].offsets.tolist() == [0, 1, 2, 3, 3]
+    assert found["first_authors"].hashes.tolist() == [word_hash(name) for name in ("lee", "lee", "hillel")]
+    lee = 1 - np.log(3) / np.log(4)
+    np.testing.assert_allclose(found["first_authors"].weights, [lee, lee, 1], rtol=1e-6)
+    np.testing.assert_allclose(found["other_authors"].weights, [1, lee], rtol=1e-6)
+    # Papers read later get the counts of those before.
+    known = author_names(corpus, np.arange(2))
+    others = np.concatenate([of.hashes for of in known.values()])
+    later = author_names(corpus, np.arange(2, 4), others)
+    for name, whole in found.items():
+        np.testing.assert_array_equal(later[name].weights, whole.weights[whole.offsets[2] :])
+        np.testing.assert_array_equal(later[name].hashes, whole.hashes[whole.offsets[2] :])
+
+
+def in_order(names: Names, count: int) -> SortedNames:
+    """Names of which the first `count` are sorted."""
+    return SortedNames(names, np.argsort(names.hashes[:count], kind="stable"))
+
+
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 12)), st.integers(0, 60))
+def test_names_are_found_as_by_a_scan(hashes: list[int], wanted: list[int], count: int) -> None:
+    """Repeated names, names that are not there, and names that were added after sorting."""
+    known, asked = np.array(hashes, np.uint64), np.array(wanted, np.uint64)
+    names = Names(np.arange(len(known) + 1), known, np.ones(len(known), np.float32))
+    found = in_order(names, count).rows(asked)
+    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(np.isin(known, asked)))
+
+
+def test_named_papers_are_the_rarest_and_nearest() -> None:
+    names = [["lee"], ["wu"], [], *[["ho"]] * 30]
+    offsets = np.cumsum([0, *map(len, names)])
+    hashes = np.array([word_hash(name) for of in names for name in of], np.uint64)
+    authors = Names(offsets, hashes, np.array([0.9, 0.8, *[0.1] * 30], np.float32))
+    none = Names(np.zeros(len(names) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
+    by_hash = in_order(authors, 2), in_order(none, 0)
+    years = np.arange(2000, 2000 + len(names))
+    texts = ["Ho TARGETCIT", "Lee and Wu TARGETCIT", "Lee and Wu 2000 TARGETCIT", "lee TARGETCIT"]
+    found = [row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], *by_hash, years)]
+    assert found == [list(range(3, 23)), [1, 0], [0, 1], [], []]
+
+
+# Names and initials.
+
+FIVE = [
+    "Long short-term memory",
+    "Support vector machines",
+    "Random forests",
+    "Deep residual learning",
+    "Adam",
+]
+
+
+@pytest.mark.parametrize("title, mention", [(0, "LSTM"), (1, "SVM"), (1, "SVMs are kernels; an SVM")])
+def test_initials_find_one_of_five_papers(title: int, mention: str, tmp_path: Path) -> None:
+    papers = [PaperRecord(f"p{row}", text, "") for row, text in enumerate(FIVE)]
+    made = over_bm25(make_corpus(tmp_path / "store", papers), WEIGHTS)
+    assert top(made, f"{mention} TARGETCIT") == [f"p{title}"]
+    assert f"p{title}" in top(made, f"The {mention} TARGETCIT learns.", 5)
+
+
+@pytest.mark.parametrize(
+    "title", ["Latent Dirichlet allocation", "Latent dirichlet allocation", "LATENT DIRICHLET ALLOCATION"]
+)
+@pytest.mark.parametrize("mention", ["LDA", "Topics by LDA", "Das Modell LDA"])
+def test_initials_are_found_in_any_case_of_the_title(title: str, mention: str, tmp_path: Path) -> None:
+    papers = [*RECORDS[:200], PaperRecord("lda", title, "", 2003)]
+    made = over_bm25(make_corpus(tmp_path / "store", papers), WEIGHTS)
+    assert top(made, f"{mention} TARGETCIT") == ["lda"]
+
+
+def test_names_of_words_that_no_paper_contains_are_hashed_by_letters(tmp_path: Path) -> None:
+    papers = [*RECORDS[:50], PaperRecord("blei", "Latent dirichlet allocation", "")]
+    made = over_bm25(make_corpus(tmp_path / "store", papers), WEIGHTS)
+    assert "lda" not in made.corpus.word_ids
+    queries = Queries.from_list(
+        made.corpus, [Query("lda TARGETCIT"), Query("LDA TARGETCIT"), Query("TARGETCIT")]
+    )
+    papers_of = np.tile(np.arange(51, dtype=np.int32), (3, 1))
+    found = made.columns(queries, papers_of)["initials_near"]
+    assert found[0, 50] == found[1, 50] > 0 and not found[2].any() and not found[:, :50].any()

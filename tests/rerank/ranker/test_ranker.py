@@ -1,0 +1,463 @@
+"""The ranker: ranking, saving and loading, training, evaluation, and invalid options."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+from citerec.rerank.ranker.linear import (
+    LinearModel,
+    TrainingLists,
+    cross_fit,
+    fit_ranker,
+    measure_variants,
+    ranking_sums,
+)
+from citerec.rerank.ranker.model import MODEL, Ranker, RankingModel
+from citerec.rerank.ranker.training import (
+    fit_calibrated,
+    read_lists,
+    read_paper_lists,
+    read_variants,
+    training_split,
+)
+from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import normalise_scores
+from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.passages import CitedElsewhere, CitingPassages
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.hatten.made import random_model
+from citerec.tests.rerank.made import linear
+from citerec.tests.rerank.ranker.test_features import average
+from citerec.tests.runs import compose_config
+from citerec.train import train
+from citerec.training.hub import ABOUT, CARD
+
+WHOLE = '{"format": "ranker-5", %s}'
+MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
+DEVIATIONS = {"bm25.score": 3.5, "near_title": 1.5, "near_best": 2.0, "popularity": 0.7, "name_near": 0.1}
+
+
+def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
+    parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
+    made = Ranker(RankingModel(linear(weights)), parts, depth, **options)
+    made.index(corpus)
+    return made
+
+
+def contexts(corpus: Corpus, split: str = "test") -> np.ndarray:
+    return corpus.split(split).contexts
+
+
+def same(one: Ranking, other: Ranking) -> None:
+    np.testing.assert_array_equal(one.papers, other.papers)
+    np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [BM25, Popularity])
+def test_a_model_of_one_score_ranks_like_its_retriever(
+    demo_corpus: Corpus, kind: Callable[[], Retriever]
+) -> None:
+    made = Ranker(RankingModel(linear({"it.score": 1.0})), {"it": kind()}, depth=10)
+    alone, rows = kind(), contexts(demo_corpus)
+    for one in (made, alone):
+        one.index(demo_corpus)
+    np.testing.assert_array_equal(made.search(rows, 10).papers, alone.search(rows, 10).papers)
+
+
+def test_a_batch_is_ranked_like_its_single_queries(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    same(made.search(rows, 12), Ranking.concat([made.search(rows[[i]], 12) for i in range(len(rows))]))
+
+
+def test_top_papers_do_not_depend_on_k_and_no_found_paper_is_lost(
+    demo_corpus: Corpus,
+) -> None:
+    made, rows = ranker(demo_corpus, depth=8), contexts(demo_corpus)
+    few, many = made.search(rows, 5), made.search(rows, 120)
+    np.testing.assert_array_equal(few.papers, many.papers[:, :5])
+    queries = Queries.from_contexts(demo_corpus, rows)
+    for part in made.parts.values():
+        for q, papers in enumerate(part.search(queries, 20).papers):
+            assert set(papers[papers >= 0].tolist()) <= set(many.papers[q].tolist())
+    for q, papers in enumerate(many.papers):
+        there = papers[papers >= 0]
+        assert len(set(there.tolist())) == len(there) and queries.citing[q] not in there
+    assert (np.diff(many.scores, axis=1)[many.papers[:, 1:] >= 0] <= 0).all()
+
+
+def test_candidates_are_the_union_of_the_retrievers_top_papers(demo_corpus: Corpus) -> None:
+    made, queries = ranker(demo_corpus, depth=4), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
+    found = made.prefetch(queries, 9)
+    for q, papers in enumerate(made.merge_candidates(found)):
+        wanted = {int(p) for part in found for p in part.papers[q, :4] if p >= 0}
+        assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
+
+
+def test_papers_of_similar_passages_are_candidates(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.rerank.ranker.model.CITED", 2)
+    made = ranker(demo_corpus, depth=3)
+    texts = ["Trees are parsed TARGETCIT.", "Graphs grow TARGETCIT.", "Words mean TARGETCIT."]
+    alone = made.prefetch(Queries.from_list(demo_corpus, [Query(texts[0])]), 3)
+    there = {int(paper) for part in alone for paper in part.papers.ravel()}
+    others = [row for row in np.flatnonzero(demo_corpus.is_candidate).tolist() if row not in there][:3]
+    cited = [[demo_corpus.paper_ids[row]] for row in others]
+    passages = CitingPassages([*texts, "Here trees grow TARGETCIT."], [[], *cited])
+    asked = Queries.from_list(demo_corpus, [Query(texts[0], passages=passages)])
+    added = made.prefetch(asked, 3)[-1].papers[0].tolist()
+    assert len(added) == 2 and added[0] == others[2] and set(added) < set(others)
+
+
+def test_score_agrees_with_search(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    found = made.search(rows, 10)
+    np.testing.assert_allclose(made.score(rows, found.papers), found.scores, rtol=1e-5, atol=1e-5)
+    own = demo_corpus.citing[rows][:, None].astype(np.int32)
+    assert np.isneginf(made.score(rows, own)).all()
+
+
+def test_filters_are_respected(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    found = made.search(rows, 40, Filters(unseen=True))
+    there = found.papers[found.papers >= 0]
+    assert len(there) and not demo_corpus.seen[there].any()
+
+
+def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Corpus) -> None:
+    del tiny_corpus.splits["train"]
+    made = ranker(tiny_corpus)
+    assert list(made.parts) == ["bm25", "dense"]
+    found = made.search(contexts(tiny_corpus), 5)
+    assert (found.papers[:, 0] >= 0).all()
+    with pytest.raises(InputError, match="all need training contexts, which corpus tiny lacks"):
+        Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
+
+
+def test_indexes_of_papers_are_shared_by_corpora_of_the_same_papers(demo_corpus: Corpus) -> None:
+    home, without, rows = ranker(demo_corpus), copy.copy(demo_corpus), contexts(demo_corpus)
+    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
+    alone = ranker(without)
+    shared = Ranker(alone.model, alone.all_parts, alone.depth)
+    shared.shared = home
+    shared.index(without)
+    assert [name for name in shared.parts if shared.parts[name] is home.parts[name]] == ["bm25", "dense"]
+    same(shared.search(rows, 12), alone.search(rows, 12))
+
+
+def test_statistics_with_other_contexts_equals_a_new_one(demo_corpus: Corpus) -> None:
+    without = copy.copy(demo_corpus)
+    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
+    wanted = CorpusStatistics.build(without, None)._arrays()
+    for name, array in (
+        CorpusStatistics.build(demo_corpus, None).with_contexts_of(without, None)._arrays().items()
+    ):
+        np.testing.assert_array_equal(array, wanted[name], err_msg=name)
+
+
+def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus)
+    asked = Queries.from_list(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
+    found = made.search(asked, 5)
+    columns = made.explain(asked, found.papers)
+    assert {"bm25.score", "name_near", "popularity"} < set(columns)
+    assert all(values.shape == (1, 5) for values in columns.values())
+
+
+def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    made.save(tmp_path / "index")
+    loaded = Ranker(made.model, made.all_parts, made.depth)
+    loaded.load(tmp_path / "index", demo_corpus)
+    same(loaded.search(rows, 20), made.search(rows, 20))
+    with pytest.raises(InputError, match="the index was built with depth="):
+        Ranker(made.model, made.all_parts, 3).load(tmp_path / "index", demo_corpus)
+
+
+# Models and their training.
+
+
+def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
+    model = RankingModel(LinearModel(MIXED, DEVIATIONS), Confidence({"scale": 2.0}), {"seed": 3})
+    folder = model.save(tmp_path / "out" / "ranker")
+    assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
+    for place in ("out", "out/ranker"):
+        found = RankingModel.open(tmp_path / place)
+        assert found == model
+
+
+def test_the_dense_model_is_saved_inside(demo_corpus: Corpus, tmp_path: Path) -> None:
+    dense = random_model(demo_corpus.words, residual="mean").mean_path()
+    weights = linear({"dense.score": 1.0, "bm25.score": 0.5})
+    model = RankingModel(weights, dense=dense)
+    folder = model.save(tmp_path / "ranker")
+    assert "| dense/model.safetensors |" in (folder / CARD).read_text("utf-8")
+    assert folder.stat().st_mode == (folder / "dense").stat().st_mode
+    rankings = []
+    for one in (model, RankingModel.open(tmp_path)):
+        made = one.retriever()
+        made.index(demo_corpus)
+        rankings.append(made.search(contexts(demo_corpus), 10))
+    same(*rankings)
+    with pytest.raises(InputError, match=r"without its dense model: use Ranker.over\(retriever, ranker\)"):
+        RankingModel(weights).retriever()
+
+
+@pytest.mark.parametrize(
+    "content, line",
+    [
+        (None, "not a saved ranker"),
+        ("{", "damaged"),
+        ("[]", "must contain a dict, not a list"),
+        ('{"format": "ranker-9"}', "a ranker of another version; train it again"),
+        ('{"format": "ranker-4", "weights": {}}', "a ranker of another version; train it again"),
+        (WHOLE % '"weights": {"a": 1}, "confidence": {}', "missing or inconsistent"),
+        (
+            WHOLE % '"weights": {"a": "b"}, "deviations": {"a": 1}, "confidence": {}',
+            "missing or inconsistent",
+        ),
+        (WHOLE % '"weights": {"a": 1}, "deviations": {"a": 1}', "missing or inconsistent"),
+    ],
+)
+def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
+    if content is not None:
+        (tmp_path / MODEL).write_text(content)
+    with pytest.raises(InputError, match=line):
+        RankingModel.open(tmp_path)
+
+
+def test_missing_options_are_named(demo_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"retriever.parts: must name at least one"):
+        Ranker(None, {})
+    with pytest.raises(InputError, match=r"retriever.depth=0: must be a whole number"):
+        Ranker(None, {"bm25": BM25()}, 0)
+    untrained = Ranker(None, {"bm25": BM25()})
+    untrained.index(demo_corpus)
+    with pytest.raises(InputError, match="needs ranker=FOLDER"):
+        untrained.search(contexts(demo_corpus), 3)
+
+
+@pytest.fixture(scope="module")
+def lists(demo_corpus: Corpus) -> TrainingLists:
+    return read_lists(ranker(demo_corpus), Queries.from_contexts(demo_corpus, demo_corpus.split("train")))
+
+
+@pytest.mark.parametrize(
+    "start", [LinearModel({}, {}), LinearModel({"age": 1.0, "unknown": 2.0}, DEVIATIONS)]
+)
+def test_a_linear_model_minimises_the_loss(lists: TrainingLists, start: LinearModel) -> None:
+    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, start)
+    names, values = model.inputs(lists)
+    before = np.array([start.weights.get(name, 0.0) for name in names])
+
+    def loss(weights: np.ndarray) -> float:
+        scores = [
+            (values[start:end] @ weights, lists.cited[start:end])
+            for start, end in pairwise(lists.offsets.tolist())
+        ]
+        entropies = [np.log(np.exp(of).sum()) - of[cited].mean() for of, cited in scores if cited.any()]
+        return float(np.mean(entropies) + 0.01 * (weights - before) @ (weights - before))
+
+    weights = np.array([model.weights[name] for name in names])
+    rng, least = np.random.default_rng(0), loss(weights)
+    assert least < loss(before)
+    assert model.weights.get("unknown") == start.weights.get("unknown")
+    for _ in range(5):
+        assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
+
+
+def test_measures_of_lists_match_a_plain_ranking(lists: TrainingLists, demo_corpus: Corpus) -> None:
+    model, split = LinearModel(MIXED, DEVIATIONS), demo_corpus.split("train")
+    recalls, reciprocals, scores = [], [], model.scores(lists)
+    for (start, end), wanted in zip(pairwise(lists.offsets.tolist()), split.positives, strict=True):
+        papers = lists.papers[start:end]
+        order = [paper for _, paper in sorted(zip(-scores[start:end], papers, strict=True))]
+        ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
+        recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
+        reciprocals.append(1 / min(ranks) if ranks else 0)
+    found = ranking_sums(lists, scores)
+    assert found["recall@10"] == pytest.approx(sum(recalls)) and 0 < sum(recalls) < len(split)
+    assert found["mrr"] == pytest.approx(sum(reciprocals))
+
+
+def test_cross_fitting_holds_out_citing_papers(lists: TrainingLists, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(given: Any, part: TrainingLists, start: Any) -> Any:
+        seen = set(part.citing.tolist())
+
+        def score(others: TrainingLists) -> np.ndarray:
+            assert not seen & set(others.citing.tolist())
+            return others.papers.astype(np.float32)
+
+        return SimpleNamespace(scores=score)
+
+    monkeypatch.setattr("citerec.rerank.ranker.linear.fit_ranker", fit)
+    np.testing.assert_array_equal(cross_fit(RankerSettings(), lists, 0), lists.papers)
+
+
+def test_variants_are_measured_apart(lists: TrainingLists) -> None:
+    scores, odd = lists.papers.astype(np.float32), np.arange(len(lists)) % 3 == 0
+    found = measure_variants(replace(lists, variant=np.where(odd, "titles", "corpus")), scores)
+    assert list(found) == ["titles", "corpus"]
+    for name, of in (("titles", odd), ("corpus", ~odd)):
+        sums = ranking_sums(lists.take(of), scores[of[lists.query]])
+        assert found[name] == {measure: value / of.sum() for measure, value in sums.items()}
+        assert all(type(value) is float for value in found[name].values())  # for the model card
+
+
+def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
+    lists = read_lists(ranker(tiny_corpus), Queries.from_contexts(tiny_corpus, tiny_corpus.split("val")))
+    with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
+        fit_ranker(RankerSettings(), lists)
+    tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
+    with pytest.raises(InputError, match=r"split=none: corpus tiny has no contexts in this split"):
+        training_split(tiny_corpus, "none", None, 0)
+    with pytest.raises(InputError, match=r"model.folds=3: the contexts have only 1 citing papers"):
+        cross_fit(RankerSettings(), lists, 0)
+
+
+VARIANTS = ("corpus", "papers", "half", "titles", "contexts-50", "small")
+
+
+@pytest.mark.slow
+def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
+    from hydra.utils import instantiate
+
+    options = [
+        "data.papers=120",
+        "data.contexts=300",
+        f"data.cache_dir={demo_corpus.path.parent.parent}",
+        "~retriever@retriever.parts.dense",
+        "+retriever@retriever.parts.encoder=article",  # has options of its own
+        *("encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64"),
+        f"embeddings_dir={tmp_path / 'vectors'}",
+        "retriever.depth=20",
+    ]
+    out = tmp_path / "out"
+    config = compose_config("train", ["model=ranker", *options, f"output_dir={out}", "model.split=train"])
+    assert train(config) == out / "ranker"
+    about = json.loads((out / "ranker" / ABOUT).read_text())
+    assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
+    measures = about["cross_fitted"]
+    assert about["data"] == demo_corpus.name and measures["corpus/recall@10"] > 0
+    assert set(VARIANTS) == {name.partition("/")[0] for name in measures}
+    given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
+    made = instantiate(given.retriever)
+    made.index(demo_corpus)
+    found = made.search(contexts(demo_corpus), 10).papers
+    bm25 = BM25()
+    bm25.index(demo_corpus)
+    split = demo_corpus.split("test")
+
+    def hits(papers: np.ndarray) -> int:
+        return sum(
+            bool(np.isin(row, wanted).any()) for row, wanted in zip(papers, split.positives, strict=True)
+        )
+
+    assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
+
+
+def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = copy.copy(demo_corpus)
+    corpus.splits = {**demo_corpus.splits, "val_named": demo_corpus.split("val").take(np.arange(7))}
+    read = dict[str, Corpus]()
+
+    def spy(ranker: Ranker, queries: Queries, variant: str = "corpus") -> TrainingLists:
+        if len(ranker.corpus.paper_ids) == len(corpus.paper_ids):
+            read[variant] = ranker.corpus
+        return read_lists(ranker, queries, variant)
+
+    monkeypatch.setattr("citerec.rerank.ranker.training.read_lists", spy)
+    monkeypatch.setattr("citerec.rerank.ranker.training.FEW", (20, 50, 10**6))
+    settings = RankerSettings(queries=14, variant_queries=12, small_queries=10)
+    parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average()}
+    lists = read_variants(Ranker(None, parts, 15), corpus, settings, 0)
+    wanted = {"corpus": 14, "papers": 12, "names": 7, "contexts-20": 12, "contexts-50": 12}
+    assert Counter(lists.variant.tolist()) == Counter(wanted | {"half": 12, "titles": 12, "small": 10})
+    assert lists.cited.sum() > 30
+    train = {name: len(of.splits.get("train", ())) for name, of in read.items()}
+    contexts_of = {"corpus": len(corpus.split("train")), "contexts-20": 20, "contexts-50": 50}
+    assert train == {**dict.fromkeys(train, 0), **contexts_of}
+    abstracts = {name: sum(map(bool, of.abstracts)) for name, of in read.items()}
+    whole = abstracts["corpus"]
+    assert abstracts["titles"] == 0 < 0.3 * whole < abstracts["half"] < 0.7 * whole
+    assert all(abstracts[name] == whole for name in abstracts if name not in ("half", "titles"))
+    for of in read.values():
+        assert (of.abstract_tokens.lengths > 0).tolist() == [bool(text) for text in of.abstracts]
+    # Without training contexts, their columns are unknown.
+    popularity = lists.values[:, lists.columns.index("popularity")]
+    by_variant = {name: popularity[(lists.variant == name)[lists.query]] for name in read}
+    assert {name for name, values in by_variant.items() if np.isfinite(values).all()} == set(contexts_of)
+    assert all(np.isnan(by_variant[name]).all() for name in by_variant if name not in contexts_of)
+
+
+def test_a_dense_model_of_other_corpora_adds_variants(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.rerank.ranker.training.trained_retriever", lambda path: average())
+    plain = RankerSettings(queries=14, variant_queries=12, small_queries=10)
+    settings = replace(plain, out_of_domain_checkpoint="other")
+    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
+    counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
+    counts |= {f"other-{name}": count for name, count in (counts | {"corpus": 12}).items()}
+    assert Counter(lists.variant.tolist()) == Counter(counts)
+    papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
+    assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
+    monkeypatch.setattr("citerec.rerank.ranker.linear.MIN_LISTS", 1)
+    assert fit_calibrated(plain, lists, 0)[1].parameters
+    assert fit_calibrated(plain, lists, 0, "drafts")[1] == Confidence()
+    without = replace(plain, small_queries=0)
+    lists = read_variants(Ranker(None, {"dense": average()}, 15), demo_corpus, without, 0)
+    assert "small" not in lists.variant
+
+
+def test_papers_beyond_the_candidates_leave_the_fusion_to_these(demo_corpus: Corpus) -> None:
+    """At the depth of a fusion, all papers follow the candidates; steps of 1 would make these all alike."""
+    made, rows = ranker(demo_corpus, depth=8), contexts(demo_corpus)
+    few, many = made.search(rows, 8), made.search(rows, 110)
+    assert (many.papers >= 0).sum(axis=1).min() > 100
+    np.testing.assert_array_equal(many.papers[:, :8], few.papers)
+    queries, z = Queries.from_contexts(demo_corpus, rows), normalise_scores(many)
+    candidates = (made.merge_candidates(made.prefetch(queries, 8)) >= 0).sum(axis=1)
+    assert (z[np.arange(len(rows)), candidates - 1] < 0.03 * z[:, 0]).all()
+    below = np.diff(many.scores, axis=1)[:, -50:]
+    assert (below < 0).all() and (below > -0.01).all()
+
+
+def test_known_citations_keep_the_order_in_both_groups(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus)
+    assert made.model is not None
+    rows = contexts(demo_corpus)[:6]
+    plain = made.search(rows, 15).papers
+    parameters = {"scale": 1.0, "none": 0.0, "cited elsewhere": 2.0, "cited elsewhere, others": 0.1}
+    made.model = replace(made.model, confidence=Confidence(parameters))
+    known = Ragged.from_rows([row[[2, 9, 11]] for row in plain])
+    found = made.search(Queries.from_contexts(demo_corpus, rows, CitedElsewhere.papers(known)), 15)
+    assert (np.exp(found.scores).sum(axis=1) < 1).all()
+    moved = 0
+    for q in range(6):
+        before, after = plain[q].tolist(), found.papers[q].tolist()
+        cited = set(known[q].tolist())
+        assert [paper for paper in after if paper in cited] == before[2:3] + before[9:10] + before[11:12]
+        others = [paper for paper in before if paper not in cited]
+        assert [paper for paper in after if paper not in cited] == others
+        moved += before != after
+    assert moved
