@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
-
 from citerec.base.errors import InputError, error_text, missing_extra
-from citerec.datasets.columns import Ragged, Tokenize
-from citerec.datasets.tokenize import TOKENIZERS, WordTable
 
 
 @contextmanager
@@ -65,26 +61,3 @@ def map_items(items: list[dict[str, Any]], work: Callable[..., Any], **options: 
     for table in results.iter_batches(batch_size=None, batch_format="pyarrow"):
         for row in range(len(table)):
             yield {name: table.column(name)[row] for name in table.column_names}
-
-
-def ray_tokenizer(words: WordTable, tokenizer: str) -> Tokenize:
-    """Tokenise in Ray tasks; words are numbered in the order of the chunks."""
-    import ray
-
-    task = ray.remote(_tokenize)
-
-    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        pending = task.remote(texts, tokenizer)
-
-        def wait() -> Ragged:
-            tokens, new = ray.get(pending)
-            return Ragged(words.add_words(new)[tokens.values], tokens.offsets)
-
-        return wait
-
-    return tokenize
-
-
-def _tokenize(texts: list[str], tokenizer: str) -> tuple[Ragged, pa.LargeStringArray]:
-    words = WordTable(TOKENIZERS[tokenizer])
-    return words.ids(texts), words.words()

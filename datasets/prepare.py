@@ -80,7 +80,7 @@ from citerec.datasets.records import (
     refuse_too_many,
     split_group,
 )
-from citerec.datasets.tokenize import TOKENIZERS, WordTable, local_tokenizer
+from citerec.datasets.tokenize import TOKENIZERS, WordTable, local_tokenizer, ray_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +110,6 @@ class StoreBuilder:
         self._words = WordTable(TOKENIZERS[tokenizer])
         tokenize = local_tokenizer(self._words)
         if backend == "ray":
-            from citerec.base.over_ray import ray_tokenizer
-
             tokenize = ray_tokenizer(self._words, tokenizer)
         self._fields = NameWriter(folder, "fields")
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))

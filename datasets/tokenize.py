@@ -167,6 +167,29 @@ def local_tokenizer(words: WordTable) -> Tokenize:
     return tokenize
 
 
+def ray_tokenizer(words: WordTable, tokenizer: str) -> Tokenize:
+    """Tokenise in Ray tasks; words are numbered in the order of the chunks."""
+    import ray
+
+    task = ray.remote(_tokenize)
+
+    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
+        pending = task.remote(texts, tokenizer)
+
+        def wait() -> Ragged:
+            tokens, new = ray.get(pending)
+            return Ragged(words.add_words(new)[tokens.values], tokens.offsets)
+
+        return wait
+
+    return tokenize
+
+
+def _tokenize(texts: list[str], tokenizer: str) -> tuple[Ragged, pa.LargeStringArray]:
+    words = WordTable(TOKENIZERS[tokenizer])
+    return words.ids(texts), words.words()
+
+
 def _enlarge(values: NDArray[Any], size: int) -> NDArray[Any]:
     if len(values) >= size:
         return values

@@ -328,17 +328,17 @@ class FieldLevelSettings(SampledSettings):
 
 
 for name, kind, target in (
-    ("prefetch", PrefetchSettings, "prefetch.Prefetch"),
-    ("drafts", DraftsSettings, "benchmarks.drafts.Drafts"),
-    ("recommend", RecommendSettings, "benchmarks.recommend.Recommend"),
-    ("pipeline", PipelineSettings, "pipeline.Pipeline"),
-    ("rerank", PipelineSettings, "pipeline.Reranking"),
-    ("global_prefetch", ContextSettings, "benchmarks.global_reranking.GlobalPrefetch"),
-    ("global_rerank", GlobalRerankSettings, "benchmarks.global_reranking.GlobalReranking"),
-    ("mdcr", MDCRSettings, "benchmarks.mdcr.MDCR"),
-    ("csfcube", CSFCubeSettings, "benchmarks.csfcube.CSFCube"),
-    ("scidocs", SciDocsSettings, "benchmarks.scidocs.SciDocs"),
-    ("dataset_level", DatasetLevelSettings, "benchmarks.sampled.DatasetLevel"),
-    ("field_level", FieldLevelSettings, "benchmarks.sampled.FieldLevel"),
+    ("prefetch", PrefetchSettings, "contexts.prefetch.Prefetch"),
+    ("drafts", DraftsSettings, "contexts.drafts.Drafts"),
+    ("recommend", RecommendSettings, "contexts.recommend.Recommend"),
+    ("pipeline", PipelineSettings, "contexts.pipeline.Pipeline"),
+    ("rerank", PipelineSettings, "contexts.pipeline.Reranking"),
+    ("global_prefetch", ContextSettings, "papers.reranking.GlobalPrefetch"),
+    ("global_rerank", GlobalRerankSettings, "papers.reranking.GlobalReranking"),
+    ("mdcr", MDCRSettings, "papers.mdcr.MDCR"),
+    ("csfcube", CSFCubeSettings, "papers.csfcube.CSFCube"),
+    ("scidocs", SciDocsSettings, "papers.scidocs.SciDocs"),
+    ("dataset_level", DatasetLevelSettings, "papers.sampled.DatasetLevel"),
+    ("field_level", FieldLevelSettings, "papers.sampled.FieldLevel"),
 ):
-    register(name, kind, target=f"citerec.evaluation.{target}")
+    register(name, kind, target=f"citerec.evaluation.benchmarks.{target}")

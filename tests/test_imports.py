@@ -1,4 +1,6 @@
-"""Import rules: packages import only in one direction, and beside any other package called `datasets`."""
+"""Rules of the layout: packages import only in one direction, folders stay small, and any other package called
+`datasets` can be imported beside ours.
+"""
 
 from __future__ import annotations
 
@@ -129,6 +131,12 @@ def wrong_in_conf(conf: Path) -> list[str]:
 def test_imports_point_one_way() -> None:
     assert wrong_directions(ROOT) == []
     assert wrong_in_conf(ROOT / "conf") == []
+
+
+def test_no_folder_has_more_than_twelve_modules() -> None:
+    folders = {path.parent for name in ORDER for path in (ROOT / name).rglob("*.py")}
+    counts = {folder: sum(path.name != "__init__.py" for path in folder.glob("*.py")) for folder in folders}
+    assert {str(folder): count for folder, count in counts.items() if count > 12} == {}
 
 
 def test_a_configuration_against_the_direction_is_found(tmp_path: Path) -> None:
