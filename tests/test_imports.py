@@ -1,5 +1,5 @@
-"""Rules of the layout: packages import only in one direction, folders stay small, and any other package called
-`datasets` can be imported beside ours.
+"""Rules of the layout: packages import only in one direction, folders stay small, another package `datasets`
+can be imported beside ours.
 """
 
 from __future__ import annotations
