@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.base.settings import RENAMED, Settings, align_note, describe_type, field_notes
+from citerec.base.settings import Settings, align_note, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
 
@@ -86,8 +86,6 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         if f"{key}_" in names:  # a word of Python, such as from
             key += "_"
         if key not in names:
-            if new := RENAMED.get(key):
-                raise InputError(f"{key}: is now called {new}")
             close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])

@@ -23,7 +23,7 @@ from omegaconf.errors import (
 
 from citerec.base.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
 from citerec.base.help import config_groups, option_notes
-from citerec.base.settings import RENAMED, SCHEMAS, Settings, check, describe_type
+from citerec.base.settings import SCHEMAS, Settings, check, describe_type
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +83,6 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
         is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
-        if new := RENAMED.get(key):
-            return f"{key}: is now called {new}"
         line = f"{key}: there is no such option"
         if is_root:
             known = sorted({*known, *config_groups()} - {"hydra"})
@@ -156,8 +154,6 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
     if group == "hydra/launcher" and name in EXTRAS:
         return missing_extra(f"{group}={name}", EXTRAS[name])
-    if new := RENAMED.get(f"{group}={name}"):
-        return f"{group}={name}: is now called {new}"
     if not options:
         close = get_close_matches(group, config_groups(), 1)
         return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"

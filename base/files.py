@@ -318,15 +318,10 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
 
 
 def _read_checksums(folder: Path) -> dict[str, Parts]:
-    """Raises OSError, TypeError or ValueError for damage. Earlier versions have one checksum per file."""
+    """Raises OSError, TypeError or ValueError for damage."""
     path = folder / CHECKSUMS
     sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
-    for name, parts in sums.items():
-        if isinstance(parts, str):
-            file = folder / name
-            parts = [(file.stat().st_size if file.exists() else 0, parts)]
-        sums[name] = [(int(size), str(digest)) for size, digest in parts]
-    return sums
+    return {name: [(int(size), str(digest)) for size, digest in parts] for name, parts in sums.items()}
 
 
 def _checked_stamp(path: Path, parts: Parts) -> list[Any]:

@@ -93,21 +93,6 @@ def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
     return "be " + " and ".join(parts)
 
 
-RENAMED = {
-    "cache": "cache_dir",
-    "from": "address",
-    "names": "allowed_hosts",
-    "patience": "timeout",
-    "model.ranker": "model, as in model.queries=1000",
-    "model.fewer": "model.variant_queries",
-    "model.no_contexts_queries": "model.variant_queries",
-    "model.foreign": "model.out_of_domain_checkpoint",
-    "model.batch.stale": "model.batch.cached_negatives",
-    "model.pairs.cut": "model.pairs.truncate",
-    "model.pairs.others": "model.pairs.other_citations",
-}
-"""Options by their names in earlier versions, `KEY` or `GROUP=CHOICE`; their new names are for messages."""
-
 SCHEMAS: dict[str, type] = {}
 """The registered schemas by name, for base.configuration."""
 

@@ -19,7 +19,6 @@ from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency,
 from citerec.hatten.words.word2vec import Word2Vec
 from citerec.retrieval.encoders.nets import precision, weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.checkpoint import read_torch
 from citerec.training.hub import (
     WEIGHTS,
     check_consistent,
@@ -32,8 +31,6 @@ from citerec.training.loop import TrainingRun
 
 FORMAT, WORDS = "hatten-1", "words.json"
 """Format name, and file of the word list."""
-FILE = "hatten.ckpt"
-"""Single file that earlier versions saved."""
 
 
 @dataclass(frozen=True)
@@ -109,40 +106,23 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
 
     @classmethod
     def open(cls, place: str | Path) -> Self:
-        """As Pretrained.open; also opens the file hatten.ckpt of earlier versions."""
-        for file in (Path(place), Path(place) / FILE):
-            if file.is_file():
-                return cls._open_file(file)
-        return super().open(place)
-
-    @classmethod
-    def _open_file(cls, path: Path) -> Self:
-        content = read_torch(path)
-        if content.get("format") != FORMAT:
-            hint = (
-                "; a published checkpoint needs its word list: retriever.vocabulary=FILE"
-                if "document_encoder" in content
-                else ""
+        """As Pretrained.open."""
+        if Path(place).is_file():
+            raise InputError(
+                f"{place}: a file, not a {cls.title} folder; a published checkpoint needs its word list: "
+                "retriever.vocabulary=FILE"
             )
-            raise InputError(f"{path}: not a checkpoint of citerec train model=hatten{hint}")
-        return cls._build(content, path)
+        return super().open(place)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         settings = read_json(folder / cls.settings_file, dict)
         if settings.get("format") != FORMAT:
             raise InputError(f"{folder / cls.settings_file}: not a {cls.title} in the format {FORMAT}")
-        words, weights = read_json(folder / WORDS, list), weights_to_torch(read_weights(folder / WEIGHTS))
-        return cls._build({**settings, "words": words, "weights": weights, "about": about}, folder)
-
-    @classmethod
-    def _build(cls, content: dict[str, Any], path: str | Path) -> Self:
-        """Build a model from the content of a file or folder; InputError if its parts are inconsistent."""
-        with check_consistent(path):
-            # Files from before `input_dropout` existed were trained with the same rate everywhere.
-            config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
-            weights, about = content["weights"], dict(content["about"])
-            vocabulary = Vocabulary(content["words"])
+        weights = weights_to_torch(read_weights(folder / WEIGHTS))
+        with check_consistent(folder):
+            vocabulary = Vocabulary(read_json(folder / WORDS, list))
+            config = EncoderConfig(**settings["config"])
             encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
             encoder.load_state_dict(weights)
             encoder.mean_only = encoder.levels_are_zero  # skip levels that contribute nothing

@@ -73,7 +73,7 @@ class WordsRetriever(DenseRetriever):
         """B documents -> [B, dim]; zeros for a document without known words."""
 
     def prepare(self, corpus: Corpus) -> None:
-        if tokenizer := self.about.get("tokenizer"):  # missing in files of earlier versions
+        if tokenizer := self.about.get("tokenizer"):  # untrained averages have none
             check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
         if corpus.whole is None and (share := self._known_share(corpus)) < KNOWN_SHARE:

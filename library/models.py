@@ -2,7 +2,7 @@
 
 model/   model.json   format, kind and origin
          static/      a static model (hatten.static.model), or
-         hatten/      a HAtten model (hatten.model); earlier versions: hatten.ckpt
+         hatten/      a HAtten model (hatten.model)
          ranker/      a learned ranker (rerank.ranker.model) over that model and BM25, perhaps an encoder too
 """
 
@@ -33,8 +33,8 @@ ENCODERS = {
     )
 }
 """Encoders that `model` adds to it, as in builtin+minilm. BUILT_IN has a ranker for each."""
-HATTEN, CHECKPOINT = "hatten.json", "hatten.ckpt"
-"""Settings file of HAtten (hatten.model), which needs torch, and the single file of earlier versions."""
+HATTEN = "hatten.json"
+"""Settings file of HAtten (hatten.model), which needs torch."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models. `bm25` is also a valid `model`."""
 FORMAT, ABOUT = 1, "model.json"
@@ -101,9 +101,6 @@ def _dense_files(path: Path) -> dict[str, Path]:
             return {hatten: folder}
         if (folder / CONFIG).is_file():
             return {static: folder}
-    for file in (path, path / CHECKPOINT):
-        if file.is_file() and file.suffix == ".ckpt":
-            return {CHECKPOINT: file}
     return {}
 
 

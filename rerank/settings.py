@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any, ClassVar
 
@@ -15,8 +15,6 @@ from citerec.training.settings import FineTuningSettings, OptimizerSettings, Rat
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
-_SAVED_AS = {"truncate": "cut", "other_citations": "others"}
-"""Former names of options of pairs, which saved rerankers and the hashes of cached scores keep."""
 
 
 @dataclass(frozen=True)
@@ -71,34 +69,13 @@ class PairSettings(Settings):
                 f"candidate at least {MIN_SIDE} of max_tokens={self.max_tokens}"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values that are saved with a reranker and hashed for its cached scores.
-
-        They never change for the same pairs: options newer than the first rerankers are left out at their
-        default, and the former option `candidate_words` is kept as null.
-        """
-        values = {_SAVED_AS.get(name, name): value for name, value in asdict(self).items()}
-        defaults = {part.name: part.default for part in fields(self)}
-        for name in ("query", "query_tokens", "contexts", "cited"):
-            if values[name] == defaults[name]:
-                del values[name]
-        names = list(values)
-        names.insert(names.index("cut"), "candidate_words")
-        return {name: values.get(name) for name in names}
-
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> PairSettings:
-        """Read what `to_dict` returned; InputError for anything else."""
-        names = {saved_as: name for name, saved_as in _SAVED_AS.items()}
-        known = {
-            names.get(name, name): value
-            for name, value in saved.items()
-            if (name, value) != ("candidate_words", None)
-        }
-        if unknown := known.keys() - {part.name for part in fields(cls)}:
+        """Read the values of a saved reranker; InputError for anything else."""
+        if unknown := saved.keys() - {part.name for part in fields(cls)}:
             raise InputError(f"pairs.{min(unknown)}: there is no such option")
         try:
-            return msgspec.convert(known, cls)
+            return msgspec.convert(saved, cls)
         except msgspec.ValidationError as error:
             raise InputError(f"pairs: {error}") from None
 

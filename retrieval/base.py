@@ -359,7 +359,7 @@ def small_change(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> in
     return changed if list(corpus.context_ids) == list(old.context_ids) else None
 
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "index.json"
 
 

@@ -144,10 +144,7 @@ class ArticleConfig(Settings):
 
     def encoding_settings(self) -> dict[str, Any]:
         """The settings that affect the vectors, without the location of the model."""
-        settings = {key: value for key, value in asdict(self).items() if key not in SOURCE}
-        if self.similarity == "cosine":  # the default of files saved before this setting existed
-            del settings["similarity"]
-        return settings
+        return {key: value for key, value in asdict(self).items() if key not in SOURCE}
 
 
 register("index", IndexConfig, "citerec.retrieval.settings.IndexConfig")

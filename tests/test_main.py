@@ -35,7 +35,6 @@ def nothing_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),
         ("data conver", 2, "", "error: citerec data conver: no such command; did you mean citerec data conv"),
         ("xyz", 2, "", "error: citerec xyz: no such command; citerec --help lists the commands"),
-        ("serve library=x names=[a]", 2, "", "error: names: is now called allowed_hosts"),
     ],
 )
 def test_the_command(

@@ -40,12 +40,5 @@ def read_torch(path: str | Path) -> dict[str, Any]:
 
 
 def find_saved(path: str | Path, name: str) -> Path:
-    """The folder `name` in the output folder of a training run; `path` itself if it is not there.
-
-    `NAME.ckpt` means the same as `NAME`.
-    """
-    path = Path(path)
-    for folder in (path / name, path.with_suffix("")):
-        if folder.name == name and folder.is_dir():
-            return folder
-    return path
+    """The folder `name` in the output folder of a training run; `path` itself if it is not there."""
+    return folder if (folder := Path(path) / name).is_dir() else Path(path)

@@ -194,7 +194,7 @@ def find_model(place: str | Path, settings_file: str, title: str) -> Path:
 def is_hub_id(place: str | Path) -> bool:
     """True if `place` looks like a hub id and not like a training output.
 
-    >>> is_hub_id("someone/hatten"), is_hub_id("outputs/hatten.ckpt"), is_hub_id("a/b/c")
+    >>> is_hub_id("someone/hatten"), is_hub_id("outputs/prefetcher.pt"), is_hub_id("a/b/c")
     (True, False, False)
     """
     return HUB_ID.fullmatch(str(place)) is not None and Path(place).suffix not in (".ckpt", ".pt")

@@ -181,8 +181,8 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of citerec train model=static")
         weights = read_weights(folder / WEIGHTS)
-        familiar = weights.pop("familiar", np.empty(0, np.uint32))  # earlier versions lack it
         with check_consistent(folder):
+            familiar = weights.pop("familiar")
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
             }
@@ -190,9 +190,8 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
                 learned["word_vectors"] *= scales[:, None]
             vocabulary = Vocabulary(words)
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
-            about = about or dict(config.get("about", {}))  # earlier versions keep it in the config
             max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
-            near = tuple(map(int, config.get("near", ())))  # earlier versions lack it
+            near = tuple(map(int, config["near"]))
             unknown = config["vectors"], unknown_weight
             return cls(encoder, vocabulary, max_tokens, about, *unknown, near, familiar)
 

@@ -5,7 +5,7 @@ For BERT, only what the first token needs is computed, because its hidden state 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
@@ -154,7 +154,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_weights(folder / HEAD, weights_to_numpy(self.score))
-        write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.to_dict()})
+        write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:

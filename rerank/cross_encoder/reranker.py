@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ class Reranker:
             {
                 "weights": weights_hash(model),
                 "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
-                "pairs": model.config.to_dict(),
+                "pairs": asdict(model.config),
                 "head": model.head,
             }
         )

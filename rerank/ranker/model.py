@@ -46,8 +46,8 @@ QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50
 """Candidates from the passages of a draft."""
-STATISTICS = "evidence"
-"""Folder of the corpus statistics in a saved index; the name is that of the first version."""
+STATISTICS = "statistics"
+"""Folder of the corpus statistics in a saved index."""
 
 
 @dataclass(frozen=True)

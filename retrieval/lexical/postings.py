@@ -221,8 +221,6 @@ class Postings:
         if (folder / LATER).is_dir():
             later = cls.load(folder / LATER, int(load_arrays(folder / LATER, "texts")[0][2]))
             texts -= later.texts
-        # Earlier versions stored smaller integers, for which Numba would compile a second time.
-        offsets = offsets.astype(np.int64, copy=False)
         return cls(data, indices, offsets, texts, average, int(changed), later)
 
 

@@ -102,15 +102,6 @@ def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tm
         write_checksums(later, before=folder)
 
 
-def test_checksums_of_earlier_versions_are_read(folder: Path) -> None:
-    sums = json.loads((folder / CHECKSUMS).read_text())
-    (folder / CHECKSUMS).write_text(json.dumps({name: digest for name, [[_, digest]] in sums.items()}))
-    check_checksums(folder, "build it again")
-    flip(folder / "a")
-    with pytest.raises(InputError, match="a: damaged"):
-        check_checksums(folder, "build it again")
-
-
 def test_a_full_disk_that_numpy_reports_is_told_with_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError) as raised, atomic_write(tmp_path / "array"), open("/dev/full", "wb") as full:
         np.zeros(1 << 20).tofile(full)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,18 +65,6 @@ def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:
     found = retriever.search(split.contexts[rows], 10).papers
     pairs = zip(rows, found, strict=True)
     return float(np.mean([bool(set(split.positives[row].tolist()) & set(papers)) for row, papers in pairs]))
-
-
-def write_checkpoint(model: HAtten, path: Path) -> None:
-    """Write the single file of earlier versions, hatten.ckpt."""
-    content = {
-        "format": "hatten-1",
-        "config": asdict(model.encoder.config),
-        "words": model.vocabulary.words,
-        "weights": model.encoder.state_dict(),
-        "about": model.about,
-    }
-    torch.save(content, path)
 
 
 def read_all(pickled: bytes) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import pickle
 import zipfile
@@ -19,7 +20,7 @@ from citerec.datasets.published.releases import RELEASES
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.published.checkpoint import load_reference_checkpoint, load_reference_model
-from citerec.tests.hatten.made import documents, random_model, write_checkpoint
+from citerec.tests.hatten.made import documents, random_model
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 
@@ -35,9 +36,7 @@ def vectors(encoder: HAttenEncoder) -> torch.Tensor:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """The single file of earlier versions."""
-    write_checkpoint(model(), tmp_path / "hatten.ckpt")
-    return tmp_path / "hatten.ckpt"
+    return model().save(tmp_path / "hatten")
 
 
 @pytest.mark.parametrize(
@@ -45,26 +44,15 @@ def saved(tmp_path: Path) -> Path:
     [{}, {"trainable_vectors": "all", "residual": "mean"}, {"trainable_vectors": "none", "layers": 2}],
     ids=["paper", "mean path", "two layers"],
 )
-@pytest.mark.parametrize("earlier", [True, False])
-def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any], earlier: bool) -> None:
-    before, place = model(**options), tmp_path / "new" / ("hatten.ckpt" if earlier else "hatten")
-    place.parent.mkdir()
-    (lambda path: write_checkpoint(before, path) if earlier else before.save(path))(place)
-    after = HAtten.open(place)
+def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any]) -> None:
+    before = model(**options)
+    after = HAtten.open(before.save(tmp_path / "new" / "hatten"))
     assert torch.equal(vectors(after.encoder), vectors(before.encoder))
     assert (after.vocabulary, after.about) == (before.vocabulary, before.about)
     assert after.encoder.config == before.encoder.config
     assert not after.encoder.training
-    assert os.listdir(tmp_path / "new") == [place.name]
-    assert HAtten.open(tmp_path / "new").about == HAtten.open(tmp_path / "new" / "hatten.ckpt").about
-
-
-def test_a_file_from_before_input_dropout_keeps_its_dropout_everywhere(saved: Path) -> None:
-    content = torch.load(saved, weights_only=True)
-    content["config"].update(dropout=0.2)
-    del content["config"]["input_dropout"]
-    torch.save(content, saved)
-    assert HAtten.open(saved).encoder.config.input_dropout == 0.2
+    assert os.listdir(tmp_path / "new") == ["hatten"]
+    assert HAtten.open(tmp_path / "new").about == before.about
 
 
 def test_a_vocabulary_with_padding_at_another_index_loads_unchanged(tmp_path: Path) -> None:
@@ -95,37 +83,49 @@ def test_saving_over_a_model_keeps_it_when_the_device_is_full(
     [
         ("format", None),
         ("format", "hatten-0"),
-        ("words", None),
         ("config.heads", 0),
         ("config.hidden", 7),
         ("config.colour", "red"),
-        ("weights.type_vectors.weight", None),
+        ("config", None),
     ],
 )
-def test_missing_or_inconsistent_parts_are_a_clear_error(saved: Path, part: str, value: Any) -> None:
-    content = torch.load(saved, weights_only=True)
+def test_missing_or_inconsistent_settings_are_a_clear_error(saved: Path, part: str, value: Any) -> None:
+    content = json.loads((saved / "hatten.json").read_text())
     group, _, name = part.partition(".")
     of, key = (content[group], name) if name else (content, group)
     of.pop(key, None)
     of |= {} if value is None else {key: value}
-    torch.save(content, saved)
-    with pytest.raises(InputError, match=r"hatten\.ckpt: ") as raised:
+    (saved / "hatten.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"/hatten(/hatten\.json)?: ") as raised:
         HAtten.open(saved)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("file", ["words.json", "model.safetensors"])
+def test_missing_or_inconsistent_words_and_weights_are_a_clear_error(saved: Path, file: str) -> None:
+    random_model(WORDS[:-1]).save(saved.with_name("other"))
+    (saved.with_name("other") / file).replace(saved / file)
+    with pytest.raises(InputError, match="/hatten: parts of the model are missing or inconsistent"):
+        HAtten.open(saved)
+    (saved / file).unlink()
+    with pytest.raises(InputError, match=rf"/hatten/{file}: this model file is missing"):
+        HAtten.open(saved)
+
+
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_missing_file_and_a_file_of_another_kind_are_clear_errors(tmp_path: Path) -> None:
-    path = tmp_path / "other.ckpt"
+    path = tmp_path / "other.pt"
     with pytest.raises(InputError, match="no such HAtten model folder"):
         HAtten.open(path)
     for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-1"}), os.urandom(1000)):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"other\.ckpt: not a "):
+        with pytest.raises(InputError, match=r"other\.pt: not a torch checkpoint"):
+            load_reference_checkpoint(path)
+        with pytest.raises(InputError, match=r"other\.pt: a file, not a HAtten model folder"):
             HAtten.open(path)
     torch.save([1, 2], path)
-    with pytest.raises(InputError, match=r"other\.ckpt: must contain a dictionary, not a list"):
-        HAtten.open(path)
+    with pytest.raises(InputError, match=r"other\.pt: must contain a dictionary, not a list"):
+        load_reference_checkpoint(path)
 
 
 class CreatesFolder:
@@ -141,12 +141,9 @@ class CreatesFolder:
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_checkpoint_cannot_run_code(tmp_path: Path, legacy: bool) -> None:
     path, made = tmp_path / "evil.ckpt", tmp_path / "made"
-    torch.save(
-        {"format": "hatten-1", "config": CreatesFolder(made)}, path, _use_new_zipfile_serialization=not legacy
-    )
-    for load in (HAtten.open, load_reference_checkpoint):
-        with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
-            load(path)
+    torch.save({"document_encoder": CreatesFolder(made)}, path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
+        load_reference_checkpoint(path)
     assert not made.exists()
     torch.load(path, weights_only=False)  # what it would have done
     assert made.exists()
@@ -221,7 +218,7 @@ def test_an_inconsistent_published_checkpoint_is_a_clear_error(tmp_path: Path) -
             load_reference_checkpoint(reference(tmp_path, content))
 
 
-def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path, saved: Path) -> None:
+def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path) -> None:
     path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
     words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
     encoder, vocabulary = load_reference_model(path, words)
@@ -230,10 +227,11 @@ def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path, saved: P
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):
         load_reference_model(path, words)
-    with pytest.raises(InputError, match=r"not a checkpoint of citerec train .* retriever\.vocabulary=FILE"):
+    with pytest.raises(InputError, match=r"\.pt: a file, .* its word list: retriever\.vocabulary=FILE"):
         HAtten.open(path)
-    with pytest.raises(InputError, match=r"hatten\.ckpt: no 'document_encoder' in it"):
-        load_reference_model(saved, words)
+    torch.save({"weights": {}}, path)
+    with pytest.raises(InputError, match=r"published\.pt: no 'document_encoder' in it"):
+        load_reference_model(path, words)
 
 
 def test_the_published_checkpoint_is_downloaded_by_name(

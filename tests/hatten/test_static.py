@@ -159,7 +159,7 @@ def test_familiar_titles_are_kept_and_found(tiny_corpus: Corpus, tmp_path: Path)
     retriever = StaticRetriever(model)
     retriever.index(tiny_corpus)
     rows = np.array([[0, 5, -1], [3, 0, 2]], np.int32)
-    assert retriever.familiar(rows) is None, "models of earlier versions do not say"
+    assert retriever.familiar(rows) is None, "the mean path of a HAtten model does not say"
     model = replace(model, familiar=familiar_titles(tiny_corpus))
     cited = {int(paper) for paper in tiny_corpus.split("train").positives.values}
     assert len(model.familiar) == len(cited) == 4 and (np.diff(model.familiar.astype(np.int64)) > 0).all()

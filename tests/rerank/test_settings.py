@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -87,21 +89,13 @@ def test_invalid_settings_raise_one_line_that_names_them(
     assert "\n" not in str(raised.value)
 
 
-def test_new_and_removed_options_keep_saved_values() -> None:
-    """Saved rerankers and cached pair scores depend on these values."""
-    before = {
-        "max_tokens": 512,
-        "citing": 1.0,
-        "context": 1.0,
-        "candidate": 2.0,
-        "citing_words": 179,
-        "citing_abstract": True,
-        "candidate_words": None,
-        "cut": "both",
-        "others": "keep",
-    }
-    assert list(PairSettings().to_dict().items()) == list(before.items())
-    assert PairSettings.from_dict(before) == PairSettings()
-    later = PairSettings(query="paper", query_tokens=256)
-    assert later.to_dict() == {**before, "query": "paper", "query_tokens": 256}
-    assert PairSettings.from_dict(later.to_dict()) == later
+def test_saved_values_are_read_and_others_refused() -> None:
+    given = PairSettings(query="paper", query_tokens=256, truncate="end")
+    saved = json.loads(json.dumps(asdict(given)))
+    assert PairSettings.from_dict(saved) == given
+    for wrong, line in (
+        ({"cut": "end"}, r"pairs\.cut: there is no such option"),
+        ({"max_tokens": "many"}, r"pairs: Expected `int`, got `str`"),
+    ):
+        with pytest.raises(InputError, match=line):
+            PairSettings.from_dict({**saved, **wrong})

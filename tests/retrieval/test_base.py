@@ -150,7 +150,7 @@ def of_another_format(folder: Path) -> None:
     [
         (lambda folder: (folder / MANIFEST).unlink(), "index: not an index"),
         (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "papers.npy: damaged .*; rebuild"),
-        (of_another_format, "an index of format 99, this version reads 3; rebuild the index"),
+        (of_another_format, "an index of format 99, this version reads 4; rebuild the index"),
     ],
 )
 def test_damage_raises_one_clear_line(
