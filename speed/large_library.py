@@ -1,6 +1,6 @@
-"""Libraries on disk: what papers, build stages and queries cost; speed.capacity computes with it.
+"""Libraries on disk: what papers, build stages and queries cost (docs/results/large.md).
 
-    python -m citerec.speed.large_library --library DIR --sources FILE --exact --output JSON
+    python -m citerec.speed.large_library --library DIR --sources FILE --exact
 
 measures bytes per paper; CPU seconds per paper of each build stage, in a temporary folder, by the papers of
 FILE; the time of generated queries with everything in the page cache, and with nothing there, one shard
@@ -12,9 +12,7 @@ only read.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
 import subprocess
 import tempfile
 import time
@@ -31,9 +29,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from citerec.base.files import write_text
 from citerec.datasets.generate import GenerationPlan, Generator, generate_corpus
 from citerec.datasets.word_statistics import WordStatistics
+from citerec.evaluation.report import markdown_table
 from citerec.library.disk.build import EMPTY_CODES, MODEL, STATISTICS, dense_part, paper_batches
 from citerec.library.disk.candidates import entries, records_of
 from citerec.library.disk.commands import build
@@ -74,6 +72,11 @@ KINDS = {
 MADV_NORMAL, MADV_DONTNEED = 0, 4
 NEAREST = 1000
 """Neighbours that exact search finds, more than any query asks for."""
+STAGES = {
+    **{"encode": "front end", "words": "a shard", "vectors": "a shard", "names": "a shard"},
+    **{"read": "all shards", "rank": "front end"},
+}
+"""Stages of a query, and who takes them."""
 BLOCK = 1 << 16
 """Vectors that exact search compares at a time."""
 
@@ -391,32 +394,27 @@ def exact_search(shard: Shard, vectors: Floats, k: int) -> list[Found]:
 # Reporting.
 
 
-def report(found: dict[str, Any]) -> None:
-    """Print what was measured, relative to the ceiling that each figure has."""
-    sizes, stages, asked = found["bytes per paper"], found["build"]["seconds"], found["asking"]
-    print(f"{found['papers']:,} papers in {found['shards']} shards")
-    print(
-        f"bytes per paper, {sum(sizes.values()):,.0f}:", ", ".join(f"{k} {v:,.1f}" for k, v in sizes.items())
-    )
-    print(
-        f"build, CPU µs per paper, {1e6 * sum(stages.values()):,.0f}:",
-        ", ".join(
-            f"{stage} {1e6 * value:,.1f} ({value / stages['read']:.1f} x reading)"
-            for stage, value in stages.items()
-        ),
-    )
-    for name in ("cold", "cold, read ahead", "in turn", "warm"):
-        p50, p95, p99 = 1000 * np.percentile(asked[name]["seconds"], [50, 95, 99])
-        size = np.mean(asked[name]["bytes read"]) / 1e6
-        print(
-            f"{name}: p50 {p50:,.0f} ms, p95 {p95:,.0f} ms, p99 {p99:,.0f} ms, {size:,.2f} MB read per query"
-        )
-    for stage in ("encode", "words", "vectors", "names", "read", "rank"):
+def measured_table(found: dict[str, Any]) -> str:
+    """Return what was measured as Markdown: bytes and CPU seconds per paper, then times of a query."""
+    sizes, build, asked = found["bytes per paper"], found["build"], found["asking"]
+    rows = [[f"{kind}, bytes a paper", f"{size:,.1f}"] for kind, size in sizes.items()]
+    rows += [["all files, bytes a paper", f"{sum(sizes.values()):,.0f}"]]
+    scratch = build["scratch bytes"].items()
+    rows += [[f"while building: {name}, bytes a paper", f"{size:,.0f}"] for name, size in scratch]
+    rows += [[f"{stage}, CPU µs a paper", f"{1e6 * value:,.1f}"] for stage, value in build["seconds"].items()]
+    for stage, of in STAGES.items():
         times = 1000 * np.array([query[stage] for query in found["queries"]]).ravel()
-        each = " of a shard" if stage in ("words", "vectors", "names") else ""
-        print(f"  {stage}{each}: CPU, mean {times.mean():.1f} ms, p95 {np.percentile(times, 95):.1f} ms")
-    print("touched, bytes per paper:", asked["touched bytes per paper"], "resident:", asked["resident GB"])
-    print(", ".join(f"{name} {value:.3f}" for name, value in asked.items() if "@" in name))
+        cell = f"{times.mean():.1f}, {np.percentile(times, 95):.1f}"
+        rows.append([f"{stage} ({of}), CPU ms a query: mean, p95", cell])
+    papers = np.mean([query["papers"] for query in found["queries"]])
+    rows.append(["papers read a query", f"{papers:,.0f}"])
+    for name in ("cold", "cold, read ahead", "in turn", "warm"):
+        rows.append([f"{name}: MB read a query", f"{np.mean(asked[name]['bytes read']) / 1e6:,.1f}"])
+        milliseconds = 1000 * np.percentile(asked[name]["seconds"], [50, 95, 99])
+        rows.append([f"{name}: ms, p50, p95, p99", ", ".join(f"{value:,.0f}" for value in milliseconds)])
+    touched = sum(size for kind, size in asked["touched bytes per paper"].items() if kind != "records")
+    label = f"touched by {asked['questions']} queries from cold, bytes a paper, without records"
+    return markdown_table(["constant", "measured"], [*rows, [label, f"{touched:,.0f}"]])
 
 
 def small_library(folder: Path, papers: int) -> tuple[Path, list[str]]:
@@ -426,6 +424,21 @@ def small_library(folder: Path, papers: int) -> tuple[Path, list[str]]:
     settings = BuildSettings(library=str(folder / "library"), source=(source,), storage="disk", workers=1)
     build(settings)
     return folder / "library", [source]
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure the library; asks first, while memory is free."""
+    library = LargeLibrary.open(args.library)
+    sizes = [(path, path.stat().st_size) for path in library_files(library)]
+    asking, queries = ask_queries(args, library)
+    return {
+        "papers": len(library),
+        "shards": library.manifest.shards,
+        "bytes per paper": per_paper(sizes, len(library)),
+        "asking": asking,
+        "queries": queries,
+        "build": build_stages(library, args.sources or library.manifest.named),
+    }
 
 
 def main() -> None:
@@ -442,35 +455,17 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--cold", type=int, default=20, help="queries with nothing in the page cache")
     parser.add_argument("--exact", action="store_true", help="also compare with exact search")
-    parser.add_argument("--output", type=Path, help="JSON file of what was measured")
     args = parser.parse_args()
     setup(args)
     with tempfile.TemporaryDirectory() as scratch:
         if args.library is None:
             args.papers = args.papers or 10_000
             args.library, args.sources = small_library(Path(scratch), args.papers)
-        library = LargeLibrary.open(args.library)
-        sizes = [(path, path.stat().st_size) for path in library_files(library)]
-        found = {
-            "papers": len(library),
-            "shards": library.manifest.shards,
-            "bytes per paper": per_paper(sizes, len(library)),
-        }
-        found["asking"], found["queries"] = ask_queries(args, library)  # first, while memory is free
-        found["build"] = build_stages(library, args.sources or library.manifest.named)
-    report(found)
-    if args.output:
-        write_text(args.output, dump(found))
-
-
-def dump(found: dict[str, Any]) -> str:
-    """Return JSON with four significant digits, one query a line."""
-    rounded = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.4g}"))
-    queries = rounded.pop("queries")
-    lines = ",\n".join(json.dumps(query) for query in queries)
-    text = re.sub(r"\[[^\[\]]*\]", lambda match: " ".join(match[0].split()), json.dumps(rounded, indent=1))
-    text = text.removesuffix("\n}") + ',\n "queries": []\n}'
-    return text.replace('"queries": []', f'"queries": [\n{lines}\n]') + "\n"
+        found = measure(args)
+    resident = ", ".join(f"{kind} {size:.1f}" for kind, size in found["asking"]["resident GB"].items())
+    print(f"{found['papers']:,} papers in {found['shards']} shards; resident while asked, GB: {resident}")
+    print(measured_table(found))
+    print(", ".join(f"{name} {value:.3f}" for name, value in found["asking"].items() if "@" in name))
 
 
 if __name__ == "__main__":
