@@ -64,9 +64,9 @@ def main(config: DictConfig) -> None:
     if HELPER:
         benchmark.serve(data.corpus)
         return
-    metrics = benchmark.run(folder, provenance, build_retriever, data)
+    found = benchmark.run(folder, provenance, build_retriever, data)
     if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
-        benchmark.show(metrics, folder)
+        found.show(folder)
 
 
 if __name__ == "__main__":

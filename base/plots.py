@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, PercentFormatter
 
 from citerec.base.files import atomic_write
 
@@ -105,3 +106,55 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
 def save(figure: Figure, path: Path) -> None:
     with atomic_write(path) as unfinished:
         figure.savefig(unfinished, format="png", metadata={"Software": None})
+
+
+def curve_plot(
+    path: Path,
+    curves: Curves,
+    title: str,
+    x: str,
+    y: str,
+    *,
+    intervals: Intervals | None = None,
+    highlight: Collection[str] = (),
+    lines: Mapping[str, float] | None = None,
+    marks: Mapping[int, str] | None = None,
+    shares: bool = False,
+) -> Figure:
+    """Draw values from 0 over counts on a logarithmic axis; returns the figure.
+
+    intervals: 95 % intervals of some points. lines: {label: y} of dotted horizontal lines. marks: {x: label}
+    of dotted vertical lines. shares: the y axis ends at 1, in percent.
+    """
+    figure, (axes,) = panels(title)
+    colours = highlight_colours(curves, highlight)
+    draw(axes, curves, colours, intervals)
+    set_count_axis(axes, sorted({count for curve in curves.values() for count in curve}))
+    axes.set_ylim(0, 1 if shares else None)
+    if shares:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    line: dict[str, Any] = {"color": "0.4", "linestyle": ":", "linewidth": 1.2}
+    text: dict[str, Any] = {"color": "0.4", "fontsize": 8.5, "va": "bottom"}
+    for label, height in (lines or {}).items():
+        axes.axhline(height, **line)
+        axes.text(0.01, height, label, **text, transform=axes.get_yaxis_transform())
+    for count, label in (marks or {}).items():
+        axes.axvline(count, **line)
+        axes.text(count, 0.01, f" {label}", **text, transform=axes.get_xaxis_transform())
+    drawn = any(intervals.get(label) for label in colours) if intervals else False
+    axes.set(xlabel=x, ylabel=f"{y}, with 95 % intervals" if drawn else y)
+    label_ends(axes, curves, colours)
+    save(figure, path)
+    return figure
+
+
+def set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
+    """Make the x axis logarithmic, with a tick at each count, labelled if there is room."""
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    labels, last = [], 0.0
+    for count in counts:  # neighbouring labels need a minimum ratio between them
+        shown = not last or count / last >= (counts[-1] / counts[0]) ** 0.065
+        labels.append(f"{count:,}" if shown else "")
+        last = count if shown else last
+    axes.set_xticks(counts, labels, rotation=30 if counts[-1] >= 10_000 else 0)

@@ -1,7 +1,7 @@
 """The Benchmark interface.
 
-A benchmark is one class and one file under conf/benchmark. It defines what is measured, which metrics a sweep
-table shows, and how a results page presents several of its outputs.
+A benchmark is one class and one file under conf/benchmark. It measures, and declares the tables and curves of
+its report and of several of its outputs side by side; evaluation.report renders them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from citerec.base.settings import Settings
 from citerec.datasets.corpus import Corpus
-from citerec.evaluation.report import (
-    REPORT,
-    Column,
-    Metrics,
-    Provenance,
-    Section,
-    SweepJob,
-    comparison,
-    print_line,
-)
+from citerec.evaluation.report import Column, Part, Provenance, Report, Table
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.filters import Filters
 
@@ -58,13 +49,13 @@ class Benchmark(ABC):
     columns: ClassVar[Sequence[str]] = ()
     """Columns of a sweep table: keys of metrics.json (GROUP/MEASURE), or patterns such as [0-9]*/map."""
     tables: ClassVar[Mapping[str, Sequence[Column]]] = {}
-    """Tables of a results page, by their top-left cell; one row per output."""
+    """Tables of several outputs, by their top-left cell; one row per output."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}
     """Measures of per_query.csv whose differences a results page tests, with their labels."""
     about: ClassVar[str] = ""
     """Introduction of a results page, as Markdown list items."""
     published: ClassVar[Sequence[str]] = ()
-    """Published figures (evaluation/published) that a page shows once for all its data sets."""
+    """Published figures (evaluation/published) to stand beside the results of any data set."""
 
     def __init__(self, **options: Any) -> None:
         """options: fields of the settings. Raises InputError for unusable values."""
@@ -73,8 +64,8 @@ class Benchmark(ABC):
     @abstractmethod
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Metrics:
-        """Evaluate, write the results into `folder` (metrics.json last), and return the metrics.
+    ) -> Report:
+        """Evaluate, and write the results into `folder` (metrics.json last).
 
         retriever: called only if needed. data: None for benchmarks with their own queries and candidates.
         Raises InputError for inputs that cannot be evaluated.
@@ -84,20 +75,11 @@ class Benchmark(ABC):
         """Run in torchrun's other processes: do the work shared with the first; by default nothing."""
         return
 
-    def show(self, metrics: Metrics, folder: Path) -> None:
-        """Print the results of a single evaluation and the path of its report."""
-        print_line(f"report: {folder / REPORT}")
-
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """Return Markdown about the outputs on one data set; draws `plot` (or PLOT_STEM-*.png).
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
+        """Return tables and curves of several outputs, {name: output}, as pages and sweeps show them.
 
-        outputs: {name: output}.
+        title: of the data, for plots.
         """
         results = {name: output.metrics for name, output in outputs.items()}
-        return [comparison(results, columns, corner) for corner, columns in cls.tables.items()]
-
-    @classmethod
-    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        """Return more sections for the summary of a sweep over `varied`; draws plots into `folder`."""
-        return []
+        return [Table.of(results, columns, corner) for corner, columns in cls.tables.items()]

@@ -15,7 +15,7 @@ from typing import ClassVar
 from citerec.base.arguments import run_command
 from citerec.base.errors import InputError, one_line_errors
 from citerec.base.settings import Settings
-from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
+from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, Table, flatten_groups
 from citerec.training.hub import Pretrained
 
 COLUMNS = (
@@ -96,7 +96,9 @@ def results_section(folders: Sequence[str | Path]) -> str:
     if not results or not shown:
         return ""
     about = "In brackets: 95 % confidence intervals, clustered by citing paper. Commands:"
-    return "\n\n".join([comparison(results, shown, "data"), about, "```sh\n" + "\n".join(commands) + "\n```"])
+    return "\n\n".join(
+        [str(Table.of(results, shown, "data")), about, "```sh\n" + "\n".join(commands) + "\n```"]
+    )
 
 
 def publish(given: PublishSettings) -> None:

@@ -1,6 +1,7 @@
-"""Output for readers: tables, report.md, and terminal output.
+"""Output for readers: reports, the terminal, summaries of sweeps, results pages.
 
-Light to import, since sweeps of trainings use it too.
+Benchmarks declare tables and curves, and one renderer shows them in all four. Light to import, since sweeps
+of trainings use it too.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from citerec.base.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
@@ -32,34 +36,7 @@ Metrics = Mapping[str, Any]
 """Content of metrics.json: {name: number or string}, or {group: such a mapping} (a field, a pool size)."""
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Origin of the numbers: the command that reproduces them, and its settings as YAML."""
-
-    command: str = ""
-    settings: str = ""
-
-
-def write_results(folder: Path, metrics: Metrics, parts: Iterable[str], provenance: Provenance) -> None:
-    """Write report.md (the given paragraphs and the provenance), then metrics.json."""
-    versions = [f"python {platform.python_version()}", *filter(None, map(_package_version, PACKAGES))]
-    corpus = ""
-    if "fingerprint" in metrics:
-        corpus = f"Corpus {metrics['data']}, prepared store `{metrics['fingerprint']}`. "
-    origin = [f"{corpus}{', '.join(versions)}."]
-    if provenance.command:
-        origin.append(f"```\n{provenance.command}\n```")
-    if provenance.settings:
-        origin.append(f"```yaml\n{provenance.settings.strip()}\n```")
-    write_text(folder / REPORT, "\n\n".join([*parts, "## Origin", *origin]) + "\n")
-    write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")
-
-
-def _package_version(package: str) -> str | None:
-    try:
-        return f"{package} {metadata.version(package)}"
-    except metadata.PackageNotFoundError:
-        return None
+# What is declared: columns, tables and curves.
 
 
 @dataclass(frozen=True)
@@ -100,45 +77,85 @@ class Column:
         return text
 
 
-def comparison(results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = "") -> str:
-    """Return a Markdown table with one row per result; results: {name: metrics.json}."""
-    head, *rows = table_rows(results, columns, corner)
-    return markdown_table(head, rows)
+@dataclass(frozen=True)
+class Table:
+    """A table: its header, and rows of as many cells. brief: shown on the terminal and in sweeps, too."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    brief: bool = True
+
+    @classmethod
+    def of(
+        cls, results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = "", brief: bool = True
+    ) -> Table:
+        """One row per result, {name: metrics.json}; corner: the top-left cell."""
+        flats = {name: flatten_groups(metrics) for name, metrics in results.items()}
+        rows = {name: [name] for name in flats}
+        for column in columns:
+            found = [flat[column.key] for flat in flats.values() if flat.get(column.key) is not None]
+            best = column.format_value({column.key: max(found)}) if column.best and len(found) > 1 else None
+            for name, flat in flats.items():
+                text, cell = column.format_value(flat), column.format_cell(flat)
+                rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
+        return cls([corner, *(column.label for column in columns)], list(rows.values()), brief)
+
+    def transposed(self) -> Table:
+        """One column per result."""
+        head, *rows = (list(cells) for cells in zip(self.head, *self.rows, strict=True))
+        return Table(head, rows, self.brief)
+
+    def __str__(self) -> str:
+        return markdown_table(self.head, self.rows)
 
 
-def table_rows(
-    results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = ""
-) -> list[list[str]]:
-    """Return the header and the rows of `comparison`."""
-    flats = {name: flatten_groups(metrics) for name, metrics in results.items()}
-    rows = {name: [name] for name in flats}
-    for column in columns:
-        values = [metrics[column.key] for metrics in flats.values() if metrics.get(column.key) is not None]
-        best = column.format_value({column.key: max(values)}) if column.best and len(values) > 1 else None
-        for name, metrics in flats.items():
-            text, cell = column.format_value(metrics), column.format_cell(metrics)
-            rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
-    return [[corner, *(column.label for column in columns)], *rows.values()]
+@dataclass(frozen=True)
+class Curves:
+    """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (base.plots.curve_plot).
+
+    name: of its file in reports. suffix: of its file beside the first plot of a results page.
+    intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
+    marks: {x: label} of dotted vertical lines. shares: the y axis ends at 1, in percent.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    curves: Mapping[str, Mapping[int, float]]
+    alt: str
+    suffix: str = ""
+    intervals: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    highlight: Sequence[str] = ()
+    lines: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[int, str] = field(default_factory=dict)
+    shares: bool = False
+
+
+class Headline(str):
+    """A sentence that is shown on the terminal, too."""
+
+
+Part = str | Table | Curves
+"""A Markdown paragraph or heading, a table, or a plot."""
 
 
 def group_tables(
     results: Mapping[str, Metrics], measures: Mapping[str, str], label: Callable[[str], str] = str
-) -> list[str]:
+) -> list[Table]:
     """Return one table per measure, {key: label}, with one column per group, their mean last.
 
     label: maps a group to its column head. Numbers have two decimals, the best is bold.
     """
     groups = dict.fromkeys(group for of in results.values() for group in of)
+    ordered = sorted(groups, key=lambda group: group == AVERAGE)
     return [
-        comparison(
+        Table.of(
             results,
-            [
-                Column(f"{group}/{measure}", label(group), decimals=2, spread=True, best=True)
-                for group in sorted(groups, key=lambda group: group == AVERAGE)
-            ],
+            [Column(f"{group}/{key}", label(group), decimals=2, spread=True, best=True) for group in ordered],
             name,
         )
-        for measure, name in measures.items()
+        for key, name in measures.items()
     ]
 
 
@@ -152,6 +169,115 @@ def flatten_groups(metrics: Metrics) -> dict[str, Any]:
     for name, value in metrics.items():
         flat |= {f"{name}/{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
     return flat
+
+
+def under(metrics: Metrics, prefix: str) -> dict[str, Any]:
+    """Return the metrics whose names start with a prefix, without it.
+
+    >>> under({"mrr": 0.5, "seen/mrr": 0.6}, "seen/")
+    {'mrr': 0.6}
+    """
+    return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
+
+
+# The renderer.
+
+
+def to_markdown(parts: Iterable[Part], folder: Path, page: str = "") -> list[str]:
+    """Return the parts as Markdown paragraphs, and draw the plots into a folder.
+
+    page: stem of a results page's plots, PAGE.png and PAGE-SUFFIX.png; by default NAME.png.
+    """
+    paragraphs = []
+    for part in parts:
+        if isinstance(part, Curves):
+            stem = "-".join(filter(None, (page, part.suffix))) if page else part.name
+            draw_curves(folder / f"{stem}.png", part)
+            part = f"![{part.alt}]({stem}.png)"
+        paragraphs.append(str(part))
+    return paragraphs
+
+
+def draw_curves(path: Path, given: Curves) -> Figure:
+    """Draw declared curves into a file; returns the figure."""
+    from citerec.base.plots import curve_plot
+
+    options = {name: getattr(given, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
+    return curve_plot(path, given.curves, given.title, given.x, given.y, **options)
+
+
+def briefly(parts: Iterable[Part]) -> list[Part]:
+    """Leave out what only reports and pages show: text, and tables that are not brief.
+
+    Headings stay above what is left.
+    """
+    kept: list[Part] = []
+    for part in reversed(list(parts)):
+        is_heading = isinstance(part, str) and part.startswith("#")
+        below = bool(kept) and not (isinstance(kept[-1], str) and kept[-1].startswith("#"))
+        shown = part.brief if isinstance(part, Table) else isinstance(part, Curves | Headline)
+        if shown or (is_heading and below):
+            kept.append(part)
+    return kept[::-1]
+
+
+def print_parts(parts: Iterable[Part], title: str) -> None:
+    """Print brief tables and headlines to the terminal; a heading is the title of the table below it."""
+    for part in briefly(parts):
+        if isinstance(part, Table):
+            print_table([part.head, *part.rows], title)
+        elif isinstance(part, Headline):
+            print_line(part)
+        elif isinstance(part, str):
+            title = part.lstrip("# ")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Origin of the numbers: the command that reproduces them, and its settings as YAML."""
+
+    command: str = ""
+    settings: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """An evaluation: its metrics and what its report says. printed: text for the terminal alone."""
+
+    title: str
+    metrics: Metrics
+    parts: Sequence[Part]
+    printed: str = ""
+
+    def write(self, folder: Path, provenance: Provenance) -> None:
+        """Write report.md with its plots and the provenance, then metrics.json."""
+        metrics = self.metrics
+        versions = [f"python {platform.python_version()}", *filter(None, map(_package_version, PACKAGES))]
+        corpus = ""
+        if "fingerprint" in metrics:
+            corpus = f"Corpus {metrics['data']}, prepared store `{metrics['fingerprint']}`. "
+        origin = [f"{corpus}{', '.join(versions)}."]
+        if provenance.command:
+            origin.append(f"```\n{provenance.command}\n```")
+        if provenance.settings:
+            origin.append(f"```yaml\n{provenance.settings.strip()}\n```")
+        text = [f"# {self.title}", *to_markdown(self.parts, folder), "## Origin", *origin]
+        write_text(folder / REPORT, "\n\n".join(text) + "\n")
+        write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")
+
+    def show(self, folder: Path) -> None:
+        """Print the results and the path of the report."""
+        if self.printed:
+            print(self.printed)
+        print_parts(self.parts, self.title)
+        print_line(f"report: {folder / REPORT}")
+
+
+def _package_version(package: str) -> str | None:
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -180,35 +306,9 @@ def _format_value(value: object, decimals: int) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-class Section(NamedTuple):
-    """A section of a report: a heading and Markdown paragraphs."""
-
-    heading: str
-    parts: list[str]
-
-    def __str__(self) -> str:
-        return "\n\n".join([f"## {self.heading}", *self.parts])
-
-
-@dataclass
-class SweepJob:
-    """A finished job of a sweep: its folder, overrides, and metrics or the reason of its failure."""
-
-    folder: Path
-    overrides: dict[str, str]
-    metrics: dict[str, Any] = field(default_factory=dict)
-    failure: str = ""
-
-    def label(self, keys: Sequence[str], short: bool = False) -> str:
-        """Label the job by its values of these keys, or by its folder; short: omit the keys' groups."""
-        names = {key: key.rpartition(".")[2] if short else key for key in keys}
-        given = [f"{names[key]}={self.overrides[key]}" for key in keys if key in self.overrides]
-        return " ".join(given) or self.folder.name
-
-
 def print_table(rows: Sequence[Sequence[str]], title: str) -> None:
     """Print a table to the terminal; the first row is the header."""
-    table = Table(title=title, title_justify="left")
+    table = RichTable(title=escape(title), title_justify="left")
     for i, name in enumerate(rows[0]):
         table.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows[1:]:

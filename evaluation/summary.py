@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,15 @@ from citerec.base.files import write_text
 from citerec.evaluation.report import (
     METRICS,
     REPORT,
-    SweepJob,
+    Part,
     align_columns,
+    briefly,
     flatten_groups,
     markdown_table,
     print_line,
+    print_parts,
     print_table,
+    to_markdown,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +49,24 @@ TRAINING = "training.png"
 """Plot of a training, linked instead of a report."""
 
 
+@dataclass
+class SweepJob:
+    """A finished job of a sweep: its folder, overrides, and metrics or the reason of its failure."""
+
+    folder: Path
+    overrides: dict[str, str]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    def label(self, keys: Sequence[str]) -> str:
+        """Label the job by its values of these keys, or by its folder."""
+        given = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
+        return " ".join(given) or self.folder.name
+
+
 class Summary(Callback):
-    """Prints and writes a table of the jobs of a multirun (summary.md, summary.csv, recall.png).
+    """Prints and writes a table of the jobs of a multirun (summary.md, summary.csv), and what their
+    benchmarks show of several outputs, with plots.
 
     A failed job does not stop the multirun: the table shows its error, and the program exits with code 2 at
     the end. A single run that fails with an InputError ends with one line and code 2.
@@ -97,17 +117,15 @@ class Summary(Callback):
         benchmarks = list(dict.fromkeys(filter(None, map(benchmark_of, jobs))))
         columns = [*(name for one in benchmarks for name in one.columns), *self.columns]
         rows = _rows(jobs, varied, columns)
-        sections = [part for one in benchmarks for part in one.sweep(jobs, varied, sweep)]
+        parts = [part for one in benchmarks for part in _parts(one, jobs, labels, sweep.name)]
         text = _markdown(sweep, jobs, labels, rows)
-        write_text(sweep / "summary.md", "\n\n".join([text, *map(str, sections)]) + "\n")
+        write_text(sweep / "summary.md", "\n\n".join([text, *to_markdown(parts, sweep)]) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
-        plot = _plot(sweep / "recall.png", jobs, varied)
         print_table(rows, f"{len(jobs)} jobs")
-        for section in sections:
-            print_line(str(section))
+        print_parts(parts, sweep.name)
         for job, label in zip(jobs, labels, strict=True):
             print_line(f"{label}: {job.failure or job.folder / result_file(job)}")
-        print_line(f"table: {sweep / 'summary.md'}{f', plot: {plot}' if plot else ''}")
+        print_line(f"tables and plots: {sweep / 'summary.md'}")
         failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
         if failed:
             fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
@@ -124,19 +142,34 @@ def read_job(folder: Path) -> SweepJob:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = flatten_groups(json.loads((folder / METRICS).read_text("utf-8")))
+            job.metrics = flatten_groups(read_metrics(folder))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
 
 
-def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
-    """Return the benchmark of an evaluation, or the one that a training validates with, if any."""
-    from hydra.utils import get_class
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Read metrics.json of an output folder."""
+    metrics: dict[str, Any] = json.loads((folder / METRICS).read_text("utf-8"))
+    return metrics
+
+
+def benchmark_settings(job: SweepJob) -> dict[str, Any]:
+    """Return the settings of an evaluation's benchmark; empty for other jobs."""
     from omegaconf import OmegaConf
 
     path = job.folder / ".hydra" / "config.yaml"
-    target = OmegaConf.select(OmegaConf.load(path), "benchmark._target_") if path.is_file() else None
+    config = OmegaConf.select(OmegaConf.load(path), "benchmark") if path.is_file() else None
+    found = OmegaConf.to_container(config, resolve=True) if config else {}
+    assert isinstance(found, dict)
+    return {str(key): value for key, value in found.items()}
+
+
+def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
+    """Return the benchmark of an evaluation, or the one that a training validates with, if any."""
+    from hydra.utils import get_class
+
+    target = benchmark_settings(job).get("_target_")
     if "val/f1@20" in job.metrics:
         target = "citerec.evaluation.benchmarks.papers.reranking.GlobalReranking"
     return get_class(target) if target else None
@@ -190,11 +223,19 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
     return text.getvalue()
 
 
-def _plot(path: Path, jobs: list[SweepJob], varied: Sequence[str]) -> Path | None:
-    from citerec.evaluation.plots import recall_curve, recall_plot
+def _parts(
+    benchmark: type[Benchmark], jobs: Sequence[SweepJob], labels: Sequence[str], title: str
+) -> list[Part]:
+    """Return what a benchmark shows of its finished jobs, in brief."""
+    from citerec.evaluation.benchmark import Output
+    from citerec.evaluation.published import published_tables
 
-    results = {job.label(varied, short=True): job.metrics for job in jobs if recall_curve(job.metrics)}
-    if len(results) < 2:
-        return None
-    recall_plot(path, results, f"recall of {len(results)} jobs")
-    return path
+    outputs = {
+        label: Output(job.folder, read_metrics(job.folder), benchmark_settings(job))
+        for job, label in zip(jobs, labels, strict=True)
+        if job.metrics and benchmark_of(job) is benchmark
+    }
+    parts = briefly(benchmark.view(outputs, title)) if outputs else []
+    for name in benchmark.published if outputs else ():
+        parts += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
+    return parts

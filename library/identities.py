@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from citerec.datasets.fulltext.catalogue import (
     LONG_TITLE,
     MAX_YEARS_APART,
-    fold,
     normalise_title,
     surname,
     title_key,
 )
+from citerec.datasets.letters import fold
 from citerec.library.papers import LibraryPaper
 
 MAX_SAME_KEY = 100

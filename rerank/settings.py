@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, register, setting
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor

@@ -139,6 +139,28 @@ def test_no_folder_has_more_than_twelve_modules() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > 12} == {}
 
 
+MOST = 40
+"""Modules of ours that an evaluation of BM25 may load."""
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_bm25_loads_few_of_our_modules(tiny_source: Path, tmp_path: Path) -> None:
+    options = ["retriever=bm25", "data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path}/cache"]
+    code = f"""
+import sys
+sys.argv = ["evaluate.py", *{options!r}, "output_dir={tmp_path}/out"]
+from citerec.evaluate import main
+main()
+files = [module.__file__ for name, module in sys.modules.items() if name.startswith("citerec.")]
+print("loaded:", *sorted(file for file in files if file and not file.endswith("__init__.py")))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / "out" / "metrics.json").is_file(), done.stderr
+    loaded = done.stdout.partition("loaded: ")[2].split()
+    assert str(ROOT / "retrieval" / "lexical" / "bm25.py") in loaded
+    assert len(loaded) <= MOST, loaded
+
+
 def test_a_configuration_against_the_direction_is_found(tmp_path: Path) -> None:
     for name, text in {
         "data/late": "_target_: citerec.evaluation.protocol.Protocol",

@@ -22,7 +22,6 @@ from __future__ import annotations
 import errno
 import re
 import sqlite3
-import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -35,6 +34,7 @@ from typing import Any
 import orjson
 
 from citerec.datasets.fulltext.documents import Metadata, Reference
+from citerec.datasets.letters import fold
 
 AUTHORS = 4
 """Number of first authors used to resolve references and to check contexts for names."""
@@ -47,10 +47,6 @@ _MAX_PARTS = 6
 _PUNCTUATION = re.compile(r"[.?!,;:](?=\s|$)|[“”\"«»()\[\]]|``|''|\s[–—-]+\s|\n")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
-# Letters without a Unicode decomposition.
-_PLAIN = str.maketrans(
-    {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "æ": "ae", "Æ": "Ae", "ı": "i"}
-)
 _SUFFIXES = frozenset(("jr", "sr", "ii", "iii", "iv"))
 _MONTH = r"(?:0[1-9]|1[0-2])"
 _ARXIV = re.compile(
@@ -67,18 +63,6 @@ _DOI_STARTS = re.compile(r"(?:https?://)?(?:dx\.)?(?:doi\.org/)?(?:doi:\s*)?(?=1
 _KINDS = {"pubmed": "pmid", "pubmedcentral": "pmc", "pmcid": "pmc"}
 _HOW = {"doi": "by DOI", "pmid": "by PubMed id", "pmc": "by PMC id", "arxiv": "by arXiv id"}
 """Kinds of identifiers that resolve references."""
-
-
-def fold(text: str) -> str:
-    """Remove accents and ligatures.
-
-    >>> fold("Müller and Łukasiewicz")
-    'Muller and Lukasiewicz'
-    """
-    if text.isascii():
-        return text
-    letters = unicodedata.normalize("NFKD", text.translate(_PLAIN))
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 @lru_cache(1 << 16)

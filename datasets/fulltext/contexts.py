@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
-from citerec.datasets.fulltext.catalogue import AUTHORS, Catalogue, fold, surname
+from citerec.datasets.fulltext.catalogue import AUTHORS, Catalogue, surname
 from citerec.datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from citerec.datasets.fulltext.markers import Bibliography, Marker, find_markers, has_numbers
+from citerec.datasets.letters import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 
 # Allowed between two markers of a group: separators, or a closing and an opening bracket.

@@ -15,9 +15,10 @@ from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.formats.beir import read_paper_metadata
 from citerec.datasets.formats.source_files import read_records
-from citerec.datasets.fulltext.catalogue import fold, surname
+from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.fulltext.contexts import adjacent_years, names_any
 from citerec.datasets.inspect.tables import CorpusView, Table
+from citerec.datasets.letters import fold
 
 CONTEXTS = 1000
 """Contexts per progress update."""

@@ -20,7 +20,7 @@ from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.compare import HEADER, compare, difference_rows
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import markdown_table
+from citerec.evaluation.report import markdown_table, to_markdown
 from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
 
@@ -84,10 +84,10 @@ def _section(
 ) -> list[str]:
     """Return the section of the page on one data set."""
     one = plan.file.data[data]
-    plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
     parts = [f"## {one.title}", one.notes.strip()]
     for kind, outputs in benchmarks.items():
-        parts += kind.page(outputs, plot, f"{one.title}, split {one.split}")
+        view = kind.view(outputs, f"{one.title}, split {one.split}")
+        parts += to_markdown(view, plan.page.parent, f"{plan.page.stem}-{data}")
     if rows := _difference_rows(plan, benchmarks):
         parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEADER], rows)]
     if missing:

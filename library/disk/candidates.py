@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from citerec.datasets.columns import Ragged
-from citerec.datasets.fulltext.catalogue import fold, surname
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.letters import fold
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.tokenize import default_tokenize

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import fold
+from citerec.datasets.letters import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
 from citerec.rerank.ranker.texts import ParallelRows
 from citerec.retrieval.arrays import Floats

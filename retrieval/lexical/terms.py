@@ -18,7 +18,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import fold
+from citerec.datasets.letters import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries

@@ -7,8 +7,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from citerec.base.plots import COLOURS
-from citerec.evaluation.plots import curve_plot, recall_plot, size_plot
+from citerec.base.plots import COLOURS, curve_plot
+from citerec.evaluation.benchmarks.contexts.prefetch import recall_curves
+from citerec.evaluation.benchmarks.papers.sampled import size_curves
+from citerec.evaluation.report import draw_curves
 
 pytestmark = pytest.mark.pictures
 
@@ -30,7 +32,7 @@ def texts(axes: Axes) -> list[str]:
 
 def test_recall_has_intervals_of_the_coloured_curves_only(tmp_path: Path) -> None:
     results = {f"model {number}": metrics(0.9 - 0.1 * number) for number in range(len(COLOURS) + 2)}
-    figure = recall_plot(tmp_path / "recall.png", results, "corpus, split test")
+    figure = draw_curves(tmp_path / "recall.png", recall_curves(results, "corpus, split test", "R@k"))
     axes = axes_of(figure)
     assert figure.get_suptitle() == "corpus, split test"
     assert axes.get_ylim() == (0, 1) and axes.get_ylabel() == "recall@k, with 95 % intervals"
@@ -42,14 +44,15 @@ def test_recall_has_intervals_of_the_coloured_curves_only(tmp_path: Path) -> Non
 
 def test_recall_without_intervals_does_not_promise_them(tmp_path: Path) -> None:
     bare = {name: value for name, value in metrics(0.8).items() if "/" not in name}
-    axes = axes_of(recall_plot(tmp_path / "recall.png", {"a": bare, "b": bare}, "title"))
+    axes = axes_of(draw_curves(tmp_path / "x.png", recall_curves({"a": bare, "b": bare}, "title", "")))
     assert axes.get_ylabel() == "recall@k" and not axes.containers
 
 
 def test_the_groups_of_one_evaluation(tmp_path: Path) -> None:
     both = metrics(0.8) | {f"seen/{name}": value for name, value in metrics(0.4).items()}
     groups = {"all": "", "seen": "seen"}
-    axes = axes_of(recall_plot(tmp_path / "x.png", dict.fromkeys(groups, both), "title", groups=groups))
+    declared = recall_curves(dict.fromkeys(groups, both), "title", "", groups=groups)
+    axes = axes_of(draw_curves(tmp_path / "x.png", declared))
     ends = {float(np.asarray(line.get_ydata())[-1]) for line in axes.lines}
     assert {0.4, 0.8} <= ends
 
@@ -62,7 +65,7 @@ def test_the_axis_starts_at_zero(tmp_path: Path, low: float) -> None:
 
 
 def test_pools_that_distractors_fill_are_marked(tmp_path: Path) -> None:
-    curves = {"bm25": {100: 30.0, 200: 20.0, 400: 19.0}}
-    axes = axes_of(size_plot(tmp_path / "x.png", curves, "corpus: MAP by pool size", 200))
+    tables = {"bm25": {"100": {"map": 30.0}, "200": {"map": 20.0}, "400": {"map": 19.0}}}
+    axes = axes_of(draw_curves(tmp_path / "x.png", size_curves(tables, "corpus", 200)))
     assert texts(axes) == [" whole collection; larger: with distractors"]
-    assert not texts(axes_of(size_plot(tmp_path / "x.png", curves, "corpus: MAP by pool size")))
+    assert not texts(axes_of(draw_curves(tmp_path / "x.png", size_curves(tables, "corpus", None))))

@@ -21,7 +21,7 @@ from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.published import figures, published_tables
-from citerec.evaluation.report import METRICS, group_tables
+from citerec.evaluation.report import METRICS, group_tables, to_markdown
 from citerec.evaluation.results import jobs
 from citerec.evaluation.results import page as results
 from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
@@ -383,7 +383,8 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     assert plan.jobs[2].commands[1] not in page
     assert "![R@k]" not in page  # two lines show no more than the table
     three = {name: Output(plan.jobs[1].folder, metrics, {}) for name in ("a", "b", "c")}
-    assert "![R@k](three.png)" in Prefetch.page(three, plan.page.with_name("three.png"), "Tiny papers")
+    view = to_markdown(Prefetch.view(three, "Tiny papers"), plan.page.parent, "three")
+    assert "![R@k](three.png)" in view
     assert plan.page.with_name("three.png").read_bytes().startswith(b"\x89PNG")
     # The inductive numbers are in a separate table.
     transductive, inductive = page.split("### Inductive")
@@ -538,7 +539,7 @@ def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
         "b": {"900": {"map": 12.0, "map_sd": 0.0, "samplings": 1}},
     }
     labels = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
-    maps, ndcg, recall = group_tables(tables, labels, lambda size: f"{int(size):,}")
+    maps, ndcg, recall = map(str, group_tables(tables, labels, lambda size: f"{int(size):,}"))
     assert maps.splitlines()[0] == "| MAP | 900 | 1,000 |"
     assert maps.splitlines()[2:] == ["| a | 10.00 ± 0.50 | 9.00 |", "| b | **12.00** |  |"]
     assert ndcg.splitlines()[2:] == ["| a |  |  |", "| b |  |  |"] and recall.startswith("| R@30 |")
@@ -547,7 +548,7 @@ def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
     for name, value in (("a", 4.0), ("b", 6.0)):
         outputs[name] = Output(tmp_path / name, by_field, {})
         write_text(tmp_path / name / TYPES, json.dumps({"graph": {"map": value, "recall_5": 2.0}}))
-    found = MDCR.page(outputs, tmp_path / "x.png", "")
+    found = to_markdown(MDCR.view(outputs, ""), tmp_path)
     assert found[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
     assert found[-1].splitlines()[2:] == [
         "| a | 4.00 | **2.00** |",
@@ -555,11 +556,11 @@ def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
         "| mean | 5.00 | 2.00 |",
     ]
     cube = {"all": {"mean_av_precision": 34.231}, "method": {"ndcg%20": 50.0}}
-    whole, facets = CSFCube.page({"a": Output(tmp_path, cube, {})}, tmp_path / "x.png", "")
+    whole, facets = map(str, CSFCube.view({"a": Output(tmp_path, cube, {})}, ""))
     assert "| a |  |  |  |  |  |  | 34.23 |  |" in whole
     assert "| method MAP | method NDCG%20 |" in facets and "| 50.00 |" in facets
     cited = {task: {"map": 88.3, "ndcg": 94.9} for task in ("co-view", "co-read", "cite", "co-cite")}
-    (tasks,) = SciDocs.page({"a": Output(tmp_path, cited, {})}, tmp_path / "x.png", "")
+    (tasks,) = map(str, SciDocs.view({"a": Output(tmp_path, cited, {})}, ""))
     assert "| cite MAP | cite nDCG |" in tasks and "| a | 88.30 | 94.90 |" in tasks
 
 

@@ -283,7 +283,7 @@ def test_ask_prints_the_requested_format(
 def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
     asked = Recommend(cutoffs=[1, 3, 10], library=str(library))
     data = Data(lambda: tiny_corpus, "test")
-    found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data)
+    found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data).metrics
     everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
     retriever = open_model(Library.open(library).folder / MODEL)
     expected = Prefetch(cutoffs=[1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")

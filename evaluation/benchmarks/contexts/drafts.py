@@ -27,20 +27,7 @@ from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.measures import PerQuery
-from citerec.evaluation.report import (
-    METRICS,
-    PER_QUERY,
-    Column,
-    Metrics,
-    Provenance,
-    Section,
-    SweepJob,
-    comparison,
-    markdown_table,
-    print_table,
-    table_rows,
-    write_results,
-)
+from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report, Table
 from citerec.evaluation.settings import DRAFT, DraftsSettings
 from citerec.evaluation.significance import DRAWS, intervals, paired_difference
 from citerec.library.drafts.collection import (
@@ -88,7 +75,7 @@ class Ranks(msgspec.Struct):
     best: list[float | None] = []
 
 
-class DraftResult(msgspec.Struct):
+class DraftResult(msgspec.Struct, kw_only=True):
     """Results of a draft.
 
     starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
@@ -170,7 +157,7 @@ class Drafts(Benchmark):
 
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Metrics:
+    ) -> Report:
         given = self.settings
         models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
         files = {model: model_files(model)[0] for model in models.values()}
@@ -185,32 +172,23 @@ class Drafts(Benchmark):
         metrics = _metrics(given, results)
         _per_query(results).write(folder / PER_QUERY)
         outputs = {given.model: Output(folder, dict(metrics), asdict(given))}
-        parts = [f"# Drafts: {given.model}", self.about, *self.page(outputs, folder / "unused", "")]
-        write_results(folder, metrics, [*parts, *(f"Left out: {line}" for line in left_out)], provenance)
-        return metrics
-
-    def show(self, metrics: Metrics, folder: Path) -> None:
-        rows = _rows({self.settings.model: metrics}, self.settings.baseline)
-        print_table(table_rows(rows, _COLUMNS, "drafts"), f"{_count(metrics)}, means over drafts")
-        super().show(metrics, folder)
+        parts = [self.about, *self.view(outputs, ""), *(f"Left out: {line}" for line in left_out)]
+        report = Report(f"Drafts: {given.model}", metrics, parts)
+        report.write(folder, provenance)
+        return report
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         baseline = next(iter(outputs.values())).settings["baseline"]
         metrics = {name: output.metrics for name, output in outputs.items()}
         read = {name: read_results(output.folder / PARTS) for name, output in outputs.items()}
         return [
             _count(next(iter(metrics.values()))),
-            comparison(_rows(metrics, baseline), _COLUMNS, "drafts"),
+            Table.of(_rows(metrics, baseline), _COLUMNS, "drafts"),
             *_differences(metrics, baseline),
             *_reliability(read),
             _draft_table(read, baseline),
         ]
-
-    @classmethod
-    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        done = {job.label(varied): read_metrics(job.folder) for job in jobs if job.metrics}
-        return [Section("Drafts", [comparison(_rows(done, "baseline"), _COLUMNS, "drafts")])] if done else []
 
 
 class _Run:
@@ -276,18 +254,18 @@ class _Run:
                     advance(skipped)
         keys = [key for place in one.draft.places for key in place.replaced]
         return DraftResult(
-            self.identity,
-            one.name,
-            one.field,
-            one.language,
-            len(papers),
-            sum(bool(paper.abstract) for paper in papers) / len(papers),
-            sum(key not in known for key in keys),
-            _query_ids(one, asked),
-            [int(paper in question.again) for question in asked for paper in question.targets],
-            [int(row == 0) for question in asked for row in range(len(question.targets))],
-            ranks,
-            calibrated,
+            identity=self.identity,
+            name=one.name,
+            field=one.field,
+            language=one.language,
+            papers=len(papers),
+            abstracts=sum(bool(paper.abstract) for paper in papers) / len(papers),
+            absent=sum(key not in known for key in keys),
+            query_ids=_query_ids(one, asked),
+            again=[int(paper in question.again) for question in asked for paper in question.targets],
+            starts=[int(row == 0) for question in asked for row in range(len(question.targets))],
+            ranks=ranks,
+            calibrated=calibrated,
         )
 
     def _sample(self, name: str, asked: list[Question]) -> list[Question]:
@@ -371,12 +349,6 @@ def _query_ids(one: MaskedDraft, asked: Sequence[Question]) -> list[str]:
             times[name] += 1
             ids.append(name if times[name] == 1 else f"{name}#{times[name]}")
     return ids
-
-
-def read_metrics(folder: Path) -> Metrics:
-    """Read the metrics of a finished evaluation."""
-    metrics: Metrics = msgspec.json.decode((folder / METRICS).read_bytes())
-    return metrics
 
 
 def read_results(folder: Path) -> list[DraftResult]:
@@ -491,7 +463,7 @@ def _labels(group: str) -> tuple[str, str]:
     return LABELS[protocol], command
 
 
-def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[str]:
+def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:
     """Return a table of the differences between models and the baseline; nothing without a baseline."""
     rows = []
     for name, metrics in results.items():
@@ -509,10 +481,11 @@ def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[s
                 else:
                     rows.append(row)
     head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", "difference", "p"]
-    return [markdown_table([*head, f"MRR, A / {baseline}", "difference", "p"], rows)] if rows else []
+    head += [f"MRR, A / {baseline}", "difference", "p"]
+    return [Table(head, rows, brief=False)] if rows else []
 
 
-def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[str]:
+def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
     """Return a table of how often the best paper is right, by its probability, for calibrated models."""
     rows = []
     for name, drafts in results.items():
@@ -532,10 +505,11 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[str]:
             rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
     bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
     head = ["citations: probability, share right", "bibliographies", "command", *bins]
-    return [markdown_table([*head, "ECE", f"at least {SURE}", "right among them"], rows)] if rows else []
+    head += ["ECE", f"at least {SURE}", "right among them"]
+    return [Table(head, rows, brief=False)] if rows else []
 
 
-def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> str:
+def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> Table:
     """Return a table of the drafts, with R@10 and MRR under the first protocol and the last command."""
     first = next(iter(results.values()))
     protocol = next(iter(first[0].ranks[MODEL])).split("/")[0]
@@ -550,6 +524,5 @@ def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | N
         means = [drafts[row].means(who, group) for drafts, who in shown.values()]
         figures = [f"{one[name]:.3f}" for name in measures for one in means]
         rows.append([of.name, of.field, of.language, *cells, *figures])
-    return markdown_table(
-        [*head, *(f"{MEASURES[m]} {name}" for m in ("recall@10", "mrr") for name in shown)], rows
-    )
+    head += [f"{MEASURES[measure]} {name}" for measure in ("recall@10", "mrr") for name in shown]
+    return Table(head, rows, brief=False)

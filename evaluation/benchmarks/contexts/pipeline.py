@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus, Split
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch, known_intervals
 from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
     Task,
     evaluated_protocols,
     open_index,
+    pool_text,
 )
 from citerec.evaluation.benchmarks.contexts.stages import (
     BASE,
@@ -27,27 +27,17 @@ from citerec.evaluation.benchmarks.contexts.stages import (
     DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
+    cost_text,
     depth_metrics,
+    depth_table,
     headline,
     pipeline_name,
-    report_parts,
     reranker_weight,
-    stage_rows,
+    stage_group_tables,
+    stage_table,
 )
-from citerec.evaluation.plots import curve_plot, known_intervals, reranking_plot
 from citerec.evaluation.protocol import Protocol, metric_key
-from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import (
-    Column,
-    Metrics,
-    Section,
-    SweepJob,
-    align_columns,
-    comparison,
-    markdown_table,
-    print_line,
-    print_table,
-)
+from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
 from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, Processes, candidate_scores, first_k
@@ -56,7 +46,6 @@ from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
 
-PLOT = "reranking.png"
 BASE_FILES = "base-"
 """Prefix of the prefetcher's file names."""
 ALL = "all"
@@ -209,28 +198,45 @@ class Pipeline(CorpusBenchmark):
             line += f" candidates={self.settings.candidates} is more than the pool has."
         return [line]
 
-    def closing_parts(self) -> list[str]:
-        """Return more Markdown for the end of the report."""
-        return []
+    def own_lines(self, metrics: Metrics) -> list[str]:
+        test = (
+            "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
+            "rankings of a citing paper."
+        )
+        fused = "Ranked by the reranker's score alone; ties keep the prefetcher's order."
+        if metrics["fuse"] != "none":
+            what = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
+            fused = (
+                f"Ranked by a weighted sum of the {what} of both stages: "
+                f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
+            )
+        return [test, *self.candidate_lines(metrics), fused]
 
-    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        protocol = evaluated_protocols(metrics)[0]
-        base = float(metrics[BASE + metric_key("recall@10", protocol)])
-        name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
-        reranking_plot(folder / PLOT, {name: depth_metrics(metrics, protocol)}, title, {name: base})
-        lines = [*lines, *self.candidate_lines(metrics)]
-        parts = report_parts(metrics, lines, PLOT, self.settings.scores_dir)
-        return [f"# {self.heading}: {name} on {title}", *parts, *self.closing_parts()]
+    def describe(self, metrics: Metrics) -> str:
+        return pipeline_name(metrics)
 
-    def show(self, metrics: Metrics, folder: Path) -> None:
+    def parts(self, metrics: Metrics) -> list[Part]:
+        parts: list[Part] = []
         for protocol in evaluated_protocols(metrics):
-            where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
-            print_table(stage_rows(metrics, protocol), f"{pipeline_name(metrics)} on {where}")
-            print_line(headline(metrics, protocol))
-        super().show(metrics, folder)
+            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
+            parts += [stage_table(metrics, protocol), *stage_group_tables(metrics, protocol)]
+            parts += ["### By number of reranked candidates", depth_table(metrics, protocol)]
+        first = evaluated_protocols(metrics)[0]
+        by_depth = depth_metrics(metrics, first)
+        title = f"{pipeline_name(metrics)} on {metrics['data']}, split {metrics['split']}"
+        for name, measures in {
+            "reranking": ("recall@10", "ceiling"),
+            "seconds": ("seconds_per_query",),
+        }.items():
+            labels = {DEPTH_MEASURES[key]: key for key in measures}
+            curves = {label: {k: of[key] for k, of in by_depth.items()} for label, key in labels.items()}
+            y, alt = next(iter(labels)), f"{next(iter(labels))} by reranked candidates"
+            base = {"not reranked": metrics[BASE + metric_key("recall@10", first)]} if len(labels) > 1 else {}
+            parts.append(Curves(name, title, "reranked candidates", y, curves, alt, lines=base))
+        return [*parts, "## Time and size", cost_text(metrics, self.settings.scores_dir)]
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         results: dict[str, Metrics] = {}
         for name, output in outputs.items():
             metrics, base = output.metrics, output.metrics[f"{BASE}recall@10"]
@@ -251,59 +257,33 @@ class Pipeline(CorpusBenchmark):
             Column("seconds_per_query", "s/query", decimals=2),
         ]
         highlight = [name for name, output in outputs.items() if output.highlight]
-        curves = cls.page_curves(results, plot, title, highlight)
-        return [*cls.section, comparison(results, columns), *curves]
+        return [*cls.section, Table.of(results, columns), *cls.depth_parts(results, title, highlight)]
 
     @classmethod
-    def page_curves(
-        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
-    ) -> list[str]:
-        """Return a table and a plot of R@10 by number of reranked candidates."""
+    def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:
+        """Return a table and a plot of R@10 by number of reranked candidates (Gu et al. 2022, table 4)."""
         curves = {
             name: {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
             for name, metrics in results.items()
         }
-        plot = plot.with_stem(f"{plot.stem}-reranked")
         intervals = {
             name: {max(curves[name]): known_intervals(metrics, "", [10])[10]}
             for name, metrics in results.items()
             if "recall@10/low" in metrics
         }
-        axes = "reranked candidates", "R@10"
-        curve_plot(plot, curves, title, *axes, intervals=intervals, highlight=highlight)
-        table = comparison(results, depth_columns(results, "recall@10"))
-        return ["### R@10 by number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
-
-    @classmethod
-    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        """Return a table per pipeline by candidates, and one over all, like Gu et al. 2022, table 4."""
-        others = [key for key in varied if key != "candidates"]
-        series: dict[str, dict[int, Metrics]] = {}
-        for job in jobs:
-            if f"{BASE}recall@10" in job.metrics:
-                name = job.label(others) if others else pipeline_name(job.metrics)
-                series.setdefault(name, {})[int(job.metrics["reranked"])] = job.metrics
-        series = {name: dict(sorted(of.items())) for name, of in series.items()}
-        curves = {name: {k: depth_metrics(m)[k] for k, m in of.items()} for name, of in series.items()}
-        head = ["reranked candidates", *DEPTH_MEASURES.values(), "base R@10", "base MRR"]
-        sections = []
-        for name, curve in curves.items():
-            columns = [[of[key] for of in curve.values()] for key in DEPTH_MEASURES]
-            columns += [[of[f"{BASE}{key}"] for of in series[name].values()] for key in ("recall@10", "mrr")]
-            sections.append(Section(name, [markdown_table(head, align_columns([list(curve), *columns]))]))
-        depths = sorted({k for curve in curves.values() for k in curve})
-        if len(depths) > 1:
-            recalls = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
-            heading = "R@10 by number of reranked candidates"
-            table = markdown_table(
-                ["pipeline", *(f"{k:,}" for k in depths)], align_columns([list(curves), *recalls])
-            )
-            sections.append(Section(heading, [table]))
-            if max(map(len, curves.values())) > 1:
-                bases = {name: next(iter(of.values()))[f"{BASE}recall@10"] for name, of in series.items()}
-                reranking_plot(folder / PLOT, curves, heading, bases)
-                sections[-1].parts.append(f"![R@10 and seconds per query by reranked candidates]({PLOT})")
-        return sections
+        plot = Curves(
+            "reranking",
+            title,
+            "reranked candidates",
+            "R@10",
+            curves,
+            "R@10 by candidates",
+            suffix="reranked",
+            intervals=intervals,
+            highlight=highlight,
+        )
+        table = Table.of(results, depth_columns(results, "recall@10"))
+        return ["### R@10 by number of reranked candidates", table, plot]
 
 
 class Reranking(Pipeline):
@@ -342,13 +322,8 @@ class Reranking(Pipeline):
             "would see the results of benchmark=pipeline."
         ]
 
-    def closing_parts(self) -> list[str]:
-        return ["## As published", *published_tables("oracle-rerankers")]
-
     @classmethod
-    def page_curves(
-        cls, results: Mapping[str, Metrics], plot: Path, title: str, highlight: Sequence[str]
-    ) -> list[str]:
+    def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:
         return []
 
 

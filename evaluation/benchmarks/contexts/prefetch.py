@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from citerec.evaluation.benchmark import Output
@@ -12,19 +11,17 @@ from citerec.evaluation.benchmarks.contexts.shared import (
     Outcome,
     Task,
     evaluated_protocols,
-    group_rows,
+    group_table,
     index_text,
     measure_names,
     open_index,
     pool_text,
 )
-from citerec.evaluation.plots import recall_plot
 from citerec.evaluation.protocol import GROUPS, metric_key
-from citerec.evaluation.report import Column, Metrics, comparison, markdown_table, print_table
+from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 from citerec.evaluation.significance import DRAWS
 
-PLOT = "recall.png"
 COSTS = (
     Column("seconds_per_query", "ms", decimals=2, scale=1000),
     Column("index_bytes", "MB", decimals=1, scale=1e-6),
@@ -35,7 +32,7 @@ COSTS = (
 class Prefetch(CorpusBenchmark):
     """Evaluates how a retriever ranks all candidates."""
 
-    name = "prefetch"
+    name, heading = "prefetch", "Prefetching"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
     columns: ClassVar[Sequence[str]] = (
         *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
@@ -65,7 +62,10 @@ class Prefetch(CorpusBenchmark):
             metrics |= outcomes[-1].metrics(given.seed)
         return metrics | index, {"": outcomes}
 
-    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
+    def parts(self, metrics: Metrics) -> list[Part]:
+        parts: list[Part] = []
+        for protocol in evaluated_protocols(metrics):
+            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), group_table(metrics, protocol)]
         # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
         groups = {
@@ -74,39 +74,31 @@ class Prefetch(CorpusBenchmark):
             if metrics.get(key := f"{group}/queries" if group else "queries")
         }
         title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
-        pool = metrics[metric_key("candidates", first)]
-        curves = dict.fromkeys(groups, metrics)
-        recall_plot(folder / PLOT, curves, f"{title}: {pool:,} candidates", groups=groups)
-        parts = [f"# Prefetching: {title}", "## Protocol", "\n".join(f"- {line}" for line in lines)]
-        for protocol in evaluated_protocols(metrics):
-            head, *rows = group_rows(metrics, protocol, interval=True)
-            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), markdown_table(head, rows)]
-        seconds = metrics[metric_key("seconds_per_query", evaluated_protocols(metrics)[0])]
+        pool, seconds = (metrics[metric_key(name, first)] for name in ("candidates", "seconds_per_query"))
+        curves = recall_curves(
+            dict.fromkeys(groups, metrics), f"{title}: {pool:,} candidates", "recall@k", groups=groups
+        )
         costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
-        parts += [f"![recall@k]({PLOT})", "## Time and size"]
+        parts += [curves, "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
         tuned = [f"{key[6:]}: {value}" for key, value in metrics.items() if key.startswith("tuned/")]
         return [*parts, *([f"Chosen on the validation split: {', '.join(tuned)}."] if tuned else [])]
 
-    def show(self, metrics: Metrics, folder: Path) -> None:
-        for protocol in evaluated_protocols(metrics):
-            where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
-            print_table(group_rows(metrics, protocol), f"{metrics['retriever']} on {where}")
-        super().show(metrics, folder)
-
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         results = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(results.values()))
-        processors = sorted({str(metrics["processors"]) for metrics in results.values()})
-        parts = [
-            f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
-            comparison(results, [*measure_columns(first, TRANSDUCTIVE), *COSTS]),
-        ]
+        parts: list[Part] = []
+        if TRANSDUCTIVE in evaluated_protocols(first):
+            processors = sorted({str(metrics["processors"]) for metrics in results.values()})
+            parts += [
+                f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
+                Table.of(results, [*recall_columns(first, TRANSDUCTIVE), *COSTS]),
+            ]
         if len(results) > 2:  # fewer lines show no more than the table
             highlight = [name for name, output in outputs.items() if output.highlight]
-            recall_plot(plot, results, f"{title}: {first['candidates']:,} candidates", highlight)
-            parts.append(f"![R@k]({plot.name})")
+            pool = f"{first['candidates']:,} candidates"
+            parts.append(recall_curves(results, f"{title}: {pool}", "R@k", highlight))
         tuned = [
             f"{name}: " + ", ".join(f"{key[6:]} {metrics[key]}" for key in keys)
             for name, metrics in results.items()
@@ -124,15 +116,50 @@ class Prefetch(CorpusBenchmark):
                 f"Seen: the {first['seen/queries']:,} queries with a cited paper that training contexts "
                 f"also cite; unseen: the {first['unseen/queries']:,} others. All {first['candidates']:,} "
                 "candidates.",
-                comparison(results, columns),
+                Table.of(results, columns),
             ]
         for protocol in (INDUCTIVE, DRAFT):
             if found := {name: of for name, of in results.items() if metric_key("queries", protocol) in of}:
                 one = next(iter(found.values()))
                 others = f"{pool_line(one, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
-                parts += [comparison(found, measure_columns(one, protocol))]
+                parts += [Table.of(found, recall_columns(one, protocol))]
         return parts
+
+
+def recall_curves(
+    results: Mapping[str, Metrics],
+    title: str,
+    alt: str,
+    highlight: Sequence[str] = (),
+    groups: Mapping[str, str] | None = None,
+) -> Curves:
+    """Declare recall against the number of papers retrieved, with the known intervals.
+
+    results: {label: flat metrics}. groups: {label: group of queries}, such as `seen`; default: all queries.
+    """
+    groups = groups or {}
+    curves = {label: recall_curve(metrics, groups.get(label, "")) for label, metrics in results.items()}
+    intervals = {
+        label: known_intervals(results[label], groups.get(label, ""), curve)
+        for label, curve in curves.items()
+    }
+    axes = "k, papers retrieved", "recall@k"
+    return Curves("recall", title, *axes, curves, alt, intervals=intervals, highlight=highlight, shares=True)
+
+
+def recall_curve(metrics: Metrics, group: str = "") -> dict[int, float]:
+    """Return {k: recall@k} of flat metrics for k below the pool size; group: e.g. `seen`."""
+    pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")
+    found = under(metrics, f"{group}/recall@" if group else "recall@")
+    curve = {int(k): float(value) for k, value in found.items() if k.isdecimal() and isinstance(value, float)}
+    return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
+
+
+def known_intervals(metrics: Metrics, group: str, ks: Collection[int]) -> dict[int, tuple[float, float]]:
+    """Return {k: interval of recall@k} where flat metrics have one."""
+    found = under(metrics, f"{group}/recall@" if group else "recall@")
+    return {k: (found[f"{k}/low"], found[f"{k}/high"]) for k in ks if f"{k}/low" in found}
 
 
 def pool_line(metrics: Metrics, protocol: str) -> str:
@@ -144,7 +171,7 @@ def pool_line(metrics: Metrics, protocol: str) -> str:
     return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
 
 
-def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
+def recall_columns(metrics: Metrics, protocol: str) -> list[Column]:
     """Return columns for MRR and each R@k, with intervals for the compared measures."""
     columns = []
     for key in measure_names(metrics, protocol):

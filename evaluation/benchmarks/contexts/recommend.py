@@ -11,7 +11,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.evaluation.benchmark import Data, RetrieverFactory
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.report import Metrics, Provenance
+from citerec.evaluation.report import Provenance, Report
 from citerec.evaluation.settings import RecommendSettings
 from citerec.library.filters import Filters
 from citerec.library.recommender import Recommender, Request
@@ -30,7 +30,7 @@ class Recommend(Prefetch):
 
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Metrics:
+    ) -> Report:
         """Evaluate the library instead of `retriever`."""
         given = self.settings
         if given.library is None:

@@ -30,6 +30,7 @@ from citerec.evaluation.protocol import (
     protocol_file,
     take_queries,
 )
+from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import (
     METRICS,
     PER_QUERY,
@@ -37,8 +38,11 @@ from citerec.evaluation.report import (
     RUN,
     Column,
     Metrics,
+    Part,
     Provenance,
-    write_results,
+    Report,
+    Table,
+    under,
 )
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from citerec.evaluation.significance import DRAWS, LEVEL, intervals
@@ -64,6 +68,7 @@ class CorpusBenchmark(Benchmark):
     """Queries are the contexts of a split; all candidates except the citing paper are ranked."""
 
     name: ClassVar[str]
+    heading: ClassVar[str]
     compared: ClassVar = {"recall@10": "R@10", "recall@100": "R@100"}
     settings: ContextSettings
 
@@ -78,7 +83,21 @@ class CorpusBenchmark(Benchmark):
         index_dir: str | Path | None = None,
     ) -> Metrics:
         """Evaluate a retriever on a split, write the results and return the metrics."""
-        queries, filters = self.sample(corpus, split), filters or Filters()
+        found = self.evaluate(retriever, corpus, split, Path(output_dir), filters or Filters(), index_dir)
+        found.write(Path(output_dir), provenance or Provenance())
+        return found.metrics
+
+    def evaluate(
+        self,
+        retriever: Retriever,
+        corpus: Corpus,
+        split: str,
+        folder: Path,
+        filters: Filters,
+        index_dir: str | Path | None = None,
+    ) -> Report:
+        """Evaluate a retriever on a split, and write runs, qrels and per_query.csv."""
+        queries = self.sample(corpus, split)
         names: Sequence[str] = self.settings.protocols
         if retriever.partial and len(names) > 1:  # a run does not record the protocol it was made with
             names = [TRANSDUCTIVE]
@@ -88,7 +107,6 @@ class CorpusBenchmark(Benchmark):
         metrics |= evaluation_facts(retriever, corpus, split, filters)
         if (limit := retriever.max_results(queries.contexts)) is not None:
             metrics["limit"] = limit
-        folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
         for name in (protocol_file(name, protocol) for name in old for protocol in PROTOCOLS):
@@ -97,26 +115,39 @@ class CorpusBenchmark(Benchmark):
             for outcome in of_protocols:
                 outcome.write(folder, self.settings.run_depth, prefix)
         depth = next(iter(outcomes.values()))[0].run.ranking.k
-        lines = self.protocol_lines(metrics, depth, len(corpus.split(split)))
-        write_results(folder, metrics, self.report(metrics, lines, folder), provenance or Provenance())
-        return metrics
+        lines = [*self.protocol_lines(metrics, depth, len(corpus.split(split))), *self.own_lines(metrics)]
+        parts = ["## Protocol", "\n".join(f"- {line}" for line in lines), *self.parts(metrics)]
+        for number, name in enumerate(self.published):
+            parts += [*([] if number else ["## As published"]), *published_tables(name)]
+        where = f"{metrics['data']}, split {metrics['split']}"
+        return Report(f"{self.heading}: {self.describe(metrics)} on {where}", metrics, parts)
 
     @abstractmethod
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         """Return the metrics, and {prefix of file names: outcome of each protocol}."""
 
     @abstractmethod
-    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        """Return the report as Markdown and draw its plots into `folder`; lines: protocol and measures."""
+    def parts(self, metrics: Metrics) -> list[Part]:
+        """Return the tables, curves and text of a report, after its protocol."""
+
+    def own_lines(self, metrics: Metrics) -> list[str]:
+        """Return more lines about the protocol and the measures."""
+        return []
+
+    def describe(self, metrics: Metrics) -> str:
+        """Return the name of what was evaluated."""
+        return str(metrics["retriever"])
 
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Metrics:
+    ) -> Report:
         assert data is not None
         try:
             corpus = data.corpus()
             corpus.split(data.split)  # fail before a model is loaded
-            return self(retriever(), corpus, data.split, folder, provenance, data.filters(), data.index_dir)
+            found = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
+            found.write(folder, provenance)
+            return found
         finally:
             self.finish()
 
@@ -334,21 +365,19 @@ def measure_names(metrics: Metrics, protocol: str) -> list[str]:
     ]
 
 
-def format_cell(metrics: Metrics, name: str, interval: bool) -> str:
-    """Format a measure with four decimals, followed by its interval if `interval` and known."""
-    return Column(name, "", decimals=4, interval=interval).format_cell(metrics)
+def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
+    """Return a column with four decimals and its interval for each measure of a protocol's report."""
+    names = [name.removeprefix(metric_key("", protocol)) for name in measure_names(metrics, protocol)]
+    return [Column(name, name, decimals=4, interval=True) for name in names]
 
 
-def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
-    """Return header and rows of a protocol's measures, with one column per existing group of queries."""
-    prefix = metric_key("", protocol)
-    labels = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
-    groups = [group for group in labels if f"{group}queries" in metrics]
-    rows = [
-        [name, *(format_cell(metrics, group + name, interval) for group in groups)]
-        for name in ["queries", *(key.removeprefix(prefix) for key in measure_names(metrics, protocol))]
-    ]
-    return [["measure", *(labels[group] for group in groups)], *rows]
+def group_table(metrics: Metrics, protocol: str) -> Table:
+    """Return a protocol's measures, with one column per existing group of queries."""
+    prefixes = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
+    rows = {label: under(metrics, prefix) for prefix, label in prefixes.items()}
+    rows = {label: of for label, of in rows.items() if "queries" in of}
+    columns = [Column("queries", "queries"), *measure_columns(metrics, protocol)]
+    return Table.of(rows, columns, "measure").transposed()
 
 
 def pool_text(metrics: Metrics, protocol: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,13 +15,11 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.evaluation.benchmarks.contexts.shared import (
     Outcome,
     evaluated_protocols,
-    format_cell,
     index_text,
-    measure_names,
-    pool_text,
+    measure_columns,
 )
 from citerec.evaluation.protocol import GROUPS, metric_key
-from citerec.evaluation.report import Metrics, align_columns, markdown_table
+from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from citerec.evaluation.significance import paired_difference
 from citerec.rerank.cross_encoder.scores import ScoredPairs, first_k, reorder
@@ -143,18 +141,17 @@ def pipeline_name(metrics: Metrics) -> str:
     return f"{metrics['retriever']} + {metrics['reranker']}{fused}"
 
 
-def stage_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
-    """Return header and rows: each measure of the prefetcher, after reranking, and their ratio."""
-    rows = [["measure", "base", "reranked", "ratio"]]
-    for name in measure_names(metrics, protocol):
-        base = metrics[BASE + name]
-        cells = [format_cell(metrics, stage + name, interval) for stage in (BASE, "")]
-        ratio = f"{metrics[name] / base:.3f}" if base else ""
-        rows.append([name.removeprefix(metric_key("", protocol)), *cells, ratio])
-    return rows
+def stage_table(metrics: Metrics, protocol: str) -> Table:
+    """Return each measure of the prefetcher, after reranking, and their ratio."""
+    prefix, columns = metric_key("", protocol), measure_columns(metrics, protocol)
+    rows = {"base": under(metrics, BASE + prefix), "reranked": under(metrics, prefix)}
+    base, final = rows.values()
+    keys = [column.key for column in columns]
+    rows["ratio"] = {key: f"{final[key] / base[key]:.3f}" for key in keys if base[key]}
+    return Table.of(rows, columns, "measure").transposed()
 
 
-def headline(metrics: Metrics, protocol: str) -> str:
+def headline(metrics: Metrics, protocol: str) -> Headline:
     """Summarise base, reranked and ceiling in one line."""
     start = metric_key("f1@", protocol)
     ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
@@ -167,63 +164,43 @@ def headline(metrics: Metrics, protocol: str) -> str:
             test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
         values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"
         parts.append(f"{name.replace('recall', 'R').upper()} {values}")
-    return (
+    return Headline(
         f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
         f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited "
         "papers among the reranked candidates, which a perfect reranker would reach."
     )
 
 
-def report_parts(metrics: Metrics, lines: Sequence[str], plot: str, scores: str | Path) -> list[str]:
-    """Return the report as Markdown: base and reranked, by depth, and times; lines: the protocol's."""
-    test = (
-        "Differences: intervals as above; p-value of a two-sided randomisation test that swaps the two "
-        "rankings of a citing paper."
-    )
-    fused = "Ranked by the reranker's score alone; ties keep the prefetcher's order."
-    if metrics["fuse"] != "none":
-        what = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
-        fused = (
-            f"Ranked by a weighted sum of the {what} of both stages: "
-            f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
-        )
-    *general, own = lines
-    parts = ["## Protocol", "\n".join(f"- {line}" for line in [*general, test, own, fused])]
-    for protocol in evaluated_protocols(metrics):
-        head, *rows = stage_rows(metrics, protocol, interval=True)
-        curve = depth_metrics(metrics, protocol)
-        depth_rows = align_columns(
-            [list(curve), *([of[key] for of in curve.values()] for key in DEPTH_MEASURES)]
-        )
-        parts += [
-            *(f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)),
-            *(markdown_table(head, rows), *_group_tables(metrics, protocol)),
-            "### By number of reranked candidates",
-            markdown_table(["reranked candidates", *DEPTH_MEASURES.values()], depth_rows),
-        ]
+def depth_table(metrics: Metrics, protocol: str) -> Table:
+    """Return the measures by number of reranked candidates."""
+    rows = {f"{depth:,}": of for depth, of in depth_metrics(metrics, protocol).items()}
+    columns = [Column(key, label, decimals=4) for key, label in DEPTH_MEASURES.items()]
+    return Table.of(rows, columns, "reranked candidates", brief=False)
+
+
+def stage_group_tables(metrics: Metrics, protocol: str) -> list[Table]:
+    """Return a table of base and reranked measures per group of queries, if there are groups."""
+    rows = {}
+    for group in GROUPS[protocol]:
+        if group and group != protocol and metrics.get(f"{group}/queries"):
+            base = under(metrics, f"{BASE}{group}/")
+            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": of for key, of in base.items()}
+    columns = [
+        Column(f"{stage}{measure}", f"{measure} {label}", decimals=4, interval=True)
+        for measure in COMPARED
+        for stage, label in ((BASE, "base"), ("", "reranked"))
+    ]
+    return [Table.of(rows, [Column("queries", ""), *columns], "queries", brief=False)] if rows else []
+
+
+def cost_text(metrics: Metrics, scores: str | Path) -> str:
+    """Describe the time of both stages; scores: folder of the pair scores."""
     pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
     cached = "none cached" if new == pairs else f"{pairs - new:,} cached"
     seconds = metric_key("seconds_per_query", evaluated_protocols(metrics)[0])
-    costs = (
+    return (
         f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms per query, in batches. "
         f"Reranking: {metrics['pairs_per_second']:,.1f} pairs/s, measured when the {pairs:,} pairs were "
         f"scored ({cached} in `{scores}`). Both: {metrics[seconds]:.3f} s per query. "
         f"{metrics['processors']} processors."
     )
-    return [*parts, f"![R@10 by reranked candidates]({plot})", "## Time and size", costs]
-
-
-def _group_tables(metrics: Metrics, protocol: str) -> list[str]:
-    """Return a table of base and reranked measures per group of queries, if there are groups."""
-    groups = [group for group in GROUPS[protocol] if group and group != protocol]
-    groups = [group for group in groups if metrics.get(f"{group}/queries")]
-    pairs = [(measure, stage) for measure in COMPARED for stage in (BASE, "")]
-    head = ["queries", "", *(f"{measure} {'base' if stage else 'reranked'}" for measure, stage in pairs)]
-    rows = [
-        [
-            *(group, f"{metrics[f'{group}/queries']:,}"),
-            *(format_cell(metrics, f"{stage}{group}/{measure}", True) for measure, stage in pairs),
-        ]
-        for group in groups
-    ]
-    return [markdown_table(head, rows)] if rows else []

@@ -24,9 +24,9 @@ from citerec.datasets.formats.json_lines import validate
 from citerec.evaluation.benchmark import RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
     Findings,
+    Percent,
     PoolBenchmark,
     QueryPaper,
-    Table,
     Text,
     first_few,
     open_texts,
@@ -35,7 +35,7 @@ from citerec.evaluation.benchmarks.papers.pools import (
     read_texts,
 )
 from citerec.evaluation.measures import PerQuery
-from citerec.evaluation.report import Column, markdown_table
+from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import CSFCubeSettings
 
 FACETS = ("background", "method", "result")
@@ -207,7 +207,7 @@ def dcg(gains: NDArray[np.float64], k: int) -> float:
 
 def facet_table(
     folds: Mapping[str, Mapping[str, Sequence[str]]], values: Mapping[str, Mapping[str, float]]
-) -> Table:
+) -> Percent:
     """Average measures over the queries of each fold, then over the folds of a split, in percent.
 
     folds: {facet: {fold: queries}}; values: {query: measures}. Rows are FACET for test and dev/FACET for dev.
@@ -280,26 +280,21 @@ class CSFCube(PoolBenchmark):
                     f"in the official script: {first_few(unranked)}."
                 )
         metrics = facet_table(cube.folds, values)
-        head = ["facet", "split", *COLUMNS.values()]
         rows = [
             [facet, split, *(f"{metrics[facet_key(facet, split)][name]:.2f}" for name in COLUMNS)]
             for facet in cube.folds
             for split in SPLITS
         ]
+        parts: list[Part] = [
+            f"{len(values)} queries. Percent, as computed by CSFCube's evaluation script: dev is the "
+            "development part of the first fold; test is the mean over the test parts of both folds.",
+            *remarks,
+            Table(["facet", "split", *COLUMNS.values()], rows),
+        ]
         columns = {m: np.array([row[m] for row in values.values()]) for m in next(iter(values.values()))}
-        return Findings(
-            f"CSFCube: {name}",
-            metrics,
-            PerQuery(list(values), [query.rpartition("_")[0] for query in values], columns),
-            [
-                f"{len(values)} queries. Percent, as computed by CSFCube's evaluation script: dev is the "
-                "development part of the first fold; test is the mean over the test parts of both folds.",
-                *remarks,
-                markdown_table(head, rows),
-            ],
-            {f"CSFCube, {name}, percent": [head, *rows]},
-            remarks,
-        )
+        queries = [query.rpartition("_")[0] for query in values]
+        report = Report(f"CSFCube: {name}", metrics, parts)
+        return Findings(report, PerQuery(list(values), queries, columns), remarks)
 
     def _rank(
         self, cube: CSFCubePools, folder: Path, make: RetrieverFactory

@@ -22,9 +22,9 @@ from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.evaluation.benchmark import Output, RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
     Findings,
+    Percent,
     PoolBenchmark,
     Scores,
-    Table,
     first_few,
     measure_pools,
     merge_pools,
@@ -37,11 +37,11 @@ from citerec.evaluation.report import (
     AVERAGE,
     REPORT,
     Column,
-    comparison,
+    Part,
+    Report,
+    Table,
     flatten_groups,
     group_tables,
-    markdown_table,
-    table_rows,
 )
 from citerec.evaluation.settings import MDCRSettings
 
@@ -154,7 +154,7 @@ def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> d
     return values
 
 
-def field_table(values: Mapping[str, Values]) -> Table:
+def field_table(values: Mapping[str, Values]) -> Percent:
     """Average over queries per field, in percent, and over the rounded fields under AVG, as published."""
     fields = {
         field: {name: _round(100 * found[name].mean()) for name in MEASURES}
@@ -164,7 +164,7 @@ def field_table(values: Mapping[str, Values]) -> Table:
     return fields | {AVERAGE: average}
 
 
-def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]:
+def type_table(pools: MDCRPools, scores: Scores) -> tuple[Percent, dict[str, int]]:
     """Return percent by type of candidates (table 4), averaged over fields, and queries per type."""
     table, queries = {}, {}
     for kind in pools.types:
@@ -175,7 +175,7 @@ def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]
     return table, queries
 
 
-def official_lines(metrics: Table) -> list[str]:
+def official_lines(metrics: Percent) -> list[str]:
     """Format the results as MDCR's evaluation script does."""
     lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
     return [*lines[:-1], "", lines[-1]]
@@ -213,51 +213,47 @@ class MDCR(PoolBenchmark):
             remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
         columns = [Column(measure, measure, decimals=4) for measure in MEASURES]
-        by_type = table_rows(types, columns, "type")
+        parts: list[Part] = [
+            f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, in percent: "
+            f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
+            *remarks,
+            Table.of(metrics, columns, "field", brief=False),
+            "## By type of candidates",
+            "Only the cited candidates and those of one type, means over the fields (Medić and Šnajder "
+            "2022, section 4.4):",
+            Table.of(types, columns, "type"),
+        ]
+        title = f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}"
         return Findings(
-            f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}",
-            metrics,
+            Report(title, metrics, parts, "\n".join(official_lines(metrics))),
             PerQuery.from_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
-            [
-                f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, in percent: "
-                f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
-                *remarks,
-                comparison(metrics, columns, "field"),
-                "Only the cited candidates and those of one type, means over the fields (Medić and Šnajder "
-                "2022, section 4.4):",
-                markdown_table(by_type[0], by_type[1:]),
-            ],
-            {"by type of candidates": by_type},
             remarks,
-            "\n".join(official_lines(metrics)),
         )
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return tables by field (like table 3) and by type of candidates (like table 4)."""
-        tables = {"map": "MAP", "recall_5": "R@5"}
-        paths = {Path(of.settings.get("file") or "").parent / REPORT for of in outputs.values()}
+        files = {of.settings.get("file") for of in outputs.values()}
+        paths = [Path(file).parent / REPORT for file in files if file]
         reports = [path.read_text("utf-8") for path in paths if path.is_file()]
         built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
-        types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
-        kinds = dict.fromkeys(kind for of in types.values() for kind in of)
+        types = {name: flatten_groups(read_json(output.folder / TYPES)) for name, output in outputs.items()}
+        labels = {"map": "MAP", "recall_5": "R@5"}
+        kinds = dict.fromkeys(key.rpartition("/")[0] for of in types.values() for key in of)
         columns = [
             Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
             for kind in kinds
-            for measure, label in tables.items()
+            for measure, label in labels.items()
         ]
-        mean: dict[str, float] = {}
-        for column in columns:
-            values = [
-                value for of in types.values() if (value := flatten_groups(of).get(column.key)) is not None
-            ]
-            mean[column.key] = sum(values) / len(values)
+        known = {key: [of[key] for of in types.values() if key in of] for key in (c.key for c in columns)}
+        mean = {key: sum(values) / len(values) for key, values in known.items()}
+        by_type, last = Table.of(types, columns), Table.of({"mean": mean}, columns)
         return [
             *built,
-            *group_tables({name: output.metrics for name, output in outputs.items()}, tables),
+            *group_tables({name: output.metrics for name, output in outputs.items()}, labels),
             "By type of candidates: only the cited candidates and those of the type, means over the fields. "
             "The last row is the mean over the rows above.",
-            "\n".join([comparison(types, columns), comparison({"mean": mean}, columns).splitlines()[-1]]),
+            Table(by_type.head, [*by_type.rows, *last.rows]),
         ]
 
     def _scores(self, pools: MDCRPools, path: Path, make: RetrieverFactory) -> Scores:

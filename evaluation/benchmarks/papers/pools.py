@@ -27,7 +27,7 @@ from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, Values
-from citerec.evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
+from citerec.evaluation.report import PER_QUERY, Provenance, Report
 from citerec.evaluation.settings import PoolSettings
 from citerec.retrieval.base import Retriever
 
@@ -45,7 +45,7 @@ ABOUT = """\
   not absolute numbers."""
 """Introduction of results pages of benchmarks whose queries are papers."""
 
-Table = dict[str, dict[str, float]]
+Percent = dict[str, dict[str, float]]
 """{group of queries: {measure: percent}}, with the measure names of the official script."""
 JudgedPools = dict[str, dict[str, int]]
 """{query: {candidate: relevance}}"""
@@ -57,17 +57,12 @@ Scores = dict[str, dict[str, float]]
 class Findings:
     """Results of a benchmark.
 
-    metrics: content of metrics.json. sections: paragraphs of report.md. tables: {title: header and rows},
-    printed after `printed`. remarks: sentences about what was left out.
+    remarks: sentences about what was left out.
     """
 
-    title: str
-    metrics: Table
+    report: Report
     per_query: PerQuery
-    sections: Sequence[str]
-    tables: Mapping[str, list[list[str]]]
     remarks: Sequence[str] = ()
-    printed: str = ""
 
 
 class PoolBenchmark(Benchmark):
@@ -85,17 +80,13 @@ class PoolBenchmark(Benchmark):
 
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
-    ) -> Metrics:
+    ) -> Report:
         found = self.measure(folder, retriever)
         for remark in found.remarks:
             log.warning("%s", remark)
-        if found.printed:
-            print(found.printed)
-        for title, rows in found.tables.items():
-            print_table(rows, title)
         found.per_query.write(folder / PER_QUERY)
-        write_results(folder, found.metrics, [f"# {found.title}", *found.sections], provenance)
-        return found.metrics
+        found.report.write(folder, provenance)
+        return found.report
 
 
 def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:

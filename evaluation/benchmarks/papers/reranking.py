@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
@@ -14,24 +13,14 @@ from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, depth_colu
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import BASE, GAIN, pipeline_name
 from citerec.evaluation.benchmarks.papers.pools import ABOUT
-from citerec.evaluation.plots import curve_plot
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import (
-    Column,
-    Metrics,
-    Section,
-    SweepJob,
-    align_columns,
-    comparison,
-    markdown_table,
-)
+from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
 from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores
 
 F1 = "f1@20"
 MEASURES = {F1: "F1@20", "mrr": "MRR", "recall@100": "R@100", "recall@1000": "R@1000"}
-PLOT = "query-tokens.png"
 
 
 class GlobalPrefetch(Prefetch):
@@ -42,20 +31,13 @@ class GlobalPrefetch(Prefetch):
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
     about = ABOUT
 
-    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        return [*super().report(metrics, lines, folder), "## As published", *published_tables("query-forms")]
+    published = ("query-forms",)
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         results = {name: output.metrics for name, output in outputs.items()}
         columns = [Column(key, label) for key, label in MEASURES.items()]
-        return [size_line(results), comparison(results, columns)]
-
-    @classmethod
-    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        if "retriever.query" not in varied:
-            return []
-        return [Section("BM25 by query form, as published", published_tables("query-forms"))]
+        return [size_line(results), Table.of(results, columns)]
 
 
 class GlobalReranking(Pipeline):
@@ -70,7 +52,7 @@ class GlobalReranking(Pipeline):
     columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
     about = ABOUT
-    published = ()
+    published = ("rerankers",)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -90,20 +72,22 @@ class GlobalReranking(Pipeline):
         query, candidate = metrics["query_tokens"], metrics["candidate_tokens"]
         return [f"Pairs have at most {query:,} query tokens and {candidate:,} candidate tokens.", *lines]
 
-    def closing_parts(self) -> list[str]:
-        return ["## As published", *published_tables("rerankers")]
-
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return results after those of their first stages (table 2), and by tokens if varied (figure 1)."""
-        results = {name: output.metrics for name, output in outputs.items()}
+        evaluated = {name: of.metrics for name, of in outputs.items() if f"{BASE}{F1}" in of.metrics}
+        parts = cls.stage_parts(evaluated) if evaluated else []
+        return [*parts, *token_parts(outputs.values(), title)]
+
+    @staticmethod
+    def stage_parts(results: Mapping[str, Metrics]) -> list[Part]:
         rows: dict[str, Metrics] = {}
         for metrics in results.values():
             rows[metrics["retriever"]] = {key: metrics.get(f"{BASE}{key}") for key in MEASURES}
         for name, metrics in results.items():
             low, high = (metrics.get(f"{GAIN}{F1}/{end}") for end in ("low", "high"))
             ends = "" if low is None else f"{low:+.3f} to {high:+.3f}"
-            rows[name] = metrics | {"stages": pipeline_name(metrics), "ends": ends}
+            rows[name] = {**metrics, "stages": pipeline_name(metrics), "ends": ends}
         columns = [
             *(Column("stages", "stages"), Column("reranked", "candidates")),
             *(Column(key, label) for key, label in MEASURES.items()),
@@ -114,20 +98,9 @@ class GlobalReranking(Pipeline):
             "Gain: difference in F1@20 to the first stage, with its 95 % interval and p. Ceiling: the share "
             "of the cited papers among the reranked candidates; other papers follow in their original order."
         )
-        parts = [f"{size_line(results)} {gains}", comparison(rows, columns)]
         depths = depth_columns(results, "mrr")
-        parts += [comparison(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
-        for section in token_sections(results.values(), plot, title):
-            parts += [f"### {section.heading}", *section.parts]
-        return parts
-
-    @classmethod
-    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        sections = super().sweep(jobs, varied, folder)
-        sections += token_sections(map(_token_metrics, jobs), folder / PLOT, folder.name)
-        if any(f"{BASE}{F1}" in job.metrics for job in jobs):
-            sections.append(Section("BM25 and a cross-encoder, as published", published_tables("rerankers")))
-        return sections
+        by_depth = [Table.of(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
+        return [f"{size_line(results)} {gains}", Table.of(rows, columns), *by_depth]
 
 
 def size_line(results: Mapping[str, Metrics]) -> str:
@@ -139,22 +112,22 @@ def size_line(results: Mapping[str, Metrics]) -> str:
     return f"{'; '.join(sorted(sizes))}. Shares, not percent, as in the paper."
 
 
-def _token_metrics(job: SweepJob) -> Metrics:
+def token_metrics(output: Output) -> Metrics:
     """Return the metrics of an evaluation, or the validation metrics of a training with its tokens."""
-    if f"val/{F1}" not in job.metrics:
-        return job.metrics
-    config = yaml.safe_load((job.folder / ".hydra" / "config.yaml").read_text("utf-8"))
+    if f"val/{F1}" not in output.metrics:
+        return output.metrics
+    config = yaml.safe_load((output.folder / ".hydra" / "config.yaml").read_text("utf-8"))
     pairs = config["model"].get("pairs", {})
     if not (query := pairs.get("query_tokens")):
         return {}
     tokens = {"query_tokens": query, "candidate_tokens": pairs["max_tokens"] - query}
-    return tokens | {name: job.metrics[f"val/{name}"] for name in (F1, "mrr")}
+    return tokens | {name: output.metrics[f"val/{name}"] for name in (F1, "mrr")}
 
 
-def token_sections(results: Iterable[Metrics], plot: Path, title: str) -> list[Section]:
-    """Return the numbers of figure 1 as a table, and draw `plot`; empty if all token limits are the same."""
+def token_parts(outputs: Iterable[Output], title: str) -> list[Part]:
+    """Return figure 1 and its numbers as a table; empty if all token limits are the same."""
     keys = ("query_tokens", "candidate_tokens", F1, "mrr")
-    shown = [of for of in results if "query_tokens" in of and F1 in of]
+    shown = [of for of in map(token_metrics, outputs) if "query_tokens" in of and F1 in of]
     points = sorted(tuple(of[key] for key in keys) for of in shown)
     if len({point[:2] for point in points}) < 2:
         return []
@@ -166,17 +139,16 @@ def token_sections(results: Iterable[Metrics], plot: Path, title: str) -> list[S
         if f"{F1}/low" in of:
             intervals.setdefault(name, {})[query] = of[f"{F1}/low"], of[f"{F1}/high"]
     bases = {f"{of['retriever']}, not reranked": of[f"{BASE}{F1}"] for of in shown if f"{BASE}{F1}" in of}
-    text = f"{title}: F1@20 by query tokens"
-    curve_plot(plot, curves, text, "query tokens", "F1@20", intervals=intervals, lines=bases)
-    head = ["query tokens", "candidate tokens", "F1@20", "MRR"]
+    text, alt = f"{title}: F1@20 by query tokens", "F1@20 by query tokens"
     return [
-        Section(
-            "F1@20 by tokens of query and candidate",
-            [
-                "Trainings: the best round, on validation queries; evaluations: on their own queries.",
-                f"![F1@20 by query tokens]({plot.name})",
-                *published_tables("query-tokens"),
-                markdown_table(head, align_columns(list(zip(*points, strict=True)))),
-            ],
-        )
+        "### F1@20 by tokens of query and candidate",
+        "Trainings: the best round, on validation queries; evaluations: on their own queries.",
+        Curves(
+            "query-tokens", text, "query tokens", F1.upper(), curves, alt, intervals=intervals, lines=bases
+        ),
+        *published_tables("query-tokens"),
+        Table(
+            ["query tokens", "candidate tokens", "F1@20", "MRR"],
+            align_columns(list(zip(*points, strict=True))),
+        ),
     ]

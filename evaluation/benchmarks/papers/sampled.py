@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ir_measures import AP, R, nDCG
@@ -24,7 +25,7 @@ from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.citations.queries import QuerySet, graph_corpus
 from citerec.datasets.corpus import Corpus
 from citerec.evaluation.benchmark import Output, RetrieverFactory
-from citerec.evaluation.benchmarks.papers.pools import Findings, PoolBenchmark, Table, first_few, read_json
+from citerec.evaluation.benchmarks.papers.pools import Findings, Percent, PoolBenchmark, first_few, read_json
 from citerec.evaluation.benchmarks.papers.sampling import (
     TEST,
     VALIDATION,
@@ -35,17 +36,17 @@ from citerec.evaluation.benchmarks.papers.sampling import (
     field_pools,
 )
 from citerec.evaluation.measures import PerQuery, Values, per_query
-from citerec.evaluation.plots import size_plot
 from citerec.evaluation.protocol import Qrels
 from citerec.evaluation.report import (
     AVERAGE,
     QRELS,
     RUN,
     Column,
-    comparison,
+    Curves,
+    Part,
+    Report,
+    Table,
     group_tables,
-    markdown_table,
-    table_rows,
 )
 from citerec.evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
@@ -53,7 +54,7 @@ from citerec.retrieval.run import Run
 
 log = logging.getLogger(__name__)
 
-SAMPLE, PLOT = "sample.json", "map.png"
+SAMPLE = "sample.json"
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
 """By trec_eval's names; computed on the top `depth` papers."""
 LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
@@ -209,7 +210,7 @@ def tune(
     return result
 
 
-def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) -> Table:
+def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) -> Percent:
     """Average the measures of each group over its queries, then over its samplings, in percent.
 
     Rows have each measure and its standard deviation over samplings (MEASURE_sd), and the numbers of queries,
@@ -218,7 +219,7 @@ def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) 
     groups: dict[str, list[tuple[SampledPool, Values]]] = {}
     for pool, values in measured:
         groups.setdefault(pool.group, []).append((pool, values))
-    table: Table = {}
+    table: Percent = {}
     for name, samplings in groups.items():
         row: dict[str, float] = {}
         for measure in MEASURES:
@@ -251,8 +252,8 @@ class SampledBenchmark(PoolBenchmark):
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         """Draw queries and pools; tuning: None if there is nothing to tune."""
 
-    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        """Plot the groups if they form a curve; return the report's paragraphs about the plot."""
+    def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
+        """Return a plot of the groups if they form a curve; collection: papers without distractors."""
         return []
 
     def make_sampler(self) -> Sampler:
@@ -285,7 +286,7 @@ class SampledBenchmark(PoolBenchmark):
         for remark in remarks:
             log.info("%s", remark)
         names = ("year", "min_abstract", "min_citations", "min_cited")
-        sample = {
+        sample: dict[str, Any] = {
             "graph": sampler.graph.fingerprint,
             "rules": {name: getattr(given.rules, name) for name in names},
             "seed": given.seed,
@@ -296,19 +297,18 @@ class SampledBenchmark(PoolBenchmark):
         }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
-        title, table = f"{ranks.name} on {name}", table_rows(metrics, COLUMNS, self.column)
         values = PerQuery.from_groups(
             {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), of) for pool, of in measured}
         )
-        sections = [
+        parts: list[Part] = [
             *self._protocol(),
             " ".join(remarks),
             *([f"BM25: {tuned}."] if tuned else []),
-            markdown_table(table[0], table[1:]),
-            *self.plot(folder / PLOT, metrics, ranks.name, name),
+            Table.of(metrics, COLUMNS, self.column),
+            *self.curves(metrics, ranks.name, name, sample["collection"]),
             f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries over all pools.",
         ]
-        return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
+        return Findings(Report(f"{self.title}: {ranks.name} on {name}", metrics, parts), values)
 
     def _protocol(self) -> list[str]:
         """Describe queries, candidates and measures, in paragraphs."""
@@ -350,24 +350,20 @@ class DatasetLevel(SampledBenchmark):
         size = tuning.size or max(min(given.sizes), len(sampler.cited_by(val)))
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
-    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        title = f"{retriever} on {data}: MAP by pool size"
-        size_plot(path, {retriever: map_curve(table)}, title, read_json(path.with_name(SAMPLE))["collection"])
-        return [f"![MAP by pool size]({path.name})"]
+    def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
+        return [size_curves({retriever: table}, f"{retriever} on {data}", collection)]
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         tables = {name: output.metrics for name, output in outputs.items()}
-        curves = {name: map_curve(table) for name, table in tables.items()}
         sample = read_json(next(iter(outputs.values())).folder / SAMPLE)
-        size_plot(plot, curves, f"{title}: MAP by pool size", sample["collection"])
         first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
         return [
             f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
             *group_tables(ordered, LABELS, lambda size: f"{int(size):,}"),
-            f"![MAP by pool size]({plot.name})",
+            size_curves(tables, title, sample["collection"]),
         ]
 
 
@@ -428,12 +424,12 @@ class FieldLevel(SampledBenchmark):
         return tests, vals, remarks
 
     @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+    def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         tables = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(tables.values()))
         fields = {name: row for name, row in first.items() if name != AVERAGE}
         counts = [Column("queries", "queries", decimals=0), Column("candidates", "candidates", decimals=0)]
-        return [sampling_facts(outputs), *group_tables(tables, LABELS), comparison(fields, counts, "field")]
+        return [sampling_facts(outputs), *group_tables(tables, LABELS), Table.of(fields, counts, "field")]
 
 
 def sampling_facts(outputs: Mapping[str, Output]) -> str:
@@ -444,6 +440,12 @@ def sampling_facts(outputs: Mapping[str, Output]) -> str:
     return " ".join([*remarks, *tuned])
 
 
-def map_curve(table: Table) -> dict[int, float]:
-    """Return {pool size: MAP} from the metrics of a dataset-level evaluation."""
-    return {int(size): row["map"] for size, row in table.items()}
+def size_curves(tables: Mapping[str, Percent], title: str, collection: int | None) -> Curves:
+    """Declare MAP by pool size of dataset-level evaluations, {label: metrics}.
+
+    collection: papers without distractors, which fill up larger pools and are easier to tell from the cited.
+    """
+    curves = {name: {int(size): row["map"] for size, row in of.items()} for name, of in tables.items()}
+    marks = {collection: "whole collection; larger: with distractors"} if collection else {}
+    axes = "papers in the pool", "MAP, percent"
+    return Curves("map", f"{title}: MAP by pool size", *axes, curves, "MAP by pool size", marks=marks)

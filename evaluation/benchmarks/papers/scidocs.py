@@ -42,7 +42,7 @@ from citerec.evaluation.benchmarks.papers.pools import (
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.protocol import Qrels, read_pairs
 from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import Column, markdown_table, table_rows
+from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.run import escape_ids
@@ -246,22 +246,15 @@ class SciDocs(PoolBenchmark):
         }
         shown = {task: metrics[task] | {"queries": len(queries)} for task, (queries, _) in found.items()}
         cells = [*(Column(m, m, decimals=2) for m in MEASURES), Column("queries", "queries")]
-        table = table_rows(shown, cells, "task")
-        return Findings(
-            f"SciDocs: {name}, split {self.settings.split}",
-            metrics,
-            PerQuery.from_groups(found),
-            [
-                "MAP and nDCG by trec_eval, in percent, means over queries, as in the official script.",
-                *remarks,
-                markdown_table(table[0], table[1:]),
-                "## As published",
-                *published_tables("scidocs"),
-            ],
-            {f"SciDocs, {name}, percent": table},
-            remarks,
-            str(metrics),
-        )
+        parts: list[Part] = [
+            "MAP and nDCG by trec_eval, in percent, means over queries, as in the official script.",
+            *remarks,
+            Table.of(shown, cells, "task"),
+            "## As published",
+            *published_tables("scidocs"),
+        ]
+        report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts, str(metrics))
+        return Findings(report, PerQuery.from_groups(found), remarks)
 
     def _scores(
         self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverFactory

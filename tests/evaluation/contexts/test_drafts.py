@@ -137,7 +137,7 @@ def no_retriever() -> Retriever:
 
 def run(folder: Path, output: Path, **options: Any) -> dict[str, Any]:
     options = {"model": "bm25", "baseline": None} | options
-    found = Drafts(drafts=str(folder), **options).run(output, Provenance(), no_retriever)
+    found = Drafts(drafts=str(folder), **options).run(output, Provenance(), no_retriever).metrics
     assert json.loads((output / METRICS).read_text()) == found
     return dict(found)
 
@@ -287,13 +287,18 @@ def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:
     assert "| notes |" in (tmp_path / "out" / REPORT).read_text()
 
 
+def result(**given: Any) -> DraftResult:
+    about: dict[str, Any] = {"identity": "", "name": "d", "field": "", "language": "", "papers": 9}
+    return DraftResult(**about, abstracts=0.0, absent=0, query_ids=[], **given)
+
+
 @given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1))
 @settings(max_examples=50)
 def test_means(pairs: list[tuple[int, bool]]) -> None:
     places = [rank for rank, _ in pairs]
     ranks = {"model": {"g": Ranks(places, places)}}
     again = [int(again) for _, again in pairs]
-    of = DraftResult("", "d", "", "", 1, 0.0, 0, [], again, [1] * len(pairs), ranks, False)
+    of = result(again=again, starts=[1] * len(pairs), ranks=ranks, calibrated=False)
     found = of.means("model", "g")
     for prefix, kept in (("", {True, False}), ("again/", {True}), ("first/", {False})):
         chosen = [rank for rank, again in pairs if again in kept]
@@ -312,7 +317,7 @@ def test_means(pairs: list[tuple[int, bool]]) -> None:
 
 def test_certainty_is_that_of_the_best_paper_of_each_citation() -> None:
     ranks = Ranks([1, 1, 0, 2], [1, 1, 0, 2], [-0.5, -1.0, None, -2.0], [-0.5, -0.5, None, -1.0])
-    of = DraftResult("", "d", "", "", 9, 0.0, 0, [], [0] * 4, [1, 0, 1, 1], {"model": {"g": ranks}}, True)
+    of = result(again=[0] * 4, starts=[1, 0, 1, 1], ranks={"model": {"g": ranks}}, calibrated=True)
     sure, right = of.certainty("model", "g")
     np.testing.assert_allclose(sure, [math.exp(-0.5), 0, math.exp(-1)])
     assert right.tolist() == [1, 0, 0]

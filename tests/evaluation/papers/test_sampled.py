@@ -18,7 +18,7 @@ from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
 from citerec.evaluation.benchmarks.papers.sampling import SampledPool, Sampler, dataset_pools
 from citerec.evaluation.compare import compare
-from citerec.evaluation.report import Provenance
+from citerec.evaluation.report import Provenance, to_markdown
 from citerec.evaluation.settings import SamplingRules, Tuning
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.encoders.article import ArticleRetriever
@@ -159,7 +159,7 @@ def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) 
     assert "on validation, the best of 2 pairs" in report
 
     outputs = {"BM25": Output(one, metrics, {}), "again": Output(two, metrics, {})}
-    rows = "\n".join(DatasetLevel.page(outputs, tmp_path / "page.png", "arXiv")).splitlines()
+    rows = "\n".join(to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path, "page")).splitlines()
     first = next(row for row in rows if row.startswith("| BM25 |"))
     assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
     assert (tmp_path / "page.png").stat().st_size > 5000

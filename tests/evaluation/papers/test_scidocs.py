@@ -99,7 +99,8 @@ def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
 def run(folder: Path, **settings: Any) -> dict[str, dict[str, float]]:
     out = folder.parent / "out"
     make: Callable[[], Retriever] = settings.pop("make", no_retriever)
-    SciDocs(dir=folder, cache_dir=folder.parent / "cache", **settings).run(out, Provenance(), make)
+    benchmark = SciDocs(dir=folder, cache_dir=folder.parent / "cache", **settings)
+    benchmark.run(out, Provenance(), make).show(out)
     return metrics_of(out)
 
 
