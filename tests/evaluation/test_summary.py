@@ -101,7 +101,10 @@ def test_jobs_of_other_processes_are_found_and_old_ones_are_not(tmp_path: Path) 
 
 GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
     "dataset_level": (
-        {"5000": {"map": 33.7, "map_sd": 0.2, "ndcg": 51.0, "recall_30": 60.0}, "900": {"map": 40.0}},
+        {
+            "5000": {"map": 33.7, "map_sd": 0.2, "ndcg": 51.0, "recall_30": 60.0, "queries": 9},
+            "900": {"map": 40.0},
+        },
         "5000/map | 900/map | 5000/ndcg | 5000/recall_30",
     ),
     "field_level": (
@@ -156,6 +159,9 @@ def test_sweeps_of_global_benchmarks_show_their_measures(tmp_path: Path, benchma
     for number in (0, 1):
         folder = _job(tmp_path / str(number), [f"k={number}"], metrics)
         OmegaConf.save({"benchmark": {"_target_": target}}, folder / ".hydra" / "config.yaml")
+        sample = {"remarks": [], "tuned": None, "collection": None}
+        (folder / "sample.json").write_text(json.dumps(sample))
+        (folder / "candidate_types.json").write_text("{}")
         _finish(summary, tmp_path, folder)
     summary.on_multirun_end(_config(tmp_path))
     head, _, first = (tmp_path / "summary.md").read_text().splitlines()[2:5]
