@@ -159,8 +159,7 @@ def test_sweeps_of_global_benchmarks_show_their_measures(tmp_path: Path, benchma
     for number in (0, 1):
         folder = _job(tmp_path / str(number), [f"k={number}"], metrics)
         OmegaConf.save({"benchmark": {"_target_": target}}, folder / ".hydra" / "config.yaml")
-        sample = {"remarks": [], "tuned": None, "collection": None}
-        (folder / "sample.json").write_text(json.dumps(sample))
+        (folder / "sample.json").write_text('{"remarks": [], "tuned": null, "collection": null}')
         (folder / "candidate_types.json").write_text("{}")
         _finish(summary, tmp_path, folder)
     summary.on_multirun_end(_config(tmp_path))
