@@ -6,6 +6,7 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
+from runpy import run_module
 
 from citerec.base.arguments import HELP
 from citerec.base.errors import InputError, one_line_errors
@@ -35,6 +36,8 @@ COMMANDS = {
     "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),
 }
 """Module and summary of each command besides those of a library."""
+ENTRY_POINTS = ("train", "evaluate")
+"""Run like `python -m MODULE`, since Lightning starts the other processes of a training in this way."""
 VERSION = ("--version", "-V", "version")
 
 
@@ -46,7 +49,11 @@ def main() -> None:
         name = " ".join(words[:size])
         if name in COMMANDS and len(words) >= size:
             sys.argv = [f"citerec {name}", *words[size:]]
-            import_module(COMMANDS[name][0]).main()
+            module = COMMANDS[name][0]
+            if name in ENTRY_POINTS:
+                run_module(module, run_name="__main__", alter_sys=True)
+            else:
+                import_module(module).main()
             return
     if words and words[0] in LIBRARY:
         sys.argv[0] = f"citerec {words[0]}"

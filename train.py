@@ -5,8 +5,6 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 
 from __future__ import annotations
 
-import inspect
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,15 +23,22 @@ from citerec.training.settings import RESOLVERS, RunSettings
 
 register_resolvers(RESOLVERS)
 
-MODELS = {
-    hatten.HAttenSettings: "citerec.hatten.model:HAtten",
-    hatten.StaticSettings: "citerec.hatten.static.model:StaticModel",
-    hatten.NNSelectSettings: "citerec.hatten.nnselect.model:NNSelect",
-    hatten.BiEncoderSettings: "citerec.hatten.biencoder.model:BiEncoder",
-    rerank.RerankerSettings: "citerec.rerank.cross_encoder.reranker:Reranker",
-    rerank.RankerSettings: "citerec.rerank.ranker.model:RankingModel",
+RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
+MODELS: dict[type, tuple[str, dict[str, str]]] = {
+    hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
+    hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", {"pretrained": "embeddings"}),
+    hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", {"pretrained": "embeddings"}),
+    hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
+    rerank.RerankerSettings: (
+        "citerec.rerank.cross_encoder.reranker:Reranker",
+        {"pretrained": "encoder", **{name: name for name in RERANKER}},
+    ),
+    rerank.RankerSettings: (
+        "citerec.rerank.ranker.model:RankingModel",
+        {"retriever": "retriever", "index_dir": "index_dir"},
+    ),
 }
-"""The model of each type of settings."""
+"""The model of each type of settings, and the arguments of its `train` with the options that give them."""
 PAPER = ("paper", "paper_small")
 
 
@@ -49,8 +54,6 @@ def main(config: DictConfig) -> None:
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(job.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
-    # Lightning starts the other processes from it; `citerec train` is not a file to run.
-    sys.modules["__main__"].__spec__ = __spec__
     train(config)
 
 
@@ -59,7 +62,8 @@ def train(config: DictConfig) -> Path:
     given = read_settings(RunSettings, {name: config[name] for name in ("seed", "resume")})
     settings, trainer = build(config.model), build(config.trainer)
     corpus = build(config.data)  # fails before the slow imports
-    module, _, name = MODELS[type(settings)].partition(":")
+    place, arguments = MODELS[type(settings)]
+    module, _, name = place.partition(":")
     model: Any = getattr(import_module(module), name)
     from citerec.training.loop import TrainingRun  # Lightning
 
@@ -71,10 +75,8 @@ def train(config: DictConfig) -> Path:
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),
     )
-    # The other arguments are named like the groups and options that they are built from.
-    options = inspect.signature(model.train).parameters.values()
-    names = [option.name for option in options if option.kind is option.KEYWORD_ONLY]
-    model.train(corpus, settings, run, **{name: build(config[name]) for name in names if name in config})
+    others = {argument: build(config[option]) for argument, option in arguments.items()}
+    model.train(corpus, settings, run, **others)
     return run.path / str(model.folder)
 
 

@@ -98,9 +98,9 @@ EXTRAS = {
 
 
 def _command() -> str:
-    """Return the running command as the user typed it: citerec train, or python train.py."""
+    """Return the running command, such as citerec train, which is the same as train.py."""
     name = sys.argv[0]
-    return name if name.startswith("citerec ") else f"python {os.path.basename(name)}"
+    return name if name.startswith("citerec ") else f"citerec {os.path.basename(name).removesuffix('.py')}"
 
 
 PATH_ERRORS = (

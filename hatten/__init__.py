@@ -1,1 +1,4 @@
-"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and other encoders."""
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and other encoders.
+
+training/ has what all of them share: batches, mining, losses, rounds.
+"""

@@ -14,9 +14,7 @@ from citerec.hatten.published.checkpoint import PUBLISHED, load_reference_model
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, HAttenSettings
 from citerec.hatten.static.model import StaticModel
-from citerec.hatten.train import start_training, train_encoder
 from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency, load_initial_vectors
-from citerec.hatten.words.word2vec import Word2Vec
 from citerec.retrieval.encoders.nets import precision, weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
@@ -27,7 +25,6 @@ from citerec.training.hub import (
     write_json,
     write_weights,
 )
-from citerec.training.loop import TrainingRun
 
 FORMAT, WORDS = "hatten-1", "words.json"
 """Format name, and file of the word list."""
@@ -49,38 +46,24 @@ the citing paper, and every paper that may be cited, and recommends the nearest 
 citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("hatten", "sentence-similarity")
+    settings_class = HAttenSettings
 
     encoder: HAttenEncoder
     vocabulary: Vocabulary
     about: dict[str, Any]
 
     @classmethod
-    def train(
-        cls,
-        corpus: Corpus,
-        settings: HAttenSettings | None = None,
-        run: TrainingRun | None = None,
-        *,
-        embeddings: Embeddings | None = None,
-        **changes: Any,
-    ) -> Self:
-        """Train the encoder of Gu et al. 2022, section 4.1, with or without the mean path.
-
-        embeddings: the initial word vectors, by default word2vec's of the corpus. changes: fields of the
-        settings, such as rounds=4.
-        """
-        settings, run = replace(settings or HAttenSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec(seed=run.seed)
-        start_training(run, settings, corpus, mean_path=settings.encoder.residual == "mean")
-        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+    def untrained(
+        cls, corpus: Corpus, settings: HAttenSettings, pretrained: Embeddings
+    ) -> tuple[Self, HAttenEncoder, DocumentReader]:
+        name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = build_encoder(settings.encoder, table, vocabulary)
         encoder.precision = precision(settings.precision)
         if encoder.mean is not None:
             encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
             encoder.mean.dropout = settings.word_dropout
         reader = DocumentReader(corpus, vocabulary, settings.encoder.max_tokens)
-        model = cls(encoder, vocabulary, {"vectors": name})
-        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+        return cls(encoder, vocabulary, {"vectors": name}), encoder, reader
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder, about=about)

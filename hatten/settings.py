@@ -49,7 +49,7 @@ class EncoderConfig(Settings):
 
 @dataclass(frozen=True)
 class EncoderLossSettings(Settings):
-    """Training loss over the cosines of a batch (hatten.losses)."""
+    """Training loss over the cosines of a batch (hatten.training.losses)."""
 
     where: ClassVar[str] = "model.loss"
     name: str = setting("infonce", choices=("triplet", "infonce"))
@@ -157,6 +157,20 @@ class EncoderTraining(Settings):
     mining: MiningSettings = field(default_factory=MiningSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
+    @property
+    def has_mean_path(self) -> bool:
+        """Whether the encoder has a mean path that can be trained on its own (hatten.layers)."""
+        return False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (
+            ("batch.cached_negatives", self.batch.cached_negatives),
+            ("schedule.mean_only_rounds", self.schedule.mean_only_rounds),
+        ):
+            if value and not self.has_mean_path:
+                raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
+
 
 @dataclass(frozen=True)
 class WordsSettings(Settings):
@@ -188,6 +202,10 @@ class HAttenSettings(WordsSettings, EncoderTraining):
         default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
     )
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
+
+    @property
+    def has_mean_path(self) -> bool:
+        return self.encoder.residual == "mean"
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,14 @@ from citerec.rerank.ranker.model import MODEL as RANKING
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.settings import ArticleConfig, IndexConfig
+from citerec.retrieval.settings import MINILM, IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.hub import DENSE as IN_RANKER
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """Folder of the built-in model, named by `model` "" or `builtin`."""
-ENCODERS = {
-    "minilm": ArticleConfig(
-        "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", max_tokens=128, query=("context", "title")
-    )
-}
+ENCODERS = {"minilm": MINILM}
 """Encoders that `model` adds to it, as in builtin+minilm. BUILT_IN has a ranker for each."""
 HATTEN = "hatten.json"
 """Settings file of HAtten (hatten.model), which needs torch."""

@@ -147,5 +147,10 @@ class ArticleConfig(Settings):
         return {key: value for key, value in asdict(self).items() if key not in SOURCE}
 
 
+MINILM = ArticleConfig(
+    "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", max_tokens=128, query=("context", "title")
+)
+"""Settings of all-MiniLM-L6-v2 for training and for libraries."""
+
 register("index", IndexConfig, "citerec.retrieval.settings.IndexConfig")
 register("encoder", ArticleConfig, "citerec.retrieval.settings.ArticleConfig")

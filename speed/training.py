@@ -19,13 +19,13 @@ from torch.nn import functional as F
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import TRAIN
-from citerec.hatten.batches import Batch, Batches
 from citerec.hatten.documents import DocumentReader, Documents
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.layers import sinusoids
-from citerec.hatten.losses import triplet_loss
-from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings, EncoderConfig
+from citerec.hatten.training.batches import Batch, Batches
+from citerec.hatten.training.losses import triplet_loss
+from citerec.hatten.training.mining import Pool
 from citerec.speed._common import (
     Tasks,
     load_corpus,

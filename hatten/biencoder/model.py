@@ -6,7 +6,7 @@ are shared with HAtten.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +17,10 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import BiEncoderSettings
-from citerec.hatten.train import start_training, train_encoder
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
 from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder
-from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.training.loop import TrainingRun
+from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
 
@@ -54,31 +52,25 @@ nearest papers by cosine similarity are recommended.
 citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("sentence-similarity",)
+    settings_class = BiEncoderSettings
 
     encoder: ArticleEncoder
     about: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def train(
-        cls,
-        corpus: Corpus,
-        settings: BiEncoderSettings | None = None,
-        run: TrainingRun | None = None,
-        *,
-        encoder: ArticleConfig,
-        **changes: Any,
-    ) -> Self:
-        """Fine-tune an article encoder. changes: fields of the settings, such as rounds=4."""
-        settings, run = replace(settings or BiEncoderSettings(), **changes), run or TrainingRun()
-        start_training(run, settings, corpus)
-        config = replace(encoder, similarity="cosine")  # as the loss compares vectors
+    def default_pretrained(cls, seed: int) -> ArticleConfig:
+        return MINILM
+
+    @classmethod
+    def untrained(
+        cls, corpus: Corpus, settings: BiEncoderSettings, pretrained: ArticleConfig
+    ) -> tuple[Self, TunedEncoder, ArticleReader]:
+        config = replace(pretrained, similarity="cosine")  # as the loss compares vectors
         if config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
         article = ArticleEncoder.pretrained(config)
-        model = cls(article, {"encoder": config.name})
         reader = ArticleReader(corpus, article.tokenizer, article.config)
-        tuned = TunedEncoder(article, settings)
-        return train_encoder(model, tuned, reader, settings, run, {"encoder": asdict(encoder)})
+        return cls(article, {"encoder": config.name}), TunedEncoder(article, settings), reader
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder.article, about=about)

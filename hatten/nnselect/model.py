@@ -4,7 +4,7 @@ magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in G
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,14 +20,12 @@ from citerec.hatten.encoder import Encoder
 from citerec.hatten.layers import MeanPath
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import NNSelectSettings
-from citerec.hatten.train import start_training, train_encoder
 from citerec.hatten.words.vectors import (
     Embeddings,
     inverse_document_frequency,
     load_initial_vectors,
     words_and_vectors,
 )
-from citerec.hatten.words.word2vec import Word2Vec
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
@@ -38,7 +36,6 @@ from citerec.training.hub import (
     write_json,
     write_weights,
 )
-from citerec.training.loop import TrainingRun
 
 
 class AverageEncoder(Encoder):
@@ -125,6 +122,7 @@ NNSelect embeds papers and queries as averages of word vectors with trained magn
 ```sh
 citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=custom data.dir=DIR
 ```"""
+    settings_class = NNSelectSettings
 
     encoder: AverageEncoder
     vocabulary: Vocabulary
@@ -133,25 +131,14 @@ citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=c
     about: dict[str, Any]
 
     @classmethod
-    def train(
-        cls,
-        corpus: Corpus,
-        settings: NNSelectSettings | None = None,
-        run: TrainingRun | None = None,
-        *,
-        embeddings: Embeddings | None = None,
-        **changes: Any,
-    ) -> Self:
-        """Train magnitudes and field weights; arguments as those of HAtten.train."""
-        settings, run = replace(settings or NNSelectSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec(seed=run.seed)
-        start_training(run, settings, corpus)
-        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+    def untrained(
+        cls, corpus: Corpus, settings: NNSelectSettings, pretrained: Embeddings
+    ) -> tuple[Self, AverageEncoder, DocumentReader]:
+        name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = AverageEncoder(weight_vectors(table, settings.weighting, corpus, vocabulary))
         encoder.mean.dropout = settings.word_dropout
         model = cls(encoder, vocabulary, settings.max_tokens, {"vectors": name})
-        reader = DocumentReader(corpus, vocabulary, settings.max_tokens)
-        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+        return model, encoder, DocumentReader(corpus, vocabulary, settings.max_tokens)
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder, about=about)

@@ -20,7 +20,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +33,7 @@ from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.retriever import DenseModel, WordsRetriever
+from citerec.hatten.settings import StaticSettings
 from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.settings import IndexConfig
@@ -47,9 +48,8 @@ from citerec.training.hub import (
 
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus
-    from citerec.hatten.settings import StaticSettings
+    from citerec.hatten.encoder import StaticEncoder
     from citerec.hatten.words.vectors import Embeddings
-    from citerec.training.loop import TrainingRun
 
 FORMAT = "static-1"
 CONFIG, WORDS = "config.json", "vocabulary.json"
@@ -87,6 +87,7 @@ a CPU.
 citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("static-embeddings", "sentence-similarity")
+    settings_class = StaticSettings
 
     encoder: MeanEncoder
     vocabulary: Vocabulary
@@ -104,32 +105,13 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
     better than others; empty if unknown"""
 
     @classmethod
-    def train(
-        cls,
-        corpus: Corpus,
-        settings: StaticSettings | None = None,
-        run: TrainingRun | None = None,
-        *,
-        embeddings: Embeddings | None = None,
-        **changes: Any,
-    ) -> Self:
-        """Train word vectors and the weights of words, distances and paragraphs.
-
-        embeddings: the initial word vectors, by default word2vec's of the corpus. changes: fields of the
-        settings, such as rounds=4.
-        """
-        # torch and Lightning, which searching does not need
-        from citerec.hatten.encoder import StaticEncoder
-        from citerec.hatten.settings import StaticSettings
-        from citerec.hatten.train import start_training, train_encoder
+    def untrained(
+        cls, corpus: Corpus, settings: StaticSettings, pretrained: Embeddings
+    ) -> tuple[Self, StaticEncoder, DocumentReader]:
+        from citerec.hatten.encoder import StaticEncoder  # torch, which searching does not need
         from citerec.hatten.words.vectors import inverse_document_frequency, load_initial_vectors
-        from citerec.hatten.words.word2vec import Word2Vec
-        from citerec.training.loop import TrainingRun
 
-        settings, run = replace(settings or StaticSettings(), **changes), run or TrainingRun()
-        embeddings = embeddings or Word2Vec(seed=run.seed)
-        start_training(run, settings, corpus)
-        name, vocabulary, table = load_initial_vectors(embeddings, corpus, settings)
+        name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = StaticEncoder(table, vocabulary, len(settings.near))
         encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
         encoder.mean.dropout = settings.word_dropout
@@ -142,8 +124,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             near=settings.near,
             familiar=familiar_titles(corpus),
         )
-        reader = DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
-        return train_encoder(model, encoder, reader, settings, run, {"embeddings": asdict(embeddings)})
+        return model, encoder, DocumentReader(corpus, vocabulary, settings.max_tokens, settings.near)
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         return replace(self, encoder=encoder.to_numpy(), about=about)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,8 @@ GLOVE_DIMS = (50, 100, 200, 300)
 @dataclass(frozen=True)
 class Embeddings(ABC):
     """Where word vectors come from: hatten.words.word2vec.Word2Vec, GloVe or ReferenceVectors."""
+
+    where: ClassVar[str] = "embeddings"
 
     @abstractmethod
     def load(self, corpus: Corpus) -> WordVectors:

@@ -68,7 +68,7 @@ class Reranker:
         settings: RerankerSettings | None = None,
         run: TrainingRun | None = None,
         *,
-        encoder: ArticleConfig,
+        pretrained: ArticleConfig,
         retriever: Retriever,
         index_dir: str | Path | None = None,
         candidates_dir: str | Path | None = None,
@@ -79,10 +79,10 @@ class Reranker:
     ) -> Reranker:
         """Fine-tune a transformer on lists of prefetched papers (Gu et al. 2022, section 4.2).
 
-        retriever: finds the candidates. index_dir, candidates_dir: folders of its index and of its
-        candidates, for several runs. teacher: a larger reranker to distil from; its scores are kept in
-        scores_dir. scoring: how teacher and trained model score. changes: fields of the settings, such as
-        epochs=2.
+        pretrained: settings of the transformer. retriever: finds the candidates. index_dir, candidates_dir:
+        folders of its index and of its candidates, for several runs. teacher: a larger reranker to distil
+        from; its scores are kept in scores_dir. scoring: how teacher and trained model score. changes: fields
+        of the settings, such as epochs=2.
         """
         from citerec.rerank.cross_encoder.data import CANDIDATES, Prefetcher  # Lightning
         from citerec.rerank.cross_encoder.train import train_reranker
@@ -92,7 +92,7 @@ class Reranker:
         settings.batch.check_divisible(run.trainer.processes)
         run.start()
         model = CrossEncoder.pretrained(
-            encoder, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
+            pretrained, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
         )
         scorer = cls.open(teacher, scoring) if isinstance(teacher, str | Path) else teacher
         teaching: tuple[PairScores, str] | tuple[()] = ()
@@ -101,7 +101,7 @@ class Reranker:
             teaching = scores, scorer.model.head
         folder = Path(candidates_dir or run.path / CANDIDATES)
         prefetcher = Prefetcher(retriever, corpus, folder, index_dir)
-        best = train_reranker(model, encoder, corpus, prefetcher, settings, run, *teaching)
+        best = train_reranker(model, pretrained, corpus, prefetcher, settings, run, *teaching)
         return cls.open(best, scoring)
 
     @classmethod

@@ -21,7 +21,7 @@ from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
-from citerec.hatten.mining import pad_positives
+from citerec.hatten.training.mining import pad_positives
 from citerec.rerank.cross_encoder.backends import batches
 from citerec.rerank.cross_encoder.data import (
     CitedAndNegatives,

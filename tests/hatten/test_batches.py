@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.batches import Batch, Batches, TrainingData
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
-from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings
+from citerec.hatten.training.batches import Batch, Batches, TrainingData
+from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
+from citerec.hatten.training.mining import Pool
 from citerec.tests.hatten.made import read_all
 
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)

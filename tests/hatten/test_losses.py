@@ -17,7 +17,15 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss, triplet_loss
+from citerec.hatten.training.losses import (
+    CITED,
+    EXCLUDED,
+    OTHER,
+    OTHER_QUERY,
+    RELEVANT,
+    infonce_loss,
+    triplet_loss,
+)
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.npz"
 COSINES = npst.arrays(np.float32, (3, 6), elements=st.floats(-1, 1, width=32))

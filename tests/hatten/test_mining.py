@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import citerec.hatten.mining
+import citerec.hatten.training.mining
 from citerec.base.errors import InputError
 from citerec.base.files import digest_file
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
+from citerec.hatten.training.mining import Pool, mine, mine_by_bm25, pad_positives, sample_rows
+from citerec.hatten.training.word_overlap import WordSets
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.hatten.made import unit
 from citerec.tests.processes import in_processes
@@ -95,7 +96,7 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
 def test_bm25_can_mine_the_first_pool(
     demo_corpus: Corpus, split: Split, few: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(citerec.hatten.mining, "QUERY_CHUNK", at_a_time)
+    monkeypatch.setattr(citerec.hatten.training.mining, "QUERY_CHUNK", at_a_time)
     queries = np.arange(3, len(split), 9)
     allowed = demo_corpus.is_candidate & (np.arange(len(demo_corpus.paper_ids)) < 12) if few else None
     words = WordSets(demo_corpus)
@@ -143,7 +144,7 @@ def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.in
 def test_jaccard_matches_python_sets_of_stems(
     demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.hatten.mining.ROW_CHUNK", rows)
+    monkeypatch.setattr("citerec.hatten.training.word_overlap.ROW_CHUNK", rows)
     for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
         random = np.random.default_rng(seed)
         contexts = random.integers(0, len(corpus.context_ids), 6)
@@ -161,7 +162,7 @@ def test_jaccard_matches_python_sets_of_stems(
 def test_relevant_papers_have_the_word_overlap_of_a_cited_paper(
     demo_corpus: Corpus, split: Split, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(citerec.hatten.mining, "PAIR_CHUNK", pairs)
+    monkeypatch.setattr(citerec.hatten.training.mining, "PAIR_CHUNK", pairs)
     queries = np.arange(0, 24, 2)
     asked, papers = unit(len(queries), 5), unit(len(demo_corpus.paper_ids), 6)
     pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, WordSets(demo_corpus))

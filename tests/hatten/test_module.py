@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from citerec.datasets.corpus import Corpus
-from citerec.hatten.batches import Batch, Batches, TrainingData
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
-from citerec.hatten.module import EncoderModule
 from citerec.hatten.settings import (
     EncoderBatchSettings,
     EncoderRateSettings,
-    EncoderTraining,
     EncoderValidationSettings,
+    HAttenSettings,
 )
-from citerec.hatten.train import Validation
+from citerec.hatten.training.batches import Batch, Batches, TrainingData
+from citerec.hatten.training.module import EncoderModule
+from citerec.hatten.training.validation import Validation
 from citerec.tests.hatten.made import random_model, unit
 from citerec.tests.processes import in_processes
 from citerec.training.processes import WHOLE, Share
@@ -44,7 +44,7 @@ def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
     }
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
-        EncoderTraining(
+        HAttenSettings(
             schedule=EncoderRateSettings(**schedule), ema=ema, optimizer=OptimizerSettings(lr=0.01)
         ),
         seed=0,

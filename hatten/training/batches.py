@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Split
 from citerec.datasets.records import TRAIN
-from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
-from citerec.hatten.mining import Pool
 from citerec.hatten.settings import EncoderBatchSettings
+from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from citerec.hatten.training.mining import Pool
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData
 from citerec.training.processes import WHOLE, Share

@@ -1,34 +1,33 @@
-"""Mine negatives and positives for training: Gu et al. 2022, section 4.3."""
+"""Mines negatives and positives for training (Gu et al. 2022, section 4.3): before a round, the `Miner`
+prefetches papers for its queries into a `Pool`, from which batches are drawn.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import Stemmer
 from numpy.typing import NDArray
-from scipy import sparse
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
-from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import MARKER_WORDS
+from citerec.datasets.records import TRAIN
+from citerec.hatten.settings import MiningSettings
+from citerec.hatten.training.word_overlap import WordSets
 from citerec.retrieval.base import top_k
 from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.queries import Queries
 from citerec.training.processes import WHOLE, Share
 
-WORD = re.compile(r"[^\W\d_]{2,}")
 PAIR_CHUNK = 200_000
 QUERY_CHUNK = 1000
-ROW_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,57 @@ class Pool:
                 return cls(file["row"], file["papers"], file["relevant"])
         except (ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a mined pool ({error})") from None
+
+
+@dataclass(frozen=True)
+class MiningPlan:
+    """What to mine for a round: rows of the training split, the papers to search [P], and how, by the
+    `encoder` or by `bm25`."""
+
+    queries: NDArray[np.int64]
+    candidates: NDArray[np.bool_]
+    source: str
+
+
+class Miner:
+    """Mines the pool of a round, for the training split of a corpus."""
+
+    def __init__(self, settings: MiningSettings, corpus: Corpus, seed: int) -> None:
+        self.settings, self.corpus, self.split, self.seed = settings, corpus, corpus.split(TRAIN), seed
+
+    @cached_property
+    def _words(self) -> WordSets | None:
+        return WordSets(self.corpus) if self.settings.positives else None
+
+    def source(self, done: int) -> str:
+        """How to mine after `done` rounds: encoder, bm25 or none."""
+        return self.settings.first if done == 0 else "encoder"
+
+    def plan(self, done: int, queries: NDArray[np.int64]) -> MiningPlan:
+        """Sample the queries of the round after `done` rounds, and the candidates to search."""
+        rng = np.random.default_rng((self.seed, 3, done))
+        sampled = sample_rows(queries, self.settings.queries, rng)
+        candidates = self.corpus.is_candidate
+        if 0 < self.settings.papers < candidates.sum():
+            rows = rng.choice(np.flatnonzero(candidates), self.settings.papers, replace=False)
+            candidates = np.isin(np.arange(len(candidates)), rows)
+        return MiningPlan(sampled, candidates, self.source(done))
+
+    def by_bm25(self, plan: MiningPlan, share: Share = WHOLE) -> Pool:
+        """Prefetch by the BM25 of Gu et al.; needs no trained encoder."""
+        args = self.corpus, self.split, plan.queries, self.settings.depth, self._words
+        return mine_by_bm25(*args, plan.candidates, share)
+
+    def by_vectors(
+        self,
+        plan: MiningPlan,
+        queries: NDArray[np.float32],
+        papers: NDArray[np.float32],
+        share: Share = WHOLE,
+    ) -> Pool:
+        """Prefetch by cosine; vectors [queries of the share, D] and [P, D] of unit length."""
+        args = self.corpus, self.split, plan.queries, queries, papers, self.settings.depth, self._words
+        return mine(*args, plan.candidates, share)
 
 
 def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -168,50 +218,3 @@ def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]
     out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
     out[:, -1] = citing
     return out
-
-
-class WordSets:
-    """Sets of word stems of papers and queries as rows of sparse matrices, without stop words."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        from gensim.parsing.preprocessing import STOPWORDS
-
-        stem = Stemmer.Stemmer("english").stemWord
-        ids: dict[str, int] = {}
-        stem_ids = np.full(len(corpus.words), -1, np.int64)
-        for word_id, word in enumerate(corpus.words):
-            if WORD.fullmatch(word) and word not in STOPWORDS and word not in MARKER_WORDS:
-                stem_ids[word_id] = ids.setdefault(stem(word), len(ids))
-        self.corpus, self._stem_ids, self._stems = corpus, stem_ids, len(ids)
-        self._papers: sparse.csr_array = self._rows(corpus.title_tokens, corpus.abstract_tokens)
-        self._sizes = np.diff(self._papers.indptr)
-
-    def queries(self, contexts: NDArray[np.integer]) -> sparse.csr_array:
-        """(citing title, citing abstract, context) of contexts -> [Q, stems]"""
-        queries = Queries.from_contexts(self.corpus, contexts)
-        return self._rows(*(queries.words(field) for field in ("title", "abstract", "context")))
-
-    def jaccard(self, sets: sparse.csr_array, papers: NDArray[np.integer]) -> NDArray[np.float64]:
-        """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 for missing papers"""
-        rows = np.repeat(np.arange(len(papers)), papers.shape[1])
-        flat = np.maximum(papers.ravel(), 0)
-        shared = sets[rows].multiply(self._papers[flat]).sum(axis=1)
-        union = np.diff(sets.indptr)[rows] + self._sizes[flat] - shared
-        index = np.where(papers.ravel() >= 0, shared / np.maximum(union, 1), 0.0)
-        return np.asarray(index.reshape(papers.shape))
-
-    def _rows(self, *columns: Ragged) -> sparse.csr_array:
-        """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
-        found, sizes = [], []
-        for start in range(0, len(columns[0]), ROW_CHUNK):
-            part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
-            words = [column.take(part) for column in columns]
-            row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
-            stem = np.concatenate([self._stem_ids[column.values] for column in words])
-            keys = np.unique(row[stem >= 0] * self._stems + stem[stem >= 0])
-            found.append((keys % max(self._stems, 1)).astype(np.int32))
-            sizes.append(np.bincount(keys // max(self._stems, 1), minlength=len(part)))
-        stems = np.concatenate([np.empty(0, np.int32), *found])
-        ends = offsets_of(np.concatenate([np.empty(0, np.int64), *sizes]))
-        ones = np.ones(len(stems), np.float32)
-        return sparse.csr_array((ones, stems, ends), shape=(len(columns[0]), self._stems))

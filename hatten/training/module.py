@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from citerec.hatten.batches import Batch
 from citerec.hatten.encoder import Encoder, HAttenEncoder
-from citerec.hatten.losses import encoder_loss
 from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
+from citerec.hatten.training.batches import Batch
+from citerec.hatten.training.losses import encoder_loss
 from citerec.training.module import AveragedModule
 
 

@@ -1,0 +1,1 @@
+"""Training of encoders: batches, mining of negatives and positives, losses, validation, rounds."""

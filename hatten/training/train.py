@@ -1,0 +1,65 @@
+"""`train_encoder`, the `train` of HAtten, the static model, NNSelect and bi-encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TRAIN
+from citerec.hatten.retriever import DenseModel
+from citerec.hatten.settings import EncoderTraining
+from citerec.hatten.training.batches import TrainingData, steps_per_round
+from citerec.hatten.training.module import EncoderModule
+from citerec.hatten.training.rounds import MINED, EncoderRounds
+from citerec.hatten.words.vectors import Embeddings
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.loop import Training, TrainingRun
+
+M = TypeVar("M", bound=DenseModel)
+
+
+def train_encoder(
+    kind: type[M],
+    corpus: Corpus,
+    settings: EncoderTraining | None,
+    run: TrainingRun | None,
+    pretrained: Embeddings | ArticleConfig | None,
+    changes: Mapping[str, Any],
+) -> M:
+    """Train a model of a kind and return it with the best round's weights; arguments as DenseModel.train."""
+    settings, run = replace(settings or kind.settings_class(), **changes), run or TrainingRun()
+    pretrained = pretrained or kind.default_pretrained(run.seed)
+    _check_queries(settings, corpus, run)
+    run.start()
+    model, encoder, reader = kind.untrained(corpus, settings, pretrained)
+    data = TrainingData(reader, settings.batch, run.seed, settings.workers)
+    steps = steps_per_round(settings.batch, len(data.split))
+    about = {**run.about(corpus, settings), **model.about}
+    training = Training(
+        EncoderModule(encoder, settings, run.seed, settings.rounds * steps),
+        data,
+        EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
+        settings.rounds,
+        {pretrained.where: asdict(pretrained)},
+        f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
+        f"{settings.batch.queries} queries per step, in {encoder.precision}",
+        files=[MINED],
+    )
+    return kind.open(run.fit(corpus, settings, training))
+
+
+def _check_queries(settings: EncoderTraining, corpus: Corpus, run: TrainingRun) -> None:
+    """Raise InputError, before anything slow, if a batch has too many queries or too few."""
+    queries, contexts, processes = settings.batch.queries, len(corpus.split(TRAIN)), run.trainer.processes
+    if queries > contexts > 0:
+        raise InputError(
+            f"model.batch.queries={queries}: more than the {contexts:,} training contexts of {corpus.name}"
+        )
+    if queries < processes:
+        raise InputError(
+            f"model.batch.queries={queries}: cannot be divided among {processes} processes; set it to at "
+            f"least {processes}"
+        )
