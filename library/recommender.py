@@ -18,12 +18,9 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.files import link_or_copy
 from citerec.base.progress import spinner
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.languages.known import LANGUAGES
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.library.drafts.latex import LATEX
-from citerec.library.drafts.markdown import MARKDOWN
-from citerec.library.drafts.org import ORG
 from citerec.library.drafts.placeholders import target_mark
-from citerec.library.drafts.typst import TYPST
 from citerec.library.duplicates import Deduplicator
 from citerec.library.explanation import Explainer, Recommendation
 from citerec.library.filters import Filters
@@ -68,24 +65,22 @@ NAMED = 0.9
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
-_SYNTAXES = (LATEX, MARKDOWN, TYPST, ORG)
 _PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
-"""Marks that are of no syntax."""
+"""Marks that are of no language."""
 
 
 def mark_context(text: str) -> str:
     r"""Replace the first mark of a text, or TARGETCIT, by `target_mark` and other marks by OTHER_MARKER.
 
-    Marks are the missing citations of drafts in any syntax, such as [CITE], \cite{?} and [@TODO:blei2003];
+    Marks are the missing citations of drafts in any language, such as [CITE], \cite{?} and [@TODO:blei2003];
     [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
 
     >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
     ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
     spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    for syntax in _SYNTAXES:
-        found = syntax.commands.finditer(text)
-        spans += [match.span() for match in found if syntax.fill(match[0], ["?"]) is not None]
+    for language in LANGUAGES:
+        spans += [(found.start, found.end) for found in language.citations(text) if found.missing]
     target = min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span), default=None)
     pieces, done = list[str](), 0
     for span in sorted(spans):

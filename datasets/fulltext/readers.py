@@ -60,24 +60,27 @@ from citerec.datasets.fulltext.documents import (
 from citerec.datasets.fulltext.jats import read_jats
 from citerec.datasets.fulltext.tei import read_tei
 from citerec.datasets.fulltext.xml_documents import read_trees
-from citerec.datasets.languages.latex import bib_entries, is_archive, read_archive, read_latex
-from citerec.datasets.languages.latex_source import decode_latex, is_paper, plain_text
-from citerec.datasets.languages.markdown import is_markdown, markdown_documents, read_markdown
+from citerec.datasets.languages.bibliographies import bib_entries
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.known import LANGUAGES, language_of
+from citerec.datasets.languages.latex import LATEX, is_archive, read_archive
+from citerec.datasets.languages.latex_source import is_paper
+from citerec.datasets.languages.latex_text import plain_text
+from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
 
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tex", ".tar.gz", ".md", ".qmd", ".Rmd")
+_WRITTEN = tuple(suffix for language in LANGUAGES for suffix in language.suffixes)
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".nxml", ".tar.gz", *_WRITTEN)
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _XML = (".xml", ".nxml")
 _BIBLATEX = ".run.xml"
 """Suffix of what BibLaTeX writes for other programs."""
 _FIRST_FILES = 1000
 """Number of files of an archive whose names tell whether it has LaTeX or XML."""
-_MARKDOWN = (".markdown", ".md", ".qmd", ".Rmd", ".rmd")
-_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".zip", ".xml", ".nxml", ".tei", ".grobid", ".tex", *_MARKDOWN)
-_READ = (*IN_FOLDERS, *_MARKDOWN)
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".zip", ".xml", ".nxml", ".tei", ".grobid")
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
-_CONVERTED |= dict.fromkeys((".docx", ".odt", ".org", ".rst", ".typ", ".html", ".epub"), _PANDOC)
+_CONVERTED |= dict.fromkeys((".docx", ".odt", ".rst", ".html", ".epub"), _PANDOC)
 """What to do with files that are not read."""
 _PAPERS = ("papers.json", "papers.json.gz")
 """Files of a corpus in the source format (datasets/formats/source_files.py)."""
@@ -94,7 +97,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
     Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped,
-    and so are Markdown files without citations, chapters, files printed from Markdown, and those of BibLaTeX.
+    and so are other texts without citations, chapters, files printed from Markdown, and those of BibLaTeX.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
@@ -107,19 +110,22 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-            files = [file for file in files if file.name.endswith(_READ) or is_archive(file)]
+            files = [file for file in files if file.name.lower().endswith(IN_FOLDERS) or is_archive(file)]
             files = [file for file in files if not file.name.endswith(_BIBLATEX)]
-            markdown = markdown_documents([file for file in files if is_markdown(file)])
-            printed = {file.with_suffix(".tex") for file in markdown}  # by Pandoc, knitr and Quarto
-            printed |= {file.with_suffix(".md") for file in markdown if file.suffix != ".md"}
-            files = [file for file in files if not is_markdown(file) or file in markdown]
-            files = [file for file in files if file not in printed]
+            for language in (language for language in LANGUAGES if language is not LATEX):
+                written = [file for file in files if language_of(file.suffix) is language]
+                documents = language.documents(written)
+                left_out = {*written} - {*documents}
+                if language is MARKDOWN:  # what Pandoc, knitr and Quarto print
+                    left_out |= {file.with_suffix(".tex") for file in documents}
+                    left_out |= {file.with_suffix(".md") for file in documents if file.suffix != ".md"}
+                files = [file for file in files if file not in left_out]
         elif path.exists():
             files = [path]
         else:
             files = sorted(Path(file) for file in glob.glob(str(path), recursive=True))
         files = [file for file in files if file.is_file()]
-        parts = [file for file in files if file.suffix == ".tex" and not is_paper(file)]
+        parts = [file for file in files if language_of(file.suffix) is LATEX and not is_paper(file)]
         files = [file for file in files if file not in parts]
         if not files:
             reason = f"no such file, or a folder without {', '.join(IN_FOLDERS)}"
@@ -140,6 +146,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         alone = latex_papers[file.parent] == 1 if file.suffix == ".tex" else file.stem == "index"
         place = file.parent if alone and named.isdisjoint((file, file.parent)) else file
         name = place.name
+        if language_of(place.suffix):
+            name = place.stem
         for suffix in _NOT_IN_AN_ID:
             name = name.removesuffix(suffix)
         above = place.parent.parts[-folders:] if folders else ()
@@ -166,10 +174,8 @@ def read_documents(
         return
     records: Iterable[tuple[Any, Any]] = [(path, file.id)]
     reader: Any
-    if path.suffix == ".tex":
-        reader = read_latex
-    elif is_markdown(path):
-        reader = read_markdown
+    if language := language_of(path.suffix):
+        reader = language.document
     elif is_archive(path):
         reader = read_archive
     elif path.suffix == ".bib":
@@ -246,7 +252,7 @@ def _read_trees(content: IO[bytes], paper: str, where: str, on_bad: OnBadRecord)
 
 def read_bib(path: Path, id: str) -> Document:
     """Read the entries of a .bib file; these are papers."""
-    entries = list(bib_entries(decode_latex(path)).values())
+    entries = list(bib_entries(decode_text(path)).values())
     return Document(Metadata(""), entries=lambda: entries)
 
 

@@ -1,4 +1,4 @@
-"""Read Markdown documents (Pandoc, R Markdown, Quarto, Manubot), one paper per document.
+"""Markdown (Pandoc, R Markdown, Quarto, Manubot): documents with their bibliography, and drafts.
 
 Title, abstract, authors and date come from the YAML front matter, else from the headings. The main file of a
 book (index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document
@@ -8,56 +8,43 @@ formulas, tables, images and footnotes are not running text. Bibliographies are 
 
 from __future__ import annotations
 
-import html
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import orjson
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.files import read_limited
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year, identifier
-from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph, Reference
-from citerec.datasets.languages.latex import (
-    citation_placeholder,
+from citerec.datasets.fulltext.catalogue import find_year
+from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.languages.bibliographies import References
+from citerec.datasets.languages.inputs import Inputs, decode_text
+from citerec.datasets.languages.language import (
+    CITE_MARK,
+    Citation,
+    Key,
+    Language,
+    Section,
+    Source,
+    identified,
     number_keys,
-    read_bibliography,
-    read_paragraph,
 )
-from citerec.datasets.languages.latex_source import (
-    MAX_CHARACTERS,
-    MAX_INPUTS,
-    decode_latex,
-    plain_text,
-    running_text,
-)
-from citerec.datasets.records import json_type
+from citerec.datasets.languages.latex_text import plain_text, running_text
 
-MAX_CSL_BYTES = 1 << 27
-"""Maximum size of a CSL JSON file."""
-SUFFIXES = (".md", ".markdown", ".qmd", ".rmd")
-"""In lower case; R Markdown's is usually .Rmd."""
-
-GROUP = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])")
+_GROUP = r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])"
 """A citation in brackets, if it has keys."""
-KEY = re.compile(r"(?<![\w@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
-CROSS_REFERENCE = re.compile(
+_KEY = re.compile(r"(?<![\w@\\/])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
+_CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
+_CROSS_REFERENCE = re.compile(
     r"(?:(?:supp?)?(?:fig|tbl)|eq|sec|lst|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]"
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
-FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-NOT_TEXT = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]{0,2000}\)(?:\{[^{}]*\})?"
-    r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
-    re.MULTILINE | re.DOTALL,
-)
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
 # Images whose captions have brackets, tables and footnotes.
 _ASIDE = re.compile(
@@ -66,7 +53,6 @@ _ASIDE = re.compile(
     re.MULTILINE,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
-_MARKS = re.compile("\ue000\\d+\ue001")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\]|\{[^{}]*\})|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{[.#][^{}\n]{0,300}\}", re.MULTILINE)
 _COMMAND = re.compile(r"\\(?:(?:text\w{2}|emph)\{([^{}]*)\}|[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})*)")
@@ -81,179 +67,178 @@ _INCLUDE = re.compile(
 )
 _QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 
+_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
 
-class ParsedMarkdown(NamedTuple):
-    """A Markdown text. keys: cited, in order. source: LaTeX that names the .bib files. csl: JSON files."""
 
-    metadata: Metadata
-    paragraphs: list[Paragraph]
-    keys: Collection[str]
-    source: str
-    csl: tuple[str, ...] = ()
+class Markdown(Language):
+    """Markdown."""
+
+    name = "Markdown"
+    ids = ("markdown", "quarto", "rmd", "pandoc")
+    suffixes = (".md", ".markdown", ".qmd", ".rmd")
+    marks = "[@?] or [CITE]"
+    comment = "<!-- {} -->"
+    hidden = re.compile(
+        r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
+        r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]{0,2000}\)(?:\{[^{}]*\})?"
+        r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
+        re.MULTILINE | re.DOTALL,
+    )
+    before = re.compile(rf"(?<![\w@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z")
+    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
+
+    def citations(self, text: str) -> Iterator[Citation]:
+        for found in _CITATION.finditer(text):
+            start, end = found.span()
+            keys = tuple(_keys(text, start, end))
+            if not keys and CITE_MARK.fullmatch(found[0]):
+                keys = (Key("", start, end),)
+            if keys or _KEY.search(text, start, end):
+                yield Citation(start, end, keys)
+
+    def cite(self, key: str) -> str:
+        return f"[@{_written(key)}]"
+
+    def insertion(self, text: str, start: int, end: int, key: str) -> tuple[int, int, str]:
+        if text[start - 1 : start] == "@":
+            return start, end, _written(key)
+        return super().insertion(text, start, end, key)
+
+    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+        folder, project = _read_project(path)
+        inputs.root = inputs.root or folder
+        front, text = _split_front_matter(_with_chapters(path, inputs), path)
+        front = {**front, **project}  # a project's fields include those of its main file
+        text = self.hidden.sub(" ", text)
+        names = _bibliographies(front)
+        sections, cites = self.sections(self.body(text))
+        about = identified(self._about(front, sections), paper)
+        references = References(path, names, root=inputs.root, beside=True)
+        return Source(text, about, [*number_keys(cites)], references, [*_uncited(front)], inputs.notes)
+
+    def cites(self, path: Path, source: Source) -> bool:
+        """README files name people with @."""
+        groups = (source.text[one.start] == "[" and one.cited for one in self.citations(source.text))
+        return any(groups) or bool(self.bibliographies(decode_text(path)))
+
+    def metadata(self, head: str) -> Metadata:
+        with suppress(InputError):  # half-typed front matter
+            front, text = _split_front_matter(head, Path("document"))
+            return self._about(front, self.sections(self.body(text))[0])
+        return Metadata("")
+
+    def _about(self, front: dict[str, Any], sections: Sequence[Section]) -> Metadata:
+        title = next((name for level, name, _ in sections if level == 1), "")
+        return Metadata(
+            "",
+            _front_matter_text(front, "title") or title,
+            _front_matter_text(front, "abstract") or self.named_section(sections, "abstract"),
+            find_year(_front_matter_text(front, "date")),
+            tuple(_authors(front.get("author"))),
+        )
+
+    def bibliographies(self, text: str) -> list[Key]:
+        front = _FRONT_MATTER.match(text)
+        try:
+            names = _bibliographies(_read_yaml(front[1], "")) if front else []
+        except InputError:  # half-typed
+            return []
+        start, end = front.span(1) if front else (0, 0)
+        starts = accumulate(names, lambda place, name: text.find(name, max(place, start), end), initial=start)
+        return [
+            Key(name, place, place + len(name))
+            for name, place in zip(names, [*starts][1:], strict=True)
+            if place >= 0
+        ]
+
+    def front(self, text: str) -> int:
+        front = _FRONT_MATTER.match(text)
+        return front.end() if front else 0
+
+    def plain(self, text: str) -> str:
+        return _plain_markdown(text)
+
+    def body(self, text: str, running: bool = False) -> str:
+        text = _FRONT_MATTER.sub("", text)
+        text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
+        return running_text(_ASIDE.sub(" ", text)) if running else text
+
+    def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
+        for match in _HEADING.finditer(text):
+            level = len(match[1]) if match[1] else 1 if match[4].startswith("=") else 2
+            yield level, match[2] or match[3] or "", match.start(), match.end()
+
+
+MARKDOWN = Markdown()
 
 
 def is_markdown(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
+    return path.suffix.lower() in MARKDOWN.suffixes
 
 
-def read_markdown(path: Path, paper: str) -> Document:
-    """Read the paper of a document. Raises InputError if it is too large or its YAML is malformed."""
-    folder, parsed = _read_project(path)[0], parse_document(path, paper, running=True)
-
-    def entries() -> dict[str, Reference]:
-        entries = read_bibliography(path, parsed.source, parsed.keys, folder)
-        for name in parsed.csl:
-            if file := find_csl(path, name, folder):
-                found = read_csl(file)
-                entries |= {key: found[key] for key in parsed.keys if key in found}
-        return entries
-
-    return Document(
-        parsed.metadata, lambda: FullText(parsed.paragraphs, entries()), lambda: list(entries().values())
-    )
-
-
-def find_csl(path: Path, name: str, root: Path) -> Path | None:
-    """The CSL JSON file that a document names, at its place or beside the document, if it is below `root`."""
-    files = (path.parent / name, path.parent / Path(name).name)
-    allowed = (file for file in files if file.is_file() and file.resolve().is_relative_to(root.resolve()))
-    return next(allowed, None)
-
-
-def read_csl(path: Path) -> dict[str, Reference]:
-    """Read the entries of a CSL JSON file by id and identifier ("doi:10.1000/x").
-
-    Manubot's citations.tsv beside it has more names for them. Raises InputError if the file is not a list.
-    """
-    try:
-        items = orjson.loads(read_limited(path, MAX_CSL_BYTES))
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: malformed JSON: {error}") from None
-    if not isinstance(items, list):
-        raise InputError(f"{path}: must be a list of entries (CSL JSON), not {json_type(items)}")
-    entries: dict[str, Reference] = {}
-    for item in items:
-        if not isinstance(item, dict):
-            continue
-        reference = _csl_reference(item)
-        for key in (str(item.get("id", "")), *reference.identifiers, f"arxiv:{reference.arxiv}"):
-            entries.setdefault(key, reference)
-    names = path.with_name("citations.tsv")
-    if names.is_file():
-        for line in decode_latex(names).splitlines():
-            given, *_, key = line.split("\t")
-            if key in entries:
-                entries.setdefault(given, entries[key])
-    return entries
-
-
-def _csl_reference(item: dict[str, Any]) -> Reference:
-    def text(field: str) -> str:
-        value = item.get(field)
-        return " ".join(_TAG.sub("", html.unescape(str(value))).split()) if value else ""
-
-    authors = [author for author in item.get("author") or () if isinstance(author, dict)]
-    names = [[str(author.get(part) or "") for part in ("family", "given", "literal")] for author in authors]
-    known = (identifier(kind, text(kind)) for kind in ("DOI", "PMID", "PMCID"))
-    return Reference(
-        title=text("title"),
-        authors=tuple(", ".join(filter(None, parts[:2])) or parts[2] for parts in names if any(parts)),
-        year=find_year(str(item.get("issued") or "")),
-        abstract=text("abstract"),
-        arxiv=find_arxiv_id(text("URL")),
-        identifiers=tuple(filter(None, known)),
-    )
-
-
-def parse_document(
-    path: Path, paper: str = "", running: bool = False, read: Callable[[Path], str] = decode_latex
-) -> ParsedMarkdown:
-    """Parse a document with its chapters and the files that it includes; see `parse_markdown`.
-
-    read: returns the text of a file.
-    """
+def _with_chapters(path: Path, inputs: Inputs) -> str:
+    """Return the text of a document with its chapters and the files that it includes."""
     folder, project = _read_project(path)
-    text, _ = _read_text(path, folder, project, read)
-    parsed = parse_markdown(text, path, paper, project, running)
-    if not parsed.source and not parsed.csl and len(bibs := list(path.parent.glob("*.bib"))) == 1:
-        parsed = parsed._replace(source=_name_bibliography([bibs[0].name]))
-    return parsed
+    path = path.resolve()
+    parts = [_with_parts(path, (), inputs, folder)]
+    for name in project.get("chapters", ()):
+        parts += _find_part(name, folder, (path,), inputs, folder)
+    return "\n\n".join(parts)
 
 
-def markdown_documents(files: Sequence[Path]) -> list[Path]:
-    """The files that cite and are neither chapters of a book nor included by others."""
-    documents, parts = [], set()
-    for path in files:
-        with suppress(InputError):  # reading reports it
-            folder, project = _read_project(path)
-            text, included = _read_text(path, folder, project)
-            parts |= included
-            front, text = _split_front_matter(text, path)
-            groups = GROUP.findall(NOT_TEXT.sub(" ", text))
-            if not front.get("bibliography") and not any(map(group_keys, groups)):
-                continue
-        documents.append(path)
-    return [path for path in documents if path.resolve() not in parts]
+def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:
+    """Return the text of a file with those that it includes, at their places or else beside it."""
+    text = inputs.open(path, parents)
+    if parents:
+        text = _FRONT_MATTER.sub("", text)
+    parents = (*parents, path)
+
+    def read_parts(match: re.Match[str]) -> str:
+        names = [match[1]] if match[1] else _QUOTED.findall(match[2])
+        found = (_find_part(name, path.parent, parents, inputs, folder) for name in names)
+        return "\n\n".join(chain(*found)) or match[0]
+
+    return _INCLUDE.sub(read_parts, text)
 
 
-def parse_markdown(
-    text: str, path: Path, paper: str = "", project: dict[str, Any] | None = None, running: bool = False
-) -> ParsedMarkdown:
-    """Parse a text. Raises InputError if its front matter is not YAML.
+def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> list[str]:
+    """Return the text of a file that the last of `parents` includes, in a list; empty if it is not read."""
+    places = (beside / name, folder / name, beside / Path(name).name)
+    file = inputs.find(name, places, parents, MARKDOWN.suffixes)
+    return [_with_parts(file, parents, inputs, folder)] if file else []
 
-    paper: its id. project: front matter that applies where its own lacks a field. running: without tables,
-    footnotes and captions, as in LaTeX; otherwise their citations are found as well.
+
+def _keys(text: str, start: int, end: int) -> Iterator[Key]:
+    """Yield the keys in a part of a text, without cross-references to figures and the like."""
+    for found in _KEY.finditer(text, start, end):
+        number = found.lastindex or 0
+        if not _CROSS_REFERENCE.match(found[number]):
+            yield Key(found[number], *found.span(number))
+
+
+def _written(key: str) -> str:
+    """Return a key as it follows @.
+
+    >>> _written("lee2020"), _written("lee's")
+    ('lee2020', "{lee's}")
     """
-    front, text = _split_front_matter(text, path)
-    front = {**front, **(project or {})}  # a project's fields include those of its main file
-    text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, NOT_TEXT.sub(" ", text)))
-    if running:
-        text = running_text(_ASIDE.sub(" ", text))
-    cites: list[list[str]] = []
-
-    def insert_placeholder(match: re.Match[str]) -> str:
-        if keys := group_keys(match[0]):
-            cites.append(keys)
-            return citation_placeholder(len(cites) - 1)
-        return "" if any(key for _, key, _ in KEY.findall(match[0])) else match[0]
-
-    text = GROUP.sub(insert_placeholder, text)
-    text = KEY.sub(insert_placeholder, text)  # "@lee2020 shows"
-    numbers = number_keys(cites)
-    sections = _sections(text)
-    paragraphs = [
-        read_paragraph(section, cites, numbers, f"{number} {name}", _plain_markdown)
-        for number, (_, name, section) in enumerate(sections)
-    ]
-    title = next((name for level, name, _ in sections if level == 1), "")
-    abstract = next((part for _, name, part in sections if name.strip("*:. ").lower() == "abstract"), "")
-    id_year = arxiv_year(paper)
-    metadata = Metadata(
-        id=paper,
-        title=_front_matter_text(front, "title") or title,
-        abstract=_front_matter_text(front, "abstract") or _plain_markdown(_MARKS.sub("", abstract)),
-        year=id_year or find_year(_front_matter_text(front, "date")),
-        authors=tuple(_authors(front.get("author"))),
-        identifiers=(identifier("arxiv", paper),) if id_year else (),
-    )
-    bibliography = [front.get("bibliography"), front.get("manubot-output-bibliography")]
-    csl = tuple(name for name in _names(bibliography) if name.endswith(".json"))
-    source = _name_bibliography(name for name in _names(bibliography) if name not in csl)
-    return ParsedMarkdown(metadata, paragraphs, numbers, source, csl)
+    return key if _KEY.fullmatch(f"@{key}") else f"{{{key}}}"
 
 
-def group_keys(group: str) -> list[str]:
-    """The keys in a citation, without cross-references to figures and the like."""
-    keys = (braced or key for braced, key, _ in KEY.findall(group))
-    return [key for key in keys if key and not CROSS_REFERENCE.match(key)]
+def _bibliographies(front: dict[str, Any]) -> list[str]:
+    return [*_names([front.get("bibliography"), front.get("manubot-output-bibliography")])]
+
+
+def _uncited(front: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys of a field nocite; * for all."""
+    for text in _names(front.get("nocite")):
+        yield from (key.key for key in _keys(text, 0, len(text)))
+        if "@*" in text:
+            yield "*"
 
 
 def _formula_text(match: re.Match[str]) -> str:
     return " " if "@" in match[1] else plain_text(match[0])
-
-
-def _name_bibliography(names: Iterable[object]) -> str:
-    return "".join(f"\\addbibresource{{{name}}}" for name in names)
 
 
 class _Loader(yaml.SafeLoader):
@@ -264,7 +249,7 @@ _Loader.add_multi_constructor("", lambda loader, tag, node: None)
 
 
 def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
-    start = FRONT_MATTER.match(text)
+    start = _FRONT_MATTER.match(text)
     if not start:
         return {}, text
     return _read_yaml(start[1], f"{path}: its front matter (between --- lines)"), text[start.end() :]
@@ -288,12 +273,12 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Any]]:
         for name in _PROJECTS:
             if not (folder / name).is_file():
                 continue
-            given = _read_yaml(decode_latex(folder / name), str(folder / name))
+            given = _read_yaml(decode_text(folder / name), str(folder / name))
             book = given.get("book")
             fields = {**given, **book} if isinstance(book, dict) else given
             index = next((file for file in sorted(folder.glob("index.*")) if is_markdown(file)), None)
             if index:
-                fields = {**fields, **_split_front_matter(decode_latex(index), index)[0]}
+                fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
             if name == "_bookdown.yml":
                 files = sorted(file.name for file in folder.glob("[!_]*.[Rr]md"))
                 chapters = fields.get("rmd_files") or files
@@ -302,7 +287,8 @@ def _read_project(path: Path) -> tuple[Path, dict[str, Any]]:
             places = [folder / bib for bib in _names(fields.get("bibliography"))]
             bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
             if index and path.resolve() == index.resolve():
-                return folder, {**fields, **bibliography, "chapters": list(_names(chapters))}
+                files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
+                return folder, {**fields, **bibliography, "chapters": files}
             return folder, bibliography  # a chapter has its own title
     return path.parent, {}
 
@@ -314,55 +300,6 @@ def _names(value: object) -> Iterator[str]:
     elif isinstance(value, list | dict):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _names(inner)
-
-
-def _read_text(
-    path: Path, folder: Path, project: dict[str, Any], read_file: Callable[[Path], str] = decode_latex
-) -> tuple[str, set[Path]]:
-    """The text with the chapters and included files, which are in `folder`, and their paths."""
-    path, folder = path.resolve(), folder.resolve()
-    left, parts = [MAX_CHARACTERS, MAX_INPUTS], set()
-
-    def read(file: Path, parents: tuple[Path, ...]) -> str:
-        text = read_file(file)
-        left[0] -= len(text)
-        left[1] -= 1
-        if min(left) < 0:
-            raise InputError(
-                f"{path}: more than {MAX_CHARACTERS:,} characters or {MAX_INPUTS:,} files with its chapters"
-            )
-        if parents:
-            parts.add(file)
-            text = FRONT_MATTER.sub("", text)
-
-        def read_parts(match: re.Match[str]) -> str:
-            names = [match[1]] if match[1] else _QUOTED.findall(match[2])
-            found = [find_part(name, file.parent, (*parents, file)) for name in names]
-            return "\n\n".join(text for text in found if text) or match[0]
-
-        return _INCLUDE.sub(read_parts, text)
-
-    def find_part(name: str, beside: Path, parents: tuple[Path, ...]) -> str:
-        """The text of an included file, at its place or else beside the document."""
-        for place in (beside / name, folder / name, beside / Path(name).name):
-            part = place.resolve()
-            if is_markdown(part) and part.is_relative_to(folder) and part not in parents and part.is_file():
-                return read(part, parents)
-        return ""
-
-    texts = [read(path, ())]
-    texts += [find_part(name, folder, (path,)) for name in project.get("chapters", ())]
-    return "\n\n".join(texts), parts
-
-
-def _sections(text: str) -> list[tuple[int, str, str]]:
-    """Split a text into (level, heading, text) per section. Text before the first heading has level 0."""
-    sections, level, name, done = [], 0, "", 0
-    for match in _HEADING.finditer(text):
-        sections.append((level, name, text[done : match.start()]))
-        level = len(match[1]) if match[1] else 1 if match[4].startswith("=") else 2
-        name, done = _plain_markdown(_MARKS.sub("", match[2] or match[3] or "")), match.end()
-    return [*sections, (level, name, text[done:])]
 
 
 def _front_matter_text(front: dict[str, Any], name: str) -> str:

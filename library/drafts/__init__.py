@@ -1,8 +1,7 @@
 """Drafts: text in LaTeX, Markdown, Typst or Org that lacks citations.
 
 reader           missing citations, their contexts, what else is cited
-placeholders     marks of missing citations              latex, markdown, typst, org    the syntaxes
-suggest          papers for every place                  copies          the draft with citations filled in
-check            keys and entries that are wrong         masked          drafts with all citations masked
-contexts         a library's training contexts from the user's drafts
+placeholders     marks of missing citations, or of all   suggest         papers for every place
+copies           the draft with citations filled in      check           keys and entries that are wrong
+contexts         training contexts of the user's drafts  collection      drafts of a folder, masked
 """

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.latex import BIB_ENTRY, bib_files, read_bibliography
-from citerec.datasets.languages.latex_source import decode_latex
-from citerec.datasets.languages.markdown import find_csl, group_keys, read_csl
-from citerec.library.drafts.latex import LATEX, read_citations
-from citerec.library.drafts.masked import masked_syntax
-from citerec.library.drafts.placeholders import MISSING, PlaceholderReader
-from citerec.library.drafts.reader import kind_of
+from citerec.datasets.languages.bibliographies import BIB_ENTRY, read_csl
+from citerec.datasets.languages.inputs import Inputs, decode_text
+from citerec.datasets.languages.language import MISSING
+from citerec.library.drafts.placeholders import PlaceholderReader
+from citerec.library.drafts.reader import draft_language
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import Identities, similar_titles
 from citerec.library.library import Library
@@ -29,8 +27,6 @@ SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
 _MACRO = re.compile(r"[\\#]")
 _NOT_ENTRIES = ("string", "comment", "preamble")
-_NOCITE = re.compile(r"\\nocite\s*\{([^{}]*)\}")
-_NOCITE_YAML = re.compile(r"^nocite\s*:(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
 _PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
@@ -120,36 +116,27 @@ def read_checked(path: Path, root: Path | None = None) -> CheckedDraft:
     root: folder that may contain inputs. Raises InputError if a file cannot be read.
     """
     path = path.resolve()
-    reader = PlaceholderReader(masked_syntax(path))
-    usual, read = kind_of(path)
-    is_latex = usual is LATEX
-    contents = (read_citations if is_latex else read)(path, root, reader)
+    language = draft_language(path)
+    reader = PlaceholderReader(language, masked=True)
+    source = language.read(path, Inputs(reader, root))
+    keys = set(source.keys)
     citations = [
         Citation(key, file, reader.texts[file].count("\n", 0, start) + 1, start, end)
         for mark, (file, start, end) in reader.spans.items()
-        if mark in contents.keys  # not in a comment or in code
-        if reader.texts[file][start - 1 : start] != "/"  # https://example.org/@name
+        if mark in keys  # not in a comment or in code
         for key in dict.fromkeys(reader.replaced[mark])
         if not _MACRO.search(key)
     ]
-    if is_latex:
-        uncited = {key.strip() for keys in _NOCITE.findall(contents.source) for key in keys.split(",")}
-    else:
-        blocks = [block for text in reader.texts.values() for block in _NOCITE_YAML.findall(text)]
-        uncited = {key for block in blocks for key in group_keys(block)}
-        uncited |= {"*" for block in blocks if "@*" in block}
-    bibs = list(dict.fromkeys(bib_files(path, contents.source, root).values()))
-    keys = [one.key for one in citations]
-    printed = set(read_bibliography(path, contents.source, keys, root))
-    for name in contents.csl:
-        if file := find_csl(path, name, root or path.parent):
-            printed |= read_csl(file).keys()
-    return CheckedDraft(path, citations, uncited, [*_entries(bibs)], printed, bibs, contents.notes)
+    bibs = list(dict.fromkeys(source.references.bibs().values()))
+    printed = set(source.references.entries(one.key for one in citations))
+    for file in source.references.csl():
+        printed |= read_csl(file).keys()
+    return CheckedDraft(path, citations, source.uncited, [*_entries(bibs)], printed, bibs, source.notes)
 
 
 def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
     for file in bibs:
-        text = decode_latex(file)
+        text = decode_text(file)
         starts = [match for match in BIB_ENTRY.finditer(text) if match[1].lower() not in _NOT_ENTRIES]
         papers: dict[str, LibraryPaper] = {}
         if starts:
@@ -177,7 +164,7 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
         used_keys = cited | set(draft.uncited)
         for text in {entry.file: None for entry in draft.entries}:
             used_keys |= {
-                key.strip() for keys in _PARENT.findall(decode_latex(text)) for key in keys.split(",")
+                key.strip() for keys in _PARENT.findall(decode_text(text)) for key in keys.split(",")
             }
         findings += [
             Finding("uncited", entry.key, entry.file, entry.line, "is never cited")

@@ -1,4 +1,4 @@
-"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.masked)."""
+"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.placeholders)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.fulltext.documents import Reference
 from citerec.datasets.fulltext.readers import find_files
+from citerec.datasets.languages.latex import LATEX
+from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.published.drafts import LIST, read_list
 from citerec.library.commands.change import build
-from citerec.library.drafts.markdown import SUFFIXES
-from citerec.library.drafts.masked import read_masked
-from citerec.library.drafts.reader import LATEX_SUFFIXES, Draft, Place
+from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
@@ -110,7 +110,7 @@ def _found(folder: Path) -> dict[str, list[_Candidate]]:
     except InputError:
         files = []
     for path in files:
-        if path.suffix.lower() in (*SUFFIXES, *LATEX_SUFFIXES):
+        if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
             first, *others = path.relative_to(folder).parts
             name, root = (first, folder / first) if others else (path.stem, folder)
             found.setdefault(name, []).append((path, root, (), "", ""))
@@ -118,7 +118,7 @@ def _found(folder: Path) -> dict[str, list[_Candidate]]:
 
 
 def _read(name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str) -> MaskedDraft:
-    draft = read_masked(path, root)
+    draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
         raise InputError(f"{missing[0]}: no such file; fetch the draft again, or correct {LIST}")

@@ -16,8 +16,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
 from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
-from citerec.datasets.languages.latex_source import record_files
-from citerec.datasets.languages.markdown import is_markdown
+from citerec.datasets.languages.inputs import record_files
+from citerec.datasets.languages.known import language_of
 from citerec.datasets.records import ContextRecord, QueryRecord
 from citerec.datasets.splitting import RandomSplitting
 from citerec.library.library import ContextFinder
@@ -38,7 +38,7 @@ def draft_files(name: str) -> list[Path]:
 def draft_parts(file: Path) -> list[Path]:
     """Return the files of a draft: itself, inputs or chapters, and bibliographies."""
     parts = [file]
-    if file.suffix == ".tex" or is_markdown(file):
+    if language_of(file.suffix):
         with record_files() as read, suppress(InputError):  # building reports it
             for document in read_documents(SourceFile(file, ""), lambda _: None):
                 document.entries()

@@ -14,10 +14,11 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.languages.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from citerec.datasets.languages.latex_source import decode_latex
+from citerec.datasets.languages.bibliographies import BIB_ENTRY, OTHER_FILES, bib_entries
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.language import replaced
 from citerec.library.drafts.placeholders import read_text
-from citerec.library.drafts.reader import MARK_KEY, Draft, Place, syntax_for
+from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.explanation import Recommendation
 from citerec.library.export.formats import bibtex, terminal_text
 from citerec.library.library import Library
@@ -128,7 +129,7 @@ def named_files(draft: Draft, base: Path) -> list[Path]:
                 if file.is_relative_to(base) and file not in found:
                     found[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
-                        left.append(decode_latex(file))
+                        left.append(decode_text(file))
     return list(found)
 
 
@@ -157,7 +158,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited]
-        filled = syntax_for(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
+        filled = draft_language(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
         if not filled or not filled[1]:
             continue
         best = others[: filled[1]]
@@ -170,7 +171,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
         edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
         cited |= {keys.cite(paper) for paper in best}
     texts = {
-        target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
+        target: replaced(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
     }
     for target in texts:
         texts[target] = _place_bibliographies(draft, texts[target])
@@ -257,7 +258,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     """Return the insertion of a comment with the papers' keys: right after the citation, or in a line of its
     own before it if comments end with the line."""
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
-    form = syntax_for(draft.path).comment
+    form = draft_language(draft.path).comment
     if not form.endswith("\n"):
         keys = _DASHES.sub("-", keys).replace("*/", "")
         return place.end, place.end, form.format(f"citerec: not sure: {keys}")
@@ -268,14 +269,6 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     ]:
         start = text.rfind("\n", 0, min(around)) + 1
     return start, start, form.format(f"citerec: not sure: {keys}")
-
-
-def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    pieces, done = [], 0
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += [text[done:start], new]
-        done = end
-    return "".join([*pieces, text[done:]])
 
 
 def _place_bibliographies(draft: Draft, text: str) -> str:
@@ -293,15 +286,9 @@ def _place_bibliographies(draft: Draft, text: str) -> str:
 def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
     """Replace the last .bib file that the draft names by the new one. Return False if it names none."""
     target = copies.texts[draft.path]
-    if named := syntax_for(draft.path).bibliography:
-        quote = '"' if '"' in "".join(match[2] for match in named.finditer(texts[target])) else ""
-        texts[target], count = named.subn(rf"\g<1>{quote}{copies.bib.name}{quote}", texts[target], count=1)
-        return count > 0
-
-    commands = list(BIB_FILES.finditer(texts[target]))
-    if commands:  # the last command names the last file
-        start, end = commands[-1].span(1)
-        *others, last = texts[target][start:end].split(",")
-        name = copies.bib.name if last.strip().endswith(".bib") else copies.bib.stem
-        texts[target] = f"{texts[target][:start]}{','.join([*others, name])}{texts[target][end:]}"
-    return bool(commands)
+    named = draft_language(draft.path).bibliographies(texts[target])
+    named = [name for name in named if not name.key.endswith(OTHER_FILES)]
+    for key, start, end in named[-1:]:
+        name = copies.bib.name if key.endswith(".bib") else copies.bib.stem
+        texts[target] = replaced(texts[target], [(start, end, name)])
+    return bool(named)

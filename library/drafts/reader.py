@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, groupby
@@ -15,24 +15,18 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.markers import Bibliography
-from citerec.datasets.languages.latex import bib_files, read_bibliography
+from citerec.datasets.languages.inputs import Inputs
+from citerec.datasets.languages.known import LANGUAGES, language_of
+from citerec.datasets.languages.language import PLACEHOLDER, Language
+from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.library.drafts import org, typst
-from citerec.library.drafts.latex import LATEX, read_latex
-from citerec.library.drafts.markdown import MARKDOWN, SUFFIXES, read_markdown
-from citerec.library.drafts.placeholders import PLACEHOLDER, Contents, PlaceholderReader, Syntax
+from citerec.library.drafts.placeholders import PlaceholderReader
 from citerec.library.explanation import MARK
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
-LATEX_SUFFIXES = (".tex", ".ltx", ".latex", ".rnw")
-KINDS = (
-    ("LaTeX", LATEX_SUFFIXES, LATEX, read_latex),
-    ("Markdown", SUFFIXES, MARKDOWN, read_markdown),
-    ("Typst", typst.SUFFIXES, typst.TYPST, typst.read_typst),
-    ("Org", org.SUFFIXES, org.ORG, org.read_org),
-)
-"""Name, suffixes, syntax and reader of each kind of draft."""
+PLAIN = ".txt"
+"""Suffix of drafts that are read as Markdown, too."""
 MARK_KEY = MARK.strip("[]")
 """A missing citation among other keys."""
 
@@ -43,7 +37,7 @@ class Place:
 
     context: text around it (SURROUNDINGS) with TARGETCIT, after the words of the key's suffix. sentence: for
     display, with [CITE] and the keys of other citations. beside: keys cited in the same sentence. passage:
-    its row among the draft's passages. replaced: keys that the mark replaced (Syntax).
+    its row among the draft's passages. replaced: keys that the mark replaced (PlaceholderReader).
     """
 
     file: Path
@@ -84,35 +78,31 @@ class Draft:
         return list(dict.fromkeys(self.named_bibs.values()))
 
 
-def syntax_for(path: Path) -> Syntax:
-    """Return the syntax of a draft. Raises InputError for a file of another kind."""
-    return kind_of(path)[0]
-
-
-def kind_of(path: Path) -> tuple[Syntax, Callable[[Path, Path | None, PlaceholderReader], Contents]]:
-    """Return the syntax of a draft, and the function that reads it."""
-    for _, suffixes, syntax, read in KINDS:
-        if path.suffix.lower() in suffixes:
-            return syntax, read
-    *kinds, last = (f"{name} ({', '.join(suffixes)})" for name, suffixes, *_ in KINDS)
-    known = f"{', '.join(kinds)} or {last}"
+def draft_language(path: Path) -> Language:
+    """Return the language of a draft. Raises InputError for a file of another kind."""
+    if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
+        return language
+    kinds = [f"{one.name} ({', '.join(one.suffixes)}{f', {PLAIN}' * (one is MARKDOWN)})" for one in LANGUAGES]
+    known = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
     raise InputError(f"{path}: drafts are read in {known}; convert it first, e.g. with pandoc")
 
 
-def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = None) -> Draft:
+def read_draft(path: Path, root: Path | None = None, masked: bool = False) -> Draft:
     """Read a draft with its inputs. root: folder that may contain inputs; None means the draft's folder.
 
-    syntax: which citations are missing; None means those without keys.
+    masked: all its citations are missing; else those without keys.
     Raises InputError if a file cannot be read or is not UTF-8, or if no citation is missing.
     """
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    usual, read = kind_of(path)
-    reader = PlaceholderReader(syntax or usual)
-    metadata, paragraphs, keys, source, notes, _ = read(path, root, reader)
+    language = draft_language(path)
+    reader = PlaceholderReader(language, masked)
+    source = language.read(path, Inputs(reader, root))
+    paragraphs, keys = language.paragraphs(source.text)[0], source.keys
+    notes = list(source.notes)
     known = list(dict.fromkeys(reader.original_keys(keys)))
-    entries = read_bibliography(path, source, known, root)
+    entries = source.references.entries(known)
     cited = {key: entries.get(key) for key in known}
     references = dict.fromkeys(cited, Reference()) | entries
     contexts = find_contexts(paragraphs, references, reader.replaced)
@@ -139,8 +129,9 @@ def read_draft(path: Path, root: Path | None = None, syntax: Syntax | None = Non
         problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
-        raise InputError(f"{path}: {problem}; write {usual.marks} where a citation is missing")
-    year, bibs = metadata.year or date.today().year, bib_files(path, source, root)
+        raise InputError(f"{path}: {problem}; write {language.marks} where a citation is missing")
+    metadata, bibs = source.metadata, source.references.bibs()
+    year = metadata.year or date.today().year
     about_draft = metadata.title, metadata.abstract, year, places, cited, passages
     return Draft(path, *about_draft, reader.texts, bibs, notes)
 

@@ -1,7 +1,6 @@
 """The language server: citations in an editor, by meaning (`citerec lsp`).
 
 documents     the text of a document, positions in it, citations and sentences at a caret
-languages     what a citation is in LaTeX, Markdown, Typst and Org
 bibliography  the .bib files of a document, and which of their entries the library has
 features      completion, code actions, hover, definition, diagnostics
 server        the protocol: documents, queue, cancellation, edits of .bib files

@@ -15,13 +15,14 @@ from pathlib import Path
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.latex import BIB_ENTRY, bib_files
-from citerec.datasets.languages.latex_source import decode_latex
+from citerec.datasets.languages.bibliographies import BIB_ENTRY, References
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.language import Language
+from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.library.drafts.copies import clean_key
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
-from citerec.library.language_server.languages import Language
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.bibtex import parse_bibtex
@@ -137,22 +138,22 @@ def find_main(document: Document, root: Path | None) -> tuple[Path, str] | None:
     )
     for file in named:
         if readable(file, root) and file.stat().st_size <= MAX_MAIN_BYTES and file != path:
-            found = decode_latex(file)
+            found = decode_text(file)
             if _WHOLE.search(found) and (magic or includes.search(found)):
                 return file, found
     return None
 
 
-def find_bibs(path: Path, language: Language, source: str, root: Path) -> list[Path]:
-    """Return the .bib files that a document names (Outline.source), or its project; in Markdown else the only
+def find_bibs(path: Path, language: Language, names: Sequence[str], root: Path) -> list[Path]:
+    """Return the .bib files that a document names (Outline.bibs), or its project; in Markdown else the only
     one beside it."""
-    found = list(dict.fromkeys(bib_files(path, source, root).values()))
-    if found or source or language.name != "Markdown":
+    found = list(dict.fromkeys(References(path, names, root=root).bibs().values()))
+    if found or names or language is not MARKDOWN:
         return found
     for folder in path.parents[:2]:
         for project in (folder / name for name in PROJECTS):
             if readable(project, root):
-                named = [folder / name for name in _project_bibs(decode_latex(project))]
+                named = [folder / name for name in _project_bibs(decode_text(project))]
                 found += [file for file in named if readable(file, root)]
     beside = [file for file in path.parent.glob("*.bib") if readable(file, root)]
     return [file.resolve() for file in found or (beside if len(beside) == 1 else ())]
@@ -175,8 +176,8 @@ def outline_with_main(document: Document, main: tuple[Path, str] | None) -> Outl
     """Return the outline of a document; a chapter has title, abstract and .bib files of its main document."""
     assert document.language is not None
     about = outline(document.language, document.text)
-    if main is None or about.source:
+    if main is None or about.bibs:
         return about
     whole = outline(document.language, main[1])
-    fields = ("title", "abstract", "year", "source")
+    fields = ("title", "abstract", "year", "bibs")
     return Outline(**{**about.__dict__, **{name: getattr(whole, name) for name in fields}})

@@ -20,14 +20,16 @@ from numpy.typing import NDArray
 from pygls.uris import to_fs_path
 
 from citerec.datasets.fulltext.documents import Reference
-from citerec.datasets.languages.latex_source import clean_latex
+from citerec.datasets.languages.inputs import clean_text
+from citerec.datasets.languages.known import language_of
+from citerec.datasets.languages.language import PLACEHOLDER, Key, Language, Open, replaced
 from citerec.datasets.records import TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.library.drafts.placeholders import PLACEHOLDER
 from citerec.library.drafts.reader import find_contexts, find_passages, find_sentences
-from citerec.library.language_server.languages import HEAD, Cited, Language, Open, language_of
 from citerec.retrieval.queries import WINDOW
 
+HEAD = 100_000
+"""Characters at the beginning of a document that have its title and abstract."""
 PASSAGE = 2_000
 """Characters of the source on each side of a caret that are read for its context."""
 SENTENCE = 1_000
@@ -59,7 +61,7 @@ class Document:
         cls, uri: str, text: str, version: int = 0, language_id: str = "", encoding: str = "utf-16"
     ) -> Document:
         suffix = Path(to_fs_path(uri) or uri).suffix
-        return cls(uri, version, text, _line_starts(text), language_of(language_id, suffix), encoding)
+        return cls(uri, version, text, _line_starts(text), language_of(suffix, language_id), encoding)
 
     @property
     def path(self) -> Path | None:
@@ -146,16 +148,16 @@ class Outline:
     """What a whole document says.
 
     missing: (start, end) of the missing citations. passages: the contexts of its citations, in order, and the
-    keys that each cites, _OTHER for a missing one. source: LaTeX that names the .bib files.
+    keys that each cites, _OTHER for a missing one. bibs: its names of its bibliographies.
     """
 
     title: str
     abstract: str
     year: int
-    cited: tuple[Cited, ...]
+    cited: tuple[Key, ...]
     missing: tuple[tuple[int, int], ...]
     passages: tuple[tuple[str, tuple[str, ...]], ...]
-    source: str
+    bibs: tuple[str, ...]
 
     def place(self, offset: int) -> int:
         """Return how many passages come before an offset."""
@@ -169,29 +171,22 @@ class Outline:
 def outline(language: Language, text: str) -> Outline:
     """Read a whole text."""
     visible = language.visible(text)
-    metadata = language.metadata(clean_latex(visible[:HEAD]))
-    missing = [
-        found.span()
-        for found in language.syntax.commands.finditer(visible)
-        if language.syntax.fill(found[0], ()) is not None
-    ]
+    metadata = language.metadata(clean_text(visible[:HEAD]))
+    missing = [(found.start, found.end) for found in language.citations(visible) if found.missing]
     year = metadata.year or date.today().year
-    cited, source = tuple(language.keys(visible)), language.source(visible)
+    cited, bibs = tuple(language.keys(visible)), tuple(one.key for one in language.bibliographies(visible))
     references = dict.fromkeys([*(one.key for one in cited), _OTHER], Reference())
-    read = mark_missing(language, clean_latex(text)) if len(text) <= LONGEST else ""
-    paragraphs = language.paragraphs(language.hidden.sub(" ", read))
+    read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""
+    paragraphs, _ = language.paragraphs(language.hidden.sub(" ", read))
     passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
-    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, source)
+    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, bibs)
 
 
 def mark_missing(language: Language, text: str) -> str:
     """Give the missing citations of a text the key _OTHER."""
-
-    def fill(match: re.Match[str]) -> str:
-        filled = language.syntax.fill(match[0], [_OTHER])
-        return filled[0] if filled else match[0]
-
-    return language.syntax.commands.sub(fill, text)
+    missing = [found for found in language.citations(text) if found.missing]
+    filled = (language.fill(text[one.start : one.end], [_OTHER]) or ("", 0) for one in missing)
+    return replaced(text, ((one.start, one.end, new) for one, (new, _) in zip(missing, filled, strict=True)))
 
 
 def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:
@@ -201,9 +196,9 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
     if (line := document.line_of(first)) + 1 < len(document.starts) and first > 0:
         following = int(document.starts[line + 1])
         first = following if following <= start else first
-    before, after = clean_latex(text[first:start]), clean_latex(text[end:last])
+    before, after = clean_text(text[first:start]), clean_text(text[end:last])
     marked = f"{mark_missing(language, before)}{mark}{mark_missing(language, after)}"
-    paragraphs = language.paragraphs(language.hidden.sub(" ", marked))
+    paragraphs, _ = language.paragraphs(language.hidden.sub(" ", marked))
     context = find_contexts(paragraphs, {}, {PLACEHOLDER: (), _OTHER: ()}).get(PLACEHOLDER)
     for paragraph in paragraphs if context else ():
         for key, (_, beside) in find_sentences(paragraph):
@@ -222,7 +217,7 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     return found, passage_at(document, language, found.start, found.rest, mark)
 
 
-def key_at(document: Document, caret: int) -> Cited | None:
+def key_at(document: Document, caret: int) -> Key | None:
     """Return the key that the caret touches."""
     for found in _around(document, caret):
         if found.start <= caret <= found.end:
@@ -230,13 +225,13 @@ def key_at(document: Document, caret: int) -> Cited | None:
     return None
 
 
-def _around(document: Document, caret: int) -> Iterable[Cited]:
+def _around(document: Document, caret: int) -> Iterable[Key]:
     """Yield the keys around the caret."""
     assert document.language is not None
     first = max(0, caret - PASSAGE)
     text = document.language.visible(document.text[first : caret + PASSAGE])
     for key, start, end in document.language.keys(text):
-        yield Cited(key, first + start, first + end)
+        yield Key(key, first + start, first + end)
 
 
 def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
@@ -244,10 +239,9 @@ def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
     assert document.language is not None
     first = max(0, caret - PASSAGE)
     text = document.language.visible(document.text[first : caret + PASSAGE])
-    for found in document.language.syntax.commands.finditer(text):
-        touched = found.start() <= caret - first <= found.end()
-        if touched and document.language.syntax.fill(found[0], ()) is not None:
-            return first + found.start(), first + found.end()
+    for found in document.language.citations(text):
+        if found.missing and found.start <= caret - first <= found.end:
+            return first + found.start, first + found.end
     return None
 
 

@@ -19,11 +19,11 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
-from citerec.datasets.languages.latex_source import decode_latex
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.language import PLACEHOLDER
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts import check
-from citerec.library.drafts.placeholders import PLACEHOLDER
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
 from citerec.library.export.formats import ALREADY_CITED, bibtex, percentage, short_authors, terminal_text
 from citerec.library.filters import Filters
@@ -46,7 +46,6 @@ from citerec.library.language_server.documents import (
     passage_at,
     sentence_end_at,
 )
-from citerec.library.language_server.languages import insertion
 from citerec.library.library import MANIFEST, Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Ranked, Recommender, Request
@@ -159,7 +158,7 @@ class Features:
         path, files = main[0] if main else document.path, list[Path]()
         with self._lock:
             if path and root and document.language:
-                files = find_bibs(path, document.language, about.source, root)
+                files = find_bibs(path, document.language, about.bibs, root)
             entries = [entry for file in files for entry in self._read(file)]
             library = self.library
             key = files, [id(entry) for entry in entries], library and library.folder
@@ -174,7 +173,7 @@ class Features:
             status = file.stat()
             stamp = (status.st_mtime_ns, status.st_size) if opened is None else opened.version
             if known != stamp:
-                text = decode_latex(file) if opened is None else opened.text
+                text = decode_text(file) if opened is None else opened.text
                 entries = read_entries(file, text, {entry.text: entry.paper for entry in entries})
                 self._entries[file] = stamp, entries
                 self._added.pop(file, None)
@@ -262,14 +261,14 @@ class Features:
         if (found := citation_at(document, caret)) is None:
             return None
         place, passage = found
-        typed, before = document.text[place.start : caret], document.text[place.start - 1 : place.start]
+        typed = document.text[place.start : caret]
         papers = self._ask(document, passage, place.start, typed, self.settings.k)
         bibliography = self.bibliography(document)
         keys = bibliography.keys
         listed: list[tuple[str, Paper]] = [(bibliography.key_of(paper, keys), paper) for paper in papers]
         items = []
         for rank, (key, paper) in enumerate([*listed, *self._only_in_bib(bibliography, typed)]):
-            new, removed = insertion(document.language, key, before)
+            start, end, new = document.language.insertion(document.text, place.start, place.end, key)
             title, by, year = terminal_text(paper.title), _by(paper), str(paper.year or "")
             item = types.CompletionItem(
                 label=key,
@@ -281,12 +280,12 @@ class Features:
                 filter_text=" ".join(filter(None, (typed, key, *paper.authors, year, title))),
                 preselect=rank == 0 or None,
                 insert_text_format=types.InsertTextFormat.PlainText,
-                text_edit=types.TextEdit(document.range(place.start, place.end), new),
+                text_edit=types.TextEdit(document.range(place.start, end), new),
             )
             if self.label_details:
                 item.label_details = types.CompletionItemLabelDetails(f"  {title}", by)
-            if removed:
-                gone = document.range(place.start - removed, place.start)
+            if start < place.start:
+                gone = document.range(start, place.start)
                 item.additional_text_edits = [types.TextEdit(gone, "")]
             if isinstance(paper, Recommendation) and key not in bibliography.entries:
                 item.command = _add_command(document, paper.id, key)
@@ -382,7 +381,7 @@ class Features:
             return None
 
         def cite(key: str) -> str:
-            filled = language.syntax.fill(command, [key]) if command else None
+            filled = language.fill(command, [key]) if command else None
             return filled[0] if filled else f"{language.lead}{language.cite(key)}"
 
         papers = self._ask(

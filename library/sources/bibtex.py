@@ -16,7 +16,8 @@ from bibtexparser.model import Entry, ImplicitComment, ParsingFailedBlock
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.languages.latex_source import braced_argument, decode_latex, plain_text
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.latex_text import braced_argument, plain_text
 from citerec.library.papers import LibraryPaper, clean_text, make_paper, split_names, usable_paper
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # on_bad gets the broken entries
@@ -63,7 +64,7 @@ def latex_to_text(latex: str) -> str:
 
 def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a BibTeX file, in order. Raises InputError for a file without entries."""
-    return parse_bibtex(decode_latex(path), str(path), on_bad)
+    return parse_bibtex(decode_text(path), str(path), on_bad)
 
 
 class _ParsedEntry(NamedTuple):

@@ -14,7 +14,7 @@ import rispy
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.languages.latex_source import decode_latex
+from citerec.datasets.languages.inputs import decode_text
 from citerec.library.papers import LibraryPaper, make_paper, split_names, usable_paper
 
 _RECORD = re.compile(r"^(TY  ?-.*?(?:^ER  ?-[^\n]*|(?=^TY  ?-)|\Z))", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ _RECORD_END = re.compile(r"^ER  ?-", re.MULTILINE)
 
 def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    pieces = _RECORD.split(decode_latex(path))  # alternately text outside records and a record
+    pieces = _RECORD.split(decode_text(path))  # alternately text outside records and a record
     if len(pieces) == 1:
         raise InputError(f"{path}: has no records (TY  - JOUR ... ER  -)")
     line = 1
@@ -137,7 +137,7 @@ def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 def _read_tagged(path: Path, kind: str, example: str) -> Iterator[tuple[dict[str, list[str]], str]]:
     """Yield the values of each record by tag, and where it is."""
     start, field = _TAGGED[kind]
-    text = decode_latex(path)
+    text = decode_text(path)
     starts = [match.start() for match in start.finditer(text)]
     if not starts:
         raise InputError(f"{path}: has no records ({example})")
@@ -160,7 +160,7 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
     Declarations of a document type are refused, so no entity is ever defined, and no other file is read.
     """
-    text = _CONTROL.sub(" ", decode_latex(path))
+    text = _CONTROL.sub(" ", decode_text(path))
     if "<!DOCTYPE" in text:
         raise InputError(f"{path}: declares a document type (<!DOCTYPE), which EndNote does not; remove it")
     try:

@@ -34,7 +34,7 @@ from citerec.datasets.formats.json_lines import OnBadRecord, read_objects
 from citerec.datasets.formats.source_files import stream_json
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.languages.latex_source import plain_text
+from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
 from citerec.library.library import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper

@@ -15,7 +15,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.languages.latex_source import MAX_FILE_BYTES
+from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.library.export.formats import escape_latex, latex_authors, latex_title, latex_url, write_entry
 from citerec.library.papers import LibraryPaper, make_paper, usable_paper
 from citerec.library.sources.fields import Fields

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.documents import FullText, Metadata, Reference
 from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
-from citerec.datasets.languages.latex import CITATION, cited_keys
-from citerec.datasets.languages.latex_source import plain_text, read_source
+from citerec.datasets.languages.latex import LATEX
+from citerec.datasets.languages.latex_source import read_source
+from citerec.datasets.languages.latex_text import plain_text
 from citerec.tests.datasets.fulltext.test_layouts import documents
 
 TEXTS = Path(__file__).parent / "texts"
@@ -184,8 +185,8 @@ def test_chapters_by_macros(tmp_path: Path, definition: str) -> None:
     ],
 )
 def test_only_plural_commands_have_several_groups_of_keys(text: str, keys: list[str]) -> None:
-    match = CITATION.search(text)
-    assert match is not None and cited_keys(match["keys"]) == keys
+    (citation,) = LATEX.citations(text)
+    assert citation.cited == keys
 
 
 LETTERS = "abcdefghijklmnopqrst"

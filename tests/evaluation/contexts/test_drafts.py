@@ -23,7 +23,6 @@ from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands.change import build
 from citerec.library.drafts.collection import find_drafts, questions
-from citerec.library.drafts.masked import read_masked
 from citerec.library.drafts.reader import read_draft
 from citerec.library.filters import Filters
 from citerec.library.recommender import Recommender, Request
@@ -143,7 +142,7 @@ def run(folder: Path, output: Path, **options: Any) -> dict[str, Any]:
 
 
 def asked(path: Path) -> list[tuple[str, ...]]:
-    return [place.replaced for place in read_masked(path).places]
+    return [place.replaced for place in read_draft(path, masked=True).places]
 
 
 def test_what_is_asked(folder: Path) -> None:
@@ -163,12 +162,12 @@ def test_what_is_asked(folder: Path) -> None:
 
 
 def test_first_citations_and_what_is_known(folder: Path) -> None:
-    draft = read_masked(folder / "book" / "index.Rmd")
+    draft = read_draft(folder / "book" / "index.Rmd", masked=True)
     known = {"svm": "a", "adam": "b"}
     of_svm, _, of_both = questions(draft, known)
     assert (of_svm.targets, of_svm.again, of_svm.known) == ({"a": "svm"}, {"a"}, ["svm", "adam"])
     assert of_both.targets == {"b": "adam", "a": "svm"}
-    draft = read_masked(folder / "notes" / "notes.md")
+    draft = read_draft(folder / "notes" / "notes.md", masked=True)
     both, topics, bleu = questions(draft, {"porter": "p", "lda": "l", "bleu": "b"})
     assert (both.again, both.known) == ({"l"}, ["lda", "bleu"])
     assert (topics.again, topics.known) == ({"l"}, ["porter", "lda", "bleu"])
@@ -181,7 +180,7 @@ def test_first_citations_and_what_is_known(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["paper/paper.tex", "notes/notes.md", "book/index.Rmd"])
 def test_each_mask_is_a_missing_citation(folder: Path, name: str) -> None:
     """The draft with one command replaced as its author would write it, read as `citerec draft` reads it."""
-    masked = read_masked(folder / name)
+    masked = read_draft(folder / name, masked=True)
     for place in masked.places:
         text = place.file.read_text()
         missing = r"\cite{?}" if name.endswith(".tex") else "[@?]"
@@ -197,7 +196,7 @@ def test_each_mask_is_a_missing_citation(folder: Path, name: str) -> None:
 
 def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[int, str, int]]:
     """Line, key and rank of each query, asked one by one."""
-    recommender, draft = Recommender.open(library), read_masked(folder / main)
+    recommender, draft = Recommender.open(library), read_draft(folder / main, masked=True)
     corpus, own = (
         recommender.library.corpus,
         re.findall(r"@article\{(\w+)", (folder / "refs.bib").read_text()),

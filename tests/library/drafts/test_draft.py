@@ -22,7 +22,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
-from citerec.datasets.languages.latex import read_latex
+from citerec.datasets.languages.latex import LATEX
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import Draft, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
@@ -173,7 +173,7 @@ def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
     text = PAPER.replace(r"BERT~\cite{?}", r"BERT~\cite{improving}").replace("improving, TODO", "other")
     text = text.replace("Section~2]{}", "Section~2]{more}")
     (folder / "cited.tex").write_text(text)
-    full_text = read_latex(folder / "cited.tex", "p").full_text
+    full_text = LATEX.document(folder / "cited.tex", "p").full_text
     assert full_text is not None
     (expected,) = [
         cut_window(found.left, found.right, WINDOW, "whole")
@@ -623,7 +623,7 @@ def test_keys_of_other_papers_and_line_ends(folder: Path, recommender: Recommend
     run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "b.tex"))
     filled = (folder / "b.tex").read_bytes().decode()
     assert "BERT \\cite{devlin2019bert-1}.\r\n" in filled and "\\cite{kingma2015," in filled
-    assert "\\bibliography{a,b}\r\n" in filled
+    assert "\\bibliography{a, b}\r\n" in filled
     assert "@misc{devlin2019bert-1," in (folder / "b.bib").read_text()
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import types
 
+from citerec.datasets.languages.known import LANGUAGES
 from citerec.library.language_server.documents import Document, citation_at, outline, sentence_end_at
 from citerec.library.language_server.features import Features
-from citerec.library.language_server.languages import LANGUAGES
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import indexer

@@ -261,7 +261,7 @@ def test_texts_of_papers_are_never_markup(editor: Editor, folder: Path) -> None:
         ("markdown", "[CITE]", "[@jarvelin2002dcg]"),
         ("quarto", "[see @TODO]", "[see @jarvelin2002dcg]"),
         ("typst", "@?", "@jarvelin2002dcg"),
-        ("typst", "#cite(<?>)", '#cite(label("jarvelin2002dcg"))'),
+        ("typst", "#cite(<?>)", "#cite(<jarvelin2002dcg>)"),
         ("org", "[cite:@?]", "[cite:@jarvelin2002dcg]"),
         ("latex", "", "~\\cite{jarvelin2002dcg}."),
         ("markdown", "", " [@jarvelin2002dcg]."),

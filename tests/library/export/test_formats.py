@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from citerec.datasets.languages.latex_source import plain_text
+from citerec.datasets.languages.latex_text import plain_text
 from citerec.library.explanation import NO_EVIDENCE, NOTHING_FITS, Explanation, Recommendation, note_on
 from citerec.library.export.formats import as_json, bibtex, citation, escape_latex, short_authors, table
 from citerec.library.library import LibraryPaper

@@ -1,0 +1,107 @@
+"""The files of a document: read as text, found below its folder, and limited in number and size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from citerec.base.errors import InputError
+from citerec.base.files import read_limited
+
+MAX_FILE_BYTES = 1 << 26
+"""Maximum size of a file; some .bib files cover a whole field."""
+MAX_CHARACTERS = 20_000_000
+"""Maximum characters of a document with its inputs, before and after the expansion of macros."""
+MAX_INPUTS = 1000
+MAX_DEPTH = 20
+_PRIVATE = re.compile("[\ue000-\uf8ff]")
+_RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
+
+
+def decode_text(path: Path) -> str:
+    """Read a file as UTF-8, or else as Latin-1, the encoding of many older LaTeX files.
+
+    Raises InputError if it cannot be read or is too large.
+    """
+    content = read_limited(path, MAX_FILE_BYTES)
+    if (files := _RECORDED.get()) is not None:
+        files.append(path)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return clean_text(text)
+
+
+@contextmanager
+def record_files() -> Iterator[list[Path]]:
+    """Yield a list that gets the files that `decode_text` reads inside: inputs, chapters, bibliographies."""
+    files: list[Path] = []
+    token = _RECORDED.set(files)
+    try:
+        yield files
+    finally:
+        _RECORDED.reset(token)
+
+
+def clean_text(text: str) -> str:
+    """Normalise line ends and remove the private characters used as placeholders."""
+    return _PRIVATE.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
+
+
+@dataclass
+class Inputs:
+    """The files of a document: how they are read, and which were skipped.
+
+    read: returns the text of a file. root: the folder that contains all of them; None means the document's.
+    left: the remaining characters and inputs. skipped: inputs that were not read, with the reason.
+    """
+
+    read: Callable[[Path], str] = decode_text
+    root: Path | None = None
+    left: list[int] = field(default_factory=lambda: [MAX_CHARACTERS, MAX_INPUTS])
+    skipped: dict[str, str] = field(default_factory=dict)
+    files: dict[Path, None] = field(default_factory=dict)
+
+    def open(self, path: Path, parents: Sequence[Path]) -> str:
+        """Read a file. Raises InputError if the document becomes too large. parents: what includes it."""
+        text = self.read(path)
+        self.files[path] = None
+        self.left[0] -= len(text)
+        self.left[1] -= 1
+        if self.left[0] < 0:
+            raise InputError(
+                f"{path}: the document has more than {MAX_CHARACTERS:,} characters with its inputs"
+            )
+        if self.left[1] < 0 or len(parents) > MAX_DEPTH:
+            raise InputError(
+                f"{path}: the document has more than {MAX_INPUTS:,} inputs or more than {MAX_DEPTH} levels"
+            )
+        return text
+
+    def find(
+        self, named: str, candidates: Iterable[Path], parents: Sequence[Path], suffixes: Sequence[str] = ()
+    ) -> Path | None:
+        """Return the file that is meant, the first candidate that may be read; None, with a note, if there is
+        none. named: as the document writes it. suffixes: in lower case; empty for any."""
+        root, why = (self.root or parents[0].parent).resolve(), "there is no such file"
+        for candidate in candidates:
+            place = candidate.resolve()
+            if not place.is_relative_to(root):
+                why = f"it is outside {root}"
+            elif place in parents:
+                why = "it includes itself"
+            elif place.is_file():
+                if not suffixes or place.suffix.lower() in suffixes:
+                    return place
+                why = f"only {', '.join(suffixes)} files are"
+        self.skipped[named] = why
+        return None
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{named} is not followed: {why}" for named, why in self.skipped.items()]

@@ -1,0 +1,157 @@
+"""Convert LaTeX to plain text (pylatexenc), and remove what is not running text."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
+from pylatexenc.latexwalker import LatexWalkerError
+from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
+from pylatexenc.macrospec import MacroSpec
+
+logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
+
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_NO_TEXT = (
+    "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
+    "equation|align|aligned|alignat|flalign|gather|multline|eqnarray|displaymath|math|dmath|IEEEeqnarray|"
+    "algorithm|algorithm2e|algorithmic|verbatim|Verbatim|lstlisting|minted|tikzpicture|pgfpicture|picture|"
+    "thebibliography|filecontents|abstract|keywords|IEEEkeywords|CCSXML|titlepage"
+)
+_BEGIN_OR_END = re.compile(rf"\\(begin|end)\s*\{{((?:{_NO_TEXT})\*?)\}}")
+_DISPLAYED = (
+    (re.compile(r"(?<!\\)\\\["), re.compile(r"\\\]")),
+    (re.compile(r"\$\$"), re.compile(r"\$\$")),
+)
+_BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
+# Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
+_DROPPED = {
+    "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
+    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
+    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle",
+    "{{": "setlength addtolength setcounter defcitealias",
+}
+_KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
+_ONE_ARGUMENT_KEPT = {"href": ("{{", 2), "textcolor": ("[{{", 3), "bibinfo": ("{{", 2), "bibfield": ("{{", 2)}
+
+
+@cache
+def _converter() -> tuple[LatexNodes2Text, Any]:
+    """The converter and its context database of macro arguments."""
+    texts, known = texts_of_macros(), arguments_of_macros()
+    dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
+    kept = [(name, "{") for name in _KEPT.split()]
+    partly = [(name, spec) for name, (spec, _) in _ONE_ARGUMENT_KEPT.items()]
+    printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
+    printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
+    printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
+    parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
+    texts.add_context_category("ours", prepend=True, macros=printed)
+    known.add_context_category("ours", prepend=True, macros=parsed)
+    # It compares each character of the text with all specials: a third of the time of the conversion.
+    first, find = {one.specials_chars[0] for one in known.iter_specials_specs()}, known.test_for_specials
+    known.test_for_specials = lambda text, at, *state, **more: (
+        find(text, at, *state, **more) if text[at] in first else None
+    )
+    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), known
+
+
+def running_text(latex: str) -> str:
+    """Remove figures, tables, displayed formulas, listings and the like."""
+    pieces: list[str] = []
+    done = depth = 0
+    for tag in _BEGIN_OR_END.finditer(latex):
+        if depth == 0:
+            pieces.append(latex[done : tag.start()])
+        depth = max(0, depth + (1 if tag[1] == "begin" else -1))
+        done = tag.end()
+    if depth == 0:
+        pieces.append(latex[done:])
+    text = " ".join(pieces)
+    for begin, end in _DISPLAYED:
+        text = remove_blocks(text, begin, end)
+    return text
+
+
+def plain_text(latex: str) -> str:
+    """Convert LaTeX to text with single spaces, including formulas as far as possible. Never fails.
+
+    >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
+    'An étude of x_i ≤ 5%'
+    """
+    if not re.search(r"[\\${}~`']|--", latex):
+        return " ".join(latex.split())
+    converter, known = _converter()
+    try:
+        text = converter.latex_to_text(
+            _brace_open_brackets(latex), tolerant_parsing=True, latex_context=known
+        )
+    except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
+        # The parser rejects some malformed sources; keep their words.
+        text = re.sub(r"\\[A-Za-z@]+\*?|[\\{}$~]", " ", latex)
+    return " ".join(text.split())
+
+
+def _brace_open_brackets(latex: str) -> str:
+    """Put braces around each unclosed opening bracket, which prints the same.
+
+    Without them, the parser needs exponential time: it parses each unclosed optional argument twice.
+    """
+    opened: list[int] = []
+    unclosed: list[int] = []
+    braces = 0
+    for match in _BRACKET.finditer(latex):
+        sign = match[0]
+        if sign in ("[", "{"):
+            opened.append(match.start())
+            braces += sign == "{"
+        elif sign == "]" and opened and latex[opened[-1]] == "[":
+            opened.pop()
+        elif sign == "}" and braces:
+            while latex[opened[-1]] == "[":
+                unclosed.append(opened.pop())
+            opened.pop()
+            braces -= 1
+    unclosed += [place for place in opened if latex[place] == "["]
+    pieces: list[str] = []
+    done = 0
+    for place in sorted(unclosed):
+        pieces += (latex[done:place], "{[}")
+        done = place + 1
+    return "".join([*pieces, latex[done:]])
+
+
+def braced_argument(text: str, start: int) -> tuple[str, int]:
+    """The content of the braces that open at `start`, and their end; unclosed braces end with the text."""
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0 and brace[0] == "}":
+            return text[start + 1 : brace.start()], brace.end()
+    return text[start + 1 :], len(text)
+
+
+def macro_arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
+    """Yield each use of a macro with its argument and its end; uses within arguments are skipped."""
+    done = 0
+    for match in macro.finditer(text):
+        if match.start() >= done:
+            argument, done = braced_argument(text, match.end())
+            yield match, argument, done
+
+
+def remove_blocks(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
+    """Replace the blocks between `begin` and `end` by a space; a block without an end is kept.
+
+    A single pattern for both would search for a missing end from every beginning.
+    """
+    pieces, done = [], 0
+    while (first := begin.search(text, done)) and (last := end.search(text, first.end())):
+        pieces.append(text[done : first.start()])
+        done = last.end()
+    return " ".join([*pieces, text[done:]])
