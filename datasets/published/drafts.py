@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 LIST = "drafts.yaml"
 """The list, in the package and in a folder of drafts."""
-PUBLIC = Path(__file__).with_name(LIST)
+LISTS = {"public": LIST, "2026-12": "drafts-2026-12.yaml"}
+"""The lists that come with citerec, by name: 35 drafts of 33 fields, and 20 of further fields."""
 TEXTS = (
     "*.tex",
     "*.ltx",
@@ -88,14 +89,19 @@ class DraftsSettings(Settings):
 
     output: str
     """folder for the drafts, one folder each (e.g. drafts)"""
-    list: str = ""
-    """YAML file of drafts (format: datasets/published/drafts.py); empty: the public ones that come with
-    citerec"""
+    list: str = "public"
+    """public (35 drafts) | 2026-12 (20 drafts of further fields) | a YAML file of others (format:
+    datasets/published/drafts.py)"""
+
+
+def list_file(name: str) -> Path:
+    """Return the file of a list: one of LISTS, or a path."""
+    return Path(__file__).with_name(LISTS[name]) if name in LISTS else Path(name).expanduser()
 
 
 def fetch_drafts(given: DraftsSettings) -> None:
     """Fetch the drafts of a list that are missing. Raises InputError if some of them cannot be fetched."""
-    source, output = Path(given.list).expanduser() if given.list else PUBLIC, Path(given.output).expanduser()
+    source, output = list_file(given.list), Path(given.output).expanduser()
     drafts = read_list(source)
     for one in drafts:
         if not _COMMIT.fullmatch(one.commit):

@@ -16,8 +16,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import citerec
 from citerec.base.errors import InputError
-from citerec.datasets.published.drafts import LIST, PUBLIC, DraftsSettings, fetch_drafts, read_list
+from citerec.datasets.published.drafts import LIST, LISTS, DraftsSettings, fetch_drafts, list_file, read_list
 from citerec.evaluation.benchmarks.contexts.drafts import PARTS, DraftResult, Drafts, Ranks, read_results
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
@@ -491,8 +492,18 @@ def test_a_list_to_fetch_has_commits(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_public_list() -> None:
-    drafts = read_list(PUBLIC)
-    assert len(drafts) >= 20 and len({one.field for one in drafts}) >= 8
-    assert {"en", "fr", "de", "es", "pt"} <= {one.language for one in drafts}
+@pytest.mark.parametrize(
+    ("name", "languages"), [("public", {"en", "fr", "de", "es", "pt"}), ("2026-12", {"en", "fr"})]
+)
+def test_the_public_lists(name: str, languages: set[str]) -> None:
+    drafts = read_list(list_file(name))
+    assert len(drafts) >= 20 and {one.language for one in drafts} == languages
+    assert len({one.field for one in drafts}) >= 20
     assert all(re.fullmatch("[0-9a-f]{40}", one.commit) and one.bib and one.licence for one in drafts)
+
+
+def test_lists_that_report_share_no_author_with_each_other_or_with_what_the_ranker_is_fitted_to() -> None:
+    fitted = Path(citerec.__file__).parent / "library" / "builtin" / LIST
+    files = [*map(list_file, LISTS), fitted]
+    owners = [{one.repository.split("/")[-2].lower() for one in read_list(file)} for file in files]
+    assert len(set.union(*owners)) == sum(map(len, owners))
