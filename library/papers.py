@@ -27,7 +27,7 @@ class LibraryPaper(NamedTuple):
 
     id: unique, without white space. key: citation key. bibtex: entry in the source. aliases: ids and keys of
     other records of the same paper. source: 0 if read from a source file, else -1. filled: FIELD:SOURCE of
-    what `citerec enrich` filled in, which any record of the user's own replaces.
+    what `citerec enrich` filled in, which any record of the user's own replaces. files: paths of its PDFs.
     """
 
     id: str
@@ -46,6 +46,7 @@ class LibraryPaper(NamedTuple):
     aliases: tuple[str, ...] = ()
     source: int = -1
     filled: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that a search shows; year None if unknown."""

@@ -9,6 +9,9 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple
 
+MAX_CHARACTERS = 4_000_000
+"""Characters that are read of a text."""
+
 
 class PdfParagraph(NamedTuple):
     """A paragraph; starts: the offsets in the text at which a page begins, and its number from 1."""

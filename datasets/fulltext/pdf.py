@@ -8,8 +8,10 @@ and footers, which several pages repeat, rotated text and the list of references
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ import pypdfium2.raw as pdfium
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.layout import (
+    MAX_CHARACTERS,
     Line,
     PdfParagraph,
     arrange,
@@ -29,8 +32,6 @@ from citerec.datasets.fulltext.layout import (
 
 MAX_PAGES = 1000
 """Pages that are read of a PDF; later ones are not."""
-MAX_CHARACTERS = 4_000_000
-"""Characters that are read of a PDF."""
 MAX_PAGE = 100_000
 """Characters that are read of a page."""
 
@@ -95,9 +96,10 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
         if len(text) != count:  # characters without Unicode, or with two code units
             codes = (pdfium.FPDFText_GetUnicode(text_page, i) for i in range(count))
             text = "".join(chr(code) if 0 < code < 0xD800 or code > 0xDFFF else " " for code in codes)
+        letters = _Letters(text_page, text, _page_angle(page, text_page, text))
         lines, cut = [], 0
         for found in _LINE.finditer(text):
-            parts = _read_line(text_page, number + 1, text, *found.span())
+            parts = letters.line(number + 1, *found.span())
             cut += len(parts) > 1
             lines += parts
         if cut > len(lines) / 8:
@@ -108,22 +110,77 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
         page.close()
 
 
-def _read_line(page: Any, number: int, text: str, start: int, end: int) -> list[Line]:
-    """Read the characters from start to end: one line, or the lines of two columns; none if it is rotated."""
-    start, end = _strip(text, start, end)
-    if start == end or abs(pdfium.FPDFText_GetCharAngle(page, start)) > 0.1:
-        return []
-    pieces = [(start, end)]
-    if pdfium.FPDFText_CountRects(page, start, end - start) > 1:
-        pieces = list(_columns_of(page, text, start, end))
-    lines = []
-    for begin, stop in pieces:
-        box, last = _box(page, begin), _box(page, stop - 1)
-        broken = text[stop : stop + 1] == _BROKEN or text[stop - 1] in "-\u00ad\u2010"
-        height = max(box.top - box.bottom, last.top - last.bottom)
-        place = box.left, last.right, box.bottom, height
-        lines.append(Line(clean(text[begin:stop]), number, *place, _is_bold(page, begin), broken))
-    return lines
+def _page_angle(page: Any, text_page: Any, text: str) -> float:
+    """The angle of text that is upright on a page, which may be rotated when it is shown."""
+    if not page.get_rotation():
+        return 0.0
+    letters = [found.start() for found in re.finditer(r"[^\W\d_]", text)]
+    sample = letters[:: len(letters) // 100 + 1]
+    angles = Counter(round(pdfium.FPDFText_GetCharAngle(text_page, i), 1) for i in sample)
+    return angles.most_common(1)[0][0] if angles else 0.0
+
+
+class _Letters:
+    """The characters of a page. angle: of upright text, in radians."""
+
+    def __init__(self, page: Any, text: str, angle: float) -> None:
+        self._page, self._text, self._angle = page, text, angle
+
+    def line(self, number: int, start: int, end: int) -> list[Line]:
+        """Read a line of page `number`, in its parts if it crosses two columns; none if it is not upright."""
+        text = self._text
+        start, end = _strip(text, start, end)
+        if start == end:
+            return []
+        if abs(pdfium.FPDFText_GetCharAngle(self._page, start) - self._angle) > 0.1:
+            return []
+        pieces = [(start, end)]
+        if pdfium.FPDFText_CountRects(self._page, start, end - start) > 1:
+            pieces = list(self._columns(start, end))
+        lines = []
+        for begin, stop in pieces:
+            first, last = self._box(begin), self._box(stop - 1)
+            broken = text[stop : stop + 1] == _BROKEN or text[stop - 1] in "-\u00ad\u2010"
+            height = max(first.top - first.bottom, last.top - last.bottom)
+            place = first.left, last.right, first.bottom, height
+            lines.append(Line(clean(text[begin:stop]), number, *place, self._is_bold(begin), broken))
+        return lines
+
+    def _columns(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a line between wide spaces."""
+        begin, height = start, 0.0
+        for found in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
+            before, after = start + found.start(), start + found.end()
+            left, right = self._box(before), self._box(after)
+            height = height or max(left.top - left.bottom, 1.0)
+            if right.left - left.right > _GAP * height:
+                yield begin, before + 1
+                begin = after
+        yield begin, end
+
+    def _box(self, index: int) -> Box:
+        """The box of a character, as high as its font, where text is upright."""
+        box = pdfium.FS_RECTF()
+        pdfium.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(box))
+        if not self._angle:
+            return Box(box.left, box.right, box.bottom, box.top)
+        cosine, sine = math.cos(self._angle), math.sin(self._angle)
+        corners = [(x, y) for x in (box.left, box.right) for y in (box.bottom, box.top)]
+        across = [x * cosine - y * sine for x, y in corners]
+        up = [x * sine + y * cosine for x, y in corners]
+        return Box(min(across), max(across), min(up), max(up))
+
+    def _is_bold(self, index: int) -> bool:
+        name = ctypes.create_string_buffer(128)
+        pdfium.FPDFText_GetFontInfo(self._page, index, name, len(name), ctypes.byref(ctypes.c_int()))
+        return _BOLD.search(name.value.decode("latin-1")) is not None
+
+
+class Box(NamedTuple):
+    left: float
+    right: float
+    bottom: float
+    top: float
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:
@@ -132,33 +189,6 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[end - 1].isspace():
         end -= 1
     return start, end
-
-
-def _box(page: Any, index: int) -> Any:
-    """The box of a character, as high as its font."""
-    box = pdfium.FS_RECTF()
-    pdfium.FPDFText_GetLooseCharBox(page, index, ctypes.byref(box))
-    return box
-
-
-def _is_bold(page: Any, index: int) -> bool:
-    name = ctypes.create_string_buffer(128)
-    pdfium.FPDFText_GetFontInfo(page, index, name, len(name), ctypes.byref(ctypes.c_int()))
-    return _BOLD.search(name.value.decode("latin-1")) is not None
-
-
-def _columns_of(page: Any, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a line between wide spaces."""
-    height = None
-    begin = start
-    for found in re.finditer(r"\S(\s+)(?=\S)", text[start:end]):
-        before, after = start + found.start(), start + found.end()
-        left, right = _box(page, before), _box(page, after)
-        height = height or max(left.top - left.bottom, 1.0)
-        if right.left - left.right > _GAP * height:
-            yield begin, before + 1
-            begin = after
-    yield begin, end
 
 
 # Characters.

@@ -99,19 +99,28 @@ class Terms:
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
+    @classmethod
+    def named(cls, names: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
+        """Terms by their names, without words."""
+        return cls(Ragged.from_rows([]), names, _word_terms(stemmer, stopwords))
+
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """Add words. Unknown terms are dropped, or added with more_terms."""
-        rows, names = self._known.of(words)
-        all_names, ids = self.names, self._ids
         if more_terms:
-            all_names = [*self.names, *(name for name in names if name not in ids)]
-            ids = {name: term for term, name in enumerate(all_names)}
-        new_ids = [ids.get(name) for name in names]
-        known = [[term for i in row.tolist() if (term := new_ids[i]) is not None] for row in rows]
-        more = Ragged.from_rows(known)
+            names = [name for name in self._known.of(words)[1] if name not in self._ids]
+            return Terms(self.word_terms, [*self.names, *names], self._known).with_words(words)
+        more, all_names = self.of(words), self.names
         values = np.concatenate([self.word_terms.values, more.values])
         offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
         return Terms(Ragged(values, offsets), all_names, self._known)
+
+    def of(self, words: Sequence[str]) -> Ragged:
+        """Return the known terms of any words [rows]."""
+        rows, names = self._known.of(words)
+        ids = [self._ids.get(name) for name in names]
+        return Ragged.from_rows(
+            [[term for i in row.tolist() if (term := ids[i]) is not None] for row in rows]
+        )
 
     @cached_property
     def _ids(self) -> dict[str, int]:

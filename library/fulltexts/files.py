@@ -1,0 +1,145 @@
+"""Where the PDFs of papers are: fields `file` of bibliographies, Zotero's storage, and folders of PDFs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from citerec.base.errors import InputError
+from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
+from citerec.library.fulltexts.store import AboutText
+from citerec.library.papers import LibraryPaper
+
+SUFFIX = ".pdf"
+MIN_TITLE = 20
+"""Letters of a title that is enough to tell a paper."""
+MAX_TITLE_LINES = 5
+"""Lines that a title has on a first page."""
+_SEPARATOR = re.compile(r"(?<!\\);")
+_PART = re.compile(r"(?<!\\):")
+_ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\_\}|\$\\backslash\$")
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
+
+def parse_file_field(value: str) -> list[str]:
+    r"""Return the paths of PDFs in a BibTeX entry's field `file`, as JabRef, Zotero and Mendeley write it.
+
+    Files are separated by semicolons, each a path, or a description, a path and a type between colons; colons
+    and semicolons within them follow a backslash.
+
+    >>> parse_file_field(r"Full Text:files/12/a.pdf:application/pdf;Snapshot:files/13/a.html:text/html")
+    ['files/12/a.pdf']
+    >>> parse_file_field(r":C\:/papers/b\;c.pdf:PDF"), parse_file_field("/home/me/d.pdf")
+    (['C:/papers/b;c.pdf'], ['/home/me/d.pdf'])
+    """
+    found = []
+    for one in _SEPARATOR.split(value):
+        parts = [] if _WINDOWS.match(one.strip()) else _PART.split(one)
+        path = parts[1] if len(parts) >= 3 else one
+        path = _ESCAPED.sub(lambda match: match[1] or ("_" if "_" in match[0] else "\\"), path).strip()
+        if path.lower().endswith(SUFFIX):
+            found.append(path)
+    return found
+
+
+def possible_paths(name: str, folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield what the name of a file may mean: an absolute path, or one within folders."""
+    if name.startswith("file:"):
+        name = unquote(urlsplit(name).path)
+    if _WINDOWS.match(name) and os.name != "nt":
+        name = name.replace("\\", "/")[2:]  # of another machine: only what follows the drive can be found
+    path = Path(name).expanduser()
+    if path.is_absolute():
+        yield path
+    for folder in folders:
+        yield folder / path.relative_to(path.anchor)
+    if not path.is_absolute():
+        yield Path("/") / path  # Mendeley leaves out the first slash
+
+
+def existing_files(names: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """Return a paper's files that exist, or whose text Zotero keeps. folders: where relative names begin."""
+    found: dict[str, None] = {}
+    for name in names:
+        paths = possible_paths(name, folders)
+        if (path := next((path for path in paths if stamp_of(path)), None)) is not None:
+            found[str(path)] = None
+    return [*found]
+
+
+def stamp_of(file: Path) -> tuple[int, int] | None:
+    """Return size and time of change of a file, or else of the text that Zotero keeps of it; None without."""
+    for place in (file, cache_of(file)):
+        try:
+            about = place.stat()
+        except (OSError, ValueError):  # the latter: a name with a zero byte
+            continue
+        return about.st_size, about.st_mtime_ns
+    return None
+
+
+def cache_of(file: Path) -> Path:
+    """Return where Zotero keeps the text of a PDF: beside it, without pages."""
+    return file.parent / ".zotero-ft-cache"
+
+
+def folder_files(name: str) -> tuple[list[Path], list[str]]:
+    """Return the PDFs in a folder and below it, and a line for each link out of it, which is not followed.
+
+    Raises InputError if there is no such folder.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
+    root, files, lines = folder.resolve(), list[Path](), list[str]()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() != SUFFIX or path.is_dir():
+            continue
+        if root in path.resolve().parents:
+            files.append(path)
+        else:
+            lines.append(f"{path}: is a link out of the folder, and was not read")
+    return files, lines
+
+
+class PaperFinder:
+    """Finds the paper of a PDF by what its first page says."""
+
+    def __init__(self, papers: Iterable[LibraryPaper]) -> None:
+        self._by_identifier: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        for paper in papers:
+            for kind, value in (("doi", paper.doi), ("arxiv", paper.arxiv)):
+                if value:
+                    self._by_identifier.setdefault(f"{kind}:{value.lower()}", paper.id)
+            if len(letters := normalise_title(paper.title)) >= MIN_TITLE:
+                self._titles.setdefault(letters, paper.id)
+        self._letters = {paper: letters for letters, paper in self._titles.items()}
+
+    def find(self, file: Path, found: AboutText) -> str:
+        """Return the id of a paper, or "".
+
+        Its DOI or arXiv id is named together with its title; or its title stands in lines of its own; or its
+        identifier is the only one, or the name of the file.
+        """
+        named = [self._by_identifier.get(name, "") for name in found.identifiers]
+        head = normalise_title(found.head)
+        for paper in filter(None, named):
+            if (letters := self._letters.get(paper)) and letters in head:
+                return paper
+        if paper := self._by_title(found):
+            return paper
+        if len(found.identifiers) == 1 and (paper := named[0]):
+            return paper
+        arxiv = find_arxiv_id(file.stem) or find_arxiv_id(f"arxiv:{file.stem}")
+        return self._by_identifier.get(f"arxiv:{arxiv}", "") if arxiv else ""
+
+    def _by_title(self, found: AboutText) -> str:
+        lines = [normalise_title(line) for line in found.head.splitlines()]
+        titles = [normalise_title(found.title)]
+        for start in range(len(lines)):
+            titles += ["".join(lines[start : start + n + 1]) for n in range(MAX_TITLE_LINES)]
+        return next((paper for title in titles if (paper := self._titles.get(title))), "")

@@ -1,0 +1,198 @@
+"""Brings the full texts of a library up to date: reads new PDFs, forgets those of papers that are gone.
+
+    LIBRARY/fulltexts/lock           locked by the process that does so
+    LIBRARY/fulltexts/texts.sqlite   what was read (store)
+    LIBRARY/fulltexts/N/             the index (index)
+
+What is read is kept at once, so that a stopped command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from citerec.base.errors import error_text
+from citerec.base.files import disk_errors, file_lock
+from citerec.base.progress import count_progress
+from citerec.datasets.fulltext.layout import MAX_CHARACTERS
+from citerec.library.fulltexts.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
+from citerec.library.fulltexts.index import TextEncoder, update_index
+from citerec.library.fulltexts.passages import Passage
+from citerec.library.fulltexts.reading import HEAD, ReadText, TextPart, read_files
+from citerec.library.fulltexts.store import TextStore
+from citerec.library.papers import LibraryPaper
+
+FOLDER, LOCK = "fulltexts", "lock"
+KEPT_EVERY = 2.0
+"""Seconds after which what was read is kept."""
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+SHOWN = 10
+"""Problems that are printed."""
+
+
+@dataclass
+class TextReport:
+    """What a refresh has done. problems: by file, what could not be read; lines: others."""
+
+    papers: int = 0
+    passages: int = 0
+    read: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = f"{self.papers:,} papers have a full text, of {self.passages:,} passages"
+        lines = [f"{counts}; {self.read:,} PDFs were read"]
+        lines += [f"  {file}: {problem}" for file, problem in self.problems.items()]
+        if len(lines) > SHOWN + 1:
+            lines[SHOWN + 1 :] = [f"  ... and {len(lines) - SHOWN - 1:,} more"]
+        return "\n".join([*lines, *self.lines])
+
+
+def refresh_texts(
+    library: Path,
+    papers: Callable[[], Iterable[LibraryPaper]],
+    encoder: TextEncoder | None,
+    *,
+    folders: Sequence[Path] = (),
+    pdfs: Sequence[str] = (),
+    notes: Mapping[str, Sequence[Passage]] | None = None,
+    workers: int = 0,
+    read: Callable[..., Iterable[tuple[Path, ReadText]]] = read_files,
+) -> TextReport:
+    """Read the PDFs of papers, and index their passages.
+
+    papers: yields them, anew for each call. folders: in which relative names of files begin. pdfs: folders of
+    PDFs of any of the papers. notes: what the user wrote or marked in a file, by file. workers: processes
+    that read, 0: one per core.
+    """
+    folder, notes = library / FOLDER, notes or {}
+    with disk_errors(folder, "full texts", "library"):
+        folder.mkdir(exist_ok=True)
+        with file_lock(folder / LOCK, "reads full texts"):
+            store = TextStore(folder, create=True)
+            try:
+                report = TextReport()
+                reader = _Reader(store, report, workers, read)
+                texts = reader.texts_of(papers(), folders)
+                texts |= reader.texts_in(pdfs, papers, texts)
+                of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
+                store.set_papers(texts, of_papers)
+                with count_progress(
+                    "passages indexed", sum(one.passages for one in store.papers())
+                ) as advance:
+                    index = update_index(folder, store, encoder, advance)
+                report.papers = len(texts)
+                report.passages = 0 if index is None else len(index)
+                return report
+            finally:
+                store.close()
+
+
+class _Reader:
+    """Reads files that the store does not know, or that have changed."""
+
+    def __init__(
+        self,
+        store: TextStore,
+        report: TextReport,
+        workers: int,
+        read: Callable[..., Iterable[tuple[Path, ReadText]]],
+    ) -> None:
+        self._store, self._report, self._workers, self._read_files = store, report, workers, read
+
+    def texts_of(self, papers: Iterable[LibraryPaper], folders: Sequence[Path]) -> dict[str, str]:
+        """Return the file of each paper that names one with a text: the first that can be read."""
+        places: dict[str, list[str]] = {}
+        for paper in papers:
+            if paper.files:
+                places[paper.id] = existing_files(paper.files, folders)
+                if not places[paper.id]:
+                    self._report.problems[paper.files[0]] = "no such file"
+        found: dict[str, str] = {}
+        while places := {paper: files for paper, files in places.items() if files and paper not in found}:
+            self._read([files[0] for files in places.values()])
+            readable = self._store.readable()
+            found |= {paper: files[0] for paper, files in places.items() if files[0] in readable}
+            places = {paper: files[1:] for paper, files in places.items()}
+        return found
+
+    def texts_in(
+        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the papers whose PDF is in a folder, other than those taken, and its file."""
+        files: list[str] = []
+        for name in pdfs:
+            inside, lines = folder_files(name)
+            files += map(str, inside)
+            self._report.lines += lines
+        of_others = set(taken.values())
+        files = [file for file in files if file not in of_others]
+        if not files:
+            return {}
+        self._read(files, without_text=True)
+        finder, found, unknown = PaperFinder(papers()), dict[str, str](), 0
+        readable = self._store.readable()
+        for file, about in self._store.abouts(file for file in files if file in readable):
+            paper = finder.find(Path(file), about)
+            unknown += not paper
+            if paper and paper not in taken:
+                found.setdefault(paper, file)
+        self._read(found.values())  # whose texts were dropped while the library lacked the paper
+        if unknown:
+            self._report.lines.append(f"  {unknown:,} PDFs are of no paper in the library")
+        return found
+
+    def _read(self, files: Iterable[str], without_text: bool = False) -> None:
+        """Read files that are new or have changed, or whose text was dropped, unless `without_text`."""
+        files = list(files)
+        known, stamps = self._store.known_files(without_text), dict[str, tuple[int, int]]()
+        for file in files:
+            if (stamp := stamp_of(Path(file))) and known.get(file) != stamp:
+                stamps[file] = stamp
+        kept: list[tuple[str, int, int, ReadText]] = []
+        last = time.monotonic()
+        with count_progress("PDFs read", len(stamps)) as advance:
+            try:
+                for path, found in self._read_all(map(Path, stamps)):
+                    kept.append((str(path), *stamps[str(path)], found))
+                    advance(1)
+                    if time.monotonic() - last > KEPT_EVERY:
+                        self._store.put(kept)
+                        kept, last = [], time.monotonic()
+            finally:
+                self._store.put(kept)
+        self._report.read += len(stamps)
+        problems = self._store.problems()
+        self._report.problems |= {file: problems[file] for file in files if file in problems}
+
+    def _read_all(self, files: Iterable[Path]) -> Iterable[tuple[Path, ReadText]]:
+        """Read files; of those that are not on this machine, the text that Zotero keeps."""
+        here: list[Path] = []
+        for file in files:
+            if file.exists():
+                here.append(file)
+            else:
+                yield file, read_cache(file)
+        yield from self._read_files(here, self._workers)
+
+
+def read_cache(file: Path) -> ReadText:
+    """Return the text that Zotero keeps of a PDF: without pages, unless form feeds divide them."""
+    try:
+        text = cache_of(file).read_text("utf-8", "replace")[:MAX_CHARACTERS]
+    except OSError as error:
+        return ReadText(problem=error_text(error))
+    pages = text.split("\f")
+    parts = [
+        TextPart(paragraph, [(0, number if len(pages) > 1 else 0)])
+        for number, page in enumerate(pages, 1)
+        for piece in _PARAGRAPH.split(page)
+        if (paragraph := " ".join(_BROKEN.sub("", piece).split()))
+    ]
+    return ReadText(head=text[:HEAD], pages=len(pages) if len(pages) > 1 else 0, parts=parts)
