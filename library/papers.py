@@ -144,7 +144,7 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     fields |= {
         name: max((getattr(paper, name) for paper in papers), key=len) for name in ("abstract", "authors")
     }
-    for name in ("collections", "tags"):
+    for name in ("collections", "tags", "files"):
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]
     aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, fields["key"]))

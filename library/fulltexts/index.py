@@ -209,6 +209,10 @@ def update_index(
     current = {one.paper: one.hash for one in wanted}
     if old is not None and known == current:
         return old
+    if not wanted:
+        store.set(CURRENT, "")
+        remove_others(folder, store)
+        return None
     number = str(max([int(one.name) for one in folder.iterdir() if one.name.isdecimal()], default=0) + 1)
     with atomic_folder(folder / number) as part:
         kept = np.flatnonzero([current.get(paper) == hash for paper, hash in known.items()])

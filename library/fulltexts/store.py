@@ -172,7 +172,8 @@ class TextStore:
             try:
                 yield self._database
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # SQLite itself ends it if the disk is full
+                    self._database.execute("ROLLBACK")
                 raise
             self._database.execute("COMMIT")
 
