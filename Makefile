@@ -75,7 +75,7 @@ builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make 
 	cd $(JATS) && grep -rlE '<article[ >]' --include='*.xml' --include='*.nxml' . | tr '\n' '\0' \
 		| xargs -0 grep -liE 'creative ?commons' | tar -czf articles.tar.gz -T -
 	$(BIN)/citerec data build source=$(JATS)/articles.tar.gz output=$(PMC) candidates=title leaks=named words=whole \
-		on_error=skip max_bad_share=0.2 splitting.train=0.9 splitting.val=0.05 splitting.test=0.05
+		on_error=skip max_bad_share=0.2 train=0.9 val=0.05 test=0.05
 	$(BIN)/citerec data drafts list=library/builtin/drafts.yaml output=$(BUILTIN)/drafts
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/all
 	$(STATIC) 'data.dirs=[$(ACL),$(CROPS),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-neurips

@@ -10,8 +10,6 @@ from runpy import run_module
 
 from citerec.base.arguments import HELP
 from citerec.base.errors import InputError, one_line_errors
-from citerec.recommend import COMMANDS as LIBRARY
-from citerec.recommend import run
 
 COMMANDS = {
     "train": ("citerec.train", "train a model"),
@@ -55,6 +53,9 @@ def main() -> None:
             else:
                 import_module(module).main()
             return
+    from citerec.recommend import COMMANDS as LIBRARY  # not needed by the commands above
+    from citerec.recommend import run
+
     if words and words[0] in LIBRARY:
         sys.argv[0] = f"citerec {words[0]}"
         run(words)
@@ -62,11 +63,14 @@ def main() -> None:
     if words and words[0] in VERSION:
         print(f"citerec {version('citerec')}")
         return
-    _help_or_fail(words)
+    _help_or_fail(words, {name: kind.__doc__ or "" for name, (kind, _) in LIBRARY.items()})
 
 
-def _help_or_fail(words: list[str]) -> None:
-    """Print the list of commands; InputError for an unknown command."""
+def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
+    """Print the list of commands; InputError for an unknown command.
+
+    library: the commands of a library, and what they do.
+    """
     if not words:
         from citerec.library.commands.nearby import Nearby
 
@@ -76,21 +80,20 @@ def _help_or_fail(words: list[str]) -> None:
             print("citerec --help lists all commands.")
             return
     if not words or words[0] in (*HELP, "help"):
-        print(_help())
+        print(_help(library))
         return
-    known = [*LIBRARY, *COMMANDS]
+    known = [*library, *COMMANDS]
     name = " ".join(words[:2]) if words[0] in ("data", "model") else words[0]
     close = get_close_matches(name, known, 1)
     choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
     raise InputError(f"citerec {name}: no such command; {choice}")
 
 
-def _help() -> str:
+def _help(library: dict[str, str]) -> str:
     """Return the list of commands."""
-    library = {name: (kind.__doc__ or "").strip().rstrip(".") for name, (kind, _) in LIBRARY.items()}
     lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options; citerec --version)", ""]
     lines += ["your own library of papers:"]
-    lines += [f"  {name:15} {summary[0].lower()}{summary[1:]}" for name, summary in library.items()]
+    lines += [f"  {name:15} {text[0].lower()}{text[1:].rstrip('.')}" for name, text in library.items()]
     lines += ["", "models and data (most need the extra `train`):"]
     lines += [f"  {name:15} {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(lines)

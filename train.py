@@ -14,14 +14,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.base.configuration import read_settings, refuse_missing, register_resolvers
+from citerec.base.configuration import read_settings, refuse_missing
 from citerec.base.errors import InputError, one_line_errors
 from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
-from citerec.training.settings import RESOLVERS, RunSettings
-
-register_resolvers(RESOLVERS)
+from citerec.training.settings import RunSettings
 
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {

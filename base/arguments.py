@@ -1,5 +1,7 @@
 """Commands with options `key=value`, parsed and explained from the fields of a settings class.
 
+    main = command("data cloze", ClozeSettings, write_cloze_corpus)
+
 A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
 or a single plain value. An argument may omit its key if the settings name a `positional` field; several may
 if that is a list.
@@ -8,11 +10,13 @@ if that is a list.
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from types import NoneType
@@ -20,8 +24,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from citerec.base.errors import InputError
-from citerec.base.settings import Settings, align_note, describe_type, field_notes
+from citerec.base.errors import InputError, one_line_errors
+from citerec.base.settings import Settings, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
 
@@ -33,25 +37,35 @@ _NULL = ("null", "none", "")
 HELP = ("--help", "-h")
 
 
+def command(
+    name: str, kind: type[S], call: Callable[[S], object], more: Callable[[], str] = str
+) -> Callable[[], None]:
+    """Return the `main` of `citerec NAME`; arguments as for `run_command`."""
+    return one_line_errors(lambda: run_command(name, kind, call, sys.argv[1:], more=more))
+
+
 def run_command(
     name: str,
     kind: type[S],
     call: Callable[[S], object],
     arguments: Sequence[str],
     level: int = logging.INFO,
-    more: str = "",
+    more: Callable[[], str] = str,
 ) -> None:
-    """Call a function with the settings read from the arguments, or print the help of `citerec NAME`.
+    """Call a function with the settings read from the arguments and print what it returns, if anything; or
+    print the help of `citerec NAME`.
 
-    level: of the log, which goes to stderr. more: text below the options in the help.
+    level: of the log, which goes to stderr. more: returns text to print below the options in the help.
     """
     if any(argument in HELP for argument in arguments):
-        lines = [f"citerec {name}: {kind.__doc__}", "", "Options:", options_help(kind)]
-        print("\n".join([*lines, "", more] if more else lines))
+        about = inspect.cleandoc(kind.__doc__ or "")
+        lines = [f"citerec {name}: {about}", "", "Options:", options_help(kind)]
+        print("\n".join([*lines, *more().splitlines()]))
         return
     settings = read_arguments(kind, arguments)
     logging.basicConfig(level=level, format="%(message)s", stream=_Stderr())
-    call(settings)
+    if (result := call(settings)) is not None:
+        print(result)
 
 
 class _Stderr(io.TextIOBase):
@@ -126,15 +140,25 @@ def _convert(key: str, text: str, hint: Any) -> Any:
 
 
 def options_help(kind: type[Settings]) -> str:
-    """Return the help of all options, with defaults and notes."""
-    notes, lines = field_notes(kind), []
-    for part in fields(kind):
-        default, note = _default(part), notes.get(part.name, "")
-        value = "..." if default is MISSING else _format_value(default)
+    """Return the help of all options, with defaults and notes, required ones first."""
+    notes, options = field_notes(kind), []
+    for part in sorted(fields(kind), key=lambda part: _default(part) is not MISSING):
+        note = notes.get(part.name, "")
         if part.name == getattr(kind, "positional", ""):
             note += f"; `{part.name}=` may be omitted"
-        lines += align_note(f"  {part.name.rstrip('_')}={value}", note, COLUMN, WIDTH)
-    return "\n".join(lines)
+        options.append((part.name.rstrip("_"), _default(part), note))
+    return "\n".join(option_lines(options))
+
+
+def option_lines(options: Iterable[tuple[str, Any, str]]) -> list[str]:
+    """Return the lines of the help for options: key, default (MISSING: required), note."""
+    lines = []
+    for key, default, note in options:
+        value = "..." if default is MISSING else _format_value(default)
+        text, rest = f"  {key}={value}", textwrap.wrap(note, WIDTH - COLUMN, break_on_hyphens=False)
+        first = rest.pop(0) if rest and len(text) < COLUMN else ""
+        lines += [f"{text:{COLUMN}}{first}".rstrip(), *(" " * COLUMN + line for line in rest)]
+    return lines
 
 
 def _default(part: Field[Any]) -> Any:
@@ -144,4 +168,4 @@ def _default(part: Field[Any]) -> Any:
 def _format_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    return f"[{','.join(map(_format_value, value))}]" if isinstance(value, tuple | list) else str(value)

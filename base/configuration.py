@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
+import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException, MissingConfigException
 from hydra.types import RunMode
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -21,17 +23,27 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from citerec.base.errors import BEFORE_MAIN, EXPLAIN, InputError, error_line, missing_extra
-from citerec.base.help import config_groups, option_notes
-from citerec.base.settings import SCHEMAS, Settings, check, describe_type
+from citerec.base.errors import (
+    BEFORE_MAIN,
+    EXPLAIN,
+    InputError,
+    error_line,
+    exit_on_input_error,
+    missing_extra,
+    one_line_errors,
+)
+from citerec.base.help import CONF, config_groups, option_notes
+from citerec.base.settings import RESOLVERS, SCHEMAS, Settings, check, describe_type
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-def store_schemas() -> None:
-    """Add all registered schemas that Hydra's ConfigStore lacks to it."""
+def prepare_hydra() -> None:
+    """Give Hydra all registered schemas and functions that it lacks."""
+    for name, function in RESOLVERS.items():
+        OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
     stored = ConfigStore.instance().repo.get("schema", {})
     for name, kind in SCHEMAS.items():
         if f"{name}.yaml" not in stored:
@@ -48,12 +60,6 @@ def _schema(kind: type) -> DictConfig:
         children = (part._get_node(key) for key in part)
         parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
     return node
-
-
-def register_resolvers(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Let the files in conf/ use these functions as `${NAME:ARGUMENT,...}`; each call is made once."""
-    for name, function in functions.items():
-        OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
 
 
 def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
@@ -109,10 +115,17 @@ def describe_missing(key: str) -> str:
 
 
 def refuse_missing(config: DictConfig) -> None:
-    """Raise InputError for the first required option that is missing; call it before slow imports.
+    """Raise InputError for the first required option that is missing, and for a value in place of several
+    options (index=hnsw); call it before slow imports.
 
     Options that others read by `oc.select` may be missing.
     """
+    for name, kind in SCHEMAS.items():
+        if isinstance(value := config.get(name), str):
+            first = next(part.name for part in dataclasses.fields(kind) if not part.name.startswith("_"))
+            raise InputError(
+                f"{name}={value}: there are several options of {name}, such as {name}.{first}=..."
+            )
     select = OmegaConf.to_yaml(config)
     for path, value in _options(config):
         if value == "???" and f"oc.select:{path}," not in select:
@@ -180,5 +193,21 @@ def configuration_line(error: BaseException) -> str | None:
     return f"configuration: {error}"
 
 
-BEFORE_MAIN.append(store_schemas)
+def composed_command(name: str, call: Callable[[DictConfig], Any] = instantiate) -> Callable[[], None]:
+    """Return the `main` of a command that composes conf/NAME.yaml and prints the result of `call` on it.
+
+    Missing or wrong options are reported in one line, before slow imports.
+    """
+
+    @one_line_errors
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+    def main(config: DictConfig) -> None:
+        with exit_on_input_error():
+            refuse_missing(config)
+            print(call(config))
+
+    return main
+
+
+BEFORE_MAIN.append(prepare_hydra)
 EXPLAIN.append(configuration_line)

@@ -7,6 +7,8 @@ help template includes them as `${options:}`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.base.settings import align_note, field_notes
+from citerec.base.arguments import option_lines
+from citerec.base.settings import field_notes
 
 CONF = Path(__file__).parents[1] / "conf"
-WIDTH, COLUMN = 118, 44
-"""Width of the help, and the column in which notes start."""
-DERIVED = ("for_data", "tuned", "recipe")
+DERIVED = ("tuned", "recipe")
 """Groups determined by other groups, which users do not choose by name."""
 
 
@@ -31,11 +32,9 @@ def options(*, _root_: DictConfig) -> str:
     notes = option_notes()
     values = OmegaConf.to_container(_root_, resolve=False)
     assert isinstance(values, dict)
-    lines = _group_lines()
-    if lines:
-        lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *lines, ""]
-    lines += ["Options (KEY=VALUE) with their defaults:"]
-    lines += _option_lines({key: value for key, value in values.items() if key != "hydra"}, notes)
+    del values["hydra"]
+    lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *option_lines(_groups()), ""]
+    lines += ["Options (KEY=VALUE) with their defaults:", *option_lines(_options(values, notes))]
     return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $ in the help
 
 
@@ -48,33 +47,27 @@ def config_groups() -> list[str]:
     return [group for group in groups if group not in ("hydra", *DERIVED)]
 
 
-def _group_lines() -> list[str]:
-    loader, lines = GlobalHydra.instance().config_loader(), []
+def _groups() -> Iterator[tuple[str, str | None, str]]:
+    """Yield the groups of a command, with their choices as notes."""
+    loader = GlobalHydra.instance().config_loader()
     for key, name in sorted(HydraConfig.get().runtime.choices.items()):
         group = key.partition("@")[0]
         if group.partition("/")[0] not in ("hydra", *DERIVED):
-            names = ", ".join(loader.get_group_options(group))
-            lines += align_note(f"  {key}={'null' if name is None else name}", names, COLUMN, WIDTH)
-    return lines
+            yield key, name, ", ".join(loader.get_group_options(group))
 
 
-def _option_lines(
-    values: dict[Any, Any], notes: dict[str, str], path: str = "", indent: str = "  "
-) -> list[str]:
-    lines = []
+def _options(values: dict[Any, Any], notes: dict[str, str], path: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yield the dotted keys of all options with their values and notes."""
     for key, value in values.items():
         if str(key).startswith("_"):
+            continue
+        if isinstance(value, dict) and value:
+            yield from _options(value, notes, f"{path}{key}.")
             continue
         note = notes.get(f"{path}{key}", "")
         if not note and (other := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
             note = notes.get(other[1]) or f"as {other[1]}"
-        if isinstance(value, dict) and value:
-            lines += align_note(f"{indent}{key}:", note, COLUMN, WIDTH, "# ")
-            lines += _option_lines(value, notes, f"{path}{key}.", indent + "  ")
-        else:
-            plain = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
-            lines += align_note(f"{indent}{key}: {plain}", note, COLUMN, WIDTH, "# ")
-    return lines
+        yield f"{path}{key}", MISSING if value == "???" else value, note
 
 
 def option_notes() -> dict[str, str]:

@@ -21,7 +21,7 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass
 from itertools import pairwise
@@ -95,6 +95,8 @@ def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
 
 SCHEMAS: dict[str, type] = {}
 """The registered schemas by name, for base.configuration."""
+RESOLVERS: dict[str, Callable[..., Any]] = {}
+"""Functions that the files in conf/ use as `${NAME:ARGUMENT,...}`; each call is made once."""
 
 
 def register(name: str, kind: type, target: str | None = None) -> None:
@@ -145,12 +147,3 @@ def field_notes(kind: type) -> dict[str, str]:
                 notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
                 notes |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
     return {key: note for key, note in notes.items() if note}
-
-
-def align_note(text: str, note: str, column: int, width: int, sign: str = "") -> list[str]:
-    """Return lines of help: a text, then its note from `column` on, each line after `sign`, up to `width`."""
-    if not note:
-        return [text]
-    rest = textwrap.wrap(note, width - column - len(sign), break_long_words=False, break_on_hyphens=False)
-    first = text if len(text) >= column else text.ljust(column) + sign + rest.pop(0)
-    return [first, *(" " * column + sign + line for line in rest)]

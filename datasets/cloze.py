@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,8 +23,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.progress import OnBytes, read_progress
 from citerec.base.settings import Settings, setting
@@ -244,11 +243,4 @@ def _read_objects(path: Path, on_bytes: OnBytes) -> Iterator[tuple[str, Object]]
             yield f"{path}, record {quoted(key)}", record | {"paper_id": key}
 
 
-@one_line_errors
-def main() -> None:
-    """Make the corpus and print its counts."""
-    run_command("data cloze", ClozeSettings, lambda given: print(write_cloze_corpus(given)), sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
+main = command("data cloze", ClozeSettings, write_cloze_corpus)

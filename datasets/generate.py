@@ -17,7 +17,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from citerec.base.command import command
+from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, file_lock, new_folder
 from citerec.base.progress import count_progress
+from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
@@ -392,6 +393,29 @@ def open_demo(
     return open_corpus(folder, tokenizer=tokenizer, cache_dir=cache_dir, name="demo", field="field")
 
 
+@dataclass(frozen=True, kw_only=True)
+class GenerateSettings(Settings):
+    """Generate a corpus of any size, with realistic lengths and frequencies, to measure speed and memory:
+
+        citerec data generate papers=1661201 contexts=3205210 output=DIR [OPTION=VALUE ...]
+
+    DIR is a new folder. The command writes papers.json, contexts.json, train.json, val.json and test.json.
+    The words are made of syllables; data=demo opens a small one. See docs/guide/scale.md for the sources of
+    lengths and frequencies.
+    """
+
+    papers: int
+    """papers to generate; the latest ones cite (e.g. 100000)"""
+    contexts: int
+    """contexts to generate, over train, val and test (e.g. 200000)"""
+    output: str
+    """new folder to write (e.g. outputs/corpus)"""
+    seed: int = 0
+    """random seed"""
+    workers: int | None = setting(None, least=1)
+    """processes, without effect on the output; null: one per core"""
+
+
 def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, workers: int | None) -> str:
     """Write papers, contexts and splits to a new folder, atomically; return a summary line.
 
@@ -444,8 +468,4 @@ def _make_block(block: tuple[str, int]) -> Pieces:
     return _generator.block(*block)
 
 
-main = command("generate")
-
-
-if __name__ == "__main__":
-    main()
+main = command("data generate", GenerateSettings, lambda given: generate_corpus(**asdict(given)))

@@ -288,9 +288,9 @@ class Tolerance(Settings):
     """How to handle records that cannot be used."""
 
     on_error: str = setting("raise", choices=("raise", "skip"))
-    """raise: stop at the first bad record; skip: drop and count bad records"""
+    """raise (stop at the first bad record) | skip (drop bad records and count them)"""
     max_bad_share: float = setting(0.01, most=1)
-    """largest share of records that may be dropped"""
+    """share of records that may be bad"""
 
     @property
     def share(self) -> float | None:

@@ -115,7 +115,7 @@ def _check_shares(*values: float, whole: bool = False) -> dict[str, float]:
     shares = dict(zip(SPLITS, values, strict=True))
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"splitting.{name}: {share!r} is not a share between 0 and 1")
+            raise InputError(f"splitting: the share of {name} is {share!r}, not between 0 and 1")
     if (total := sum(values)) > 1 + 1e-9 or (whole and total < 1 - 1e-9):
         raise InputError(f"splitting: the shares train, val and test add up to {total:g}{', not 1' * whole}")
     return shares
@@ -128,10 +128,11 @@ def _year_range(name: str, years: Sequence[int | None]) -> tuple[float, float]:
         or not all(year is None or type(year) is int for year in years)
     ):
         raise InputError(
-            f"splitting.{name}: must be two years, e.g. [2019,2020], null for an open end, not {years!r}"
+            f"splitting: the years of {name} must be two, such as [2019,2020], null for an open end, not "
+            f"{list(years) if isinstance(years, tuple) else years!r}"
         )
     first = float("-inf") if years[0] is None else years[0]
     last = float("inf") if years[1] is None else years[1]
     if first > last:
-        raise InputError(f"splitting.{name}: {years[0]} is after {years[1]}")
+        raise InputError(f"splitting: the years of {name}: {years[0]} is after {years[1]}")
     return first, last

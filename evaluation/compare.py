@@ -7,14 +7,13 @@ two-sided randomisation test, both clustered by citing paper (evaluation.signifi
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.base.settings import Settings, setting
 from citerec.evaluation.measures import PerQuery
@@ -122,10 +121,4 @@ def print_comparison(given: CompareSettings) -> None:
     print(text, end="")
 
 
-@one_line_errors
-def main() -> None:
-    run_command("compare", CompareSettings, print_comparison, sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
+main = command("compare", CompareSettings, print_comparison)

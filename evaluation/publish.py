@@ -6,14 +6,13 @@ huggingface_hub uploads it (HF_TOKEN, HF_ENDPOINT).
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
 from citerec.base.settings import Settings
 from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, Table, flatten_groups
 from citerec.training.hub import Pretrained
@@ -111,10 +110,4 @@ def publish(given: PublishSettings) -> None:
         print(model.push(given.repo, results, given.licence, given.private))
 
 
-@one_line_errors
-def main() -> None:
-    run_command("model publish", PublishSettings, publish, sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
+main = command("model publish", PublishSettings, publish)

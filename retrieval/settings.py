@@ -66,7 +66,7 @@ class IndexConfig(Settings):
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in known and value != field.default:
-                raise InputError(f"index.{field.name}={value}: index={self.kind} has no such setting")
+                raise InputError(f"index.{field.name}={value}: index.kind={self.kind} has no such setting")
 
     def asdict(self) -> dict[str, object]:
         """The kind and its build settings, as plain values."""
@@ -131,7 +131,7 @@ class ArticleConfig(Settings):
     layout: str = setting("sentence", choices=("sentence", "sep"))
     """separator of a text's fields: sentence (a full stop) | sep (the model's separator token)"""
     similarity: str = setting("cosine", choices=("cosine", "l2"))
-    """cosine | l2 (negative Euclidean distance; requires index=exact); aspire always uses l2"""
+    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))

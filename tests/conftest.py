@@ -25,14 +25,14 @@ import requests
 import citerec.evaluation.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec import recommend
-from citerec.base.configuration import store_schemas
+from citerec.base.configuration import prepare_hydra
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-store_schemas()
+prepare_hydra()
 hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)  # no test asserts a time
 hypothesis.settings.load_profile("untimed")
 

@@ -17,11 +17,16 @@ from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
 from citerec.datasets.cloze import ClozeSettings
+from citerec.datasets.formats.convert import ConvertSettings
+from citerec.datasets.fulltext.build import BuildSettings
+from citerec.datasets.generate import GenerateSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
+from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.compare import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
+from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 
 ROOT = Path(__file__).parents[1]
@@ -32,23 +37,23 @@ WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf
 ENTRIES = {
     "train": "train",
     "evaluate": "evaluate",
-    "data build": "build",
-    "data convert": "convert",
     "data count": "count",
     "data embed": "embed",
     "data export": "export",
-    "data generate": "generate",
     "data inspect": "inspect",
-    "data mdcr": "build_mdcr",
-    "model compress": "compress",
 }
 """Hydra's configuration of each command that has one."""
 SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
+    "data build": BuildSettings,
     "data cloze": ClozeSettings,
+    "data convert": ConvertSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
+    "data generate": GenerateSettings,
+    "data mdcr": MdcrSettings,
+    "model compress": CompressSettings,
     "model publish": PublishSettings,
 }
 HELP = ("--help", "--version")

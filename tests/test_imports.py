@@ -21,12 +21,12 @@ ORDER = ["base", "datasets", "retrieval", "training", "hatten", "rerank", "libra
 """Each package imports only earlier ones; entry points may import all."""
 ENTRY = "train, evaluate, recommend"
 ROOMS = {
-    "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
-    "retrieval": ["encoder", "index", "embed"],
-    "training": ["trainer", "logger", "callbacks"],
-    "hatten": ["embeddings", "for_data", "compress"],
+    "datasets": ["data", "splitting", "count", "export", "inspect"],
+    "retrieval": ["encoder", "embed"],
+    "training": ["trainer", "logger"],
+    "hatten": ["embeddings"],
     "rerank": ["retriever", "model", "tuned", "recipe"],
-    "evaluation": ["benchmark", "sweep", "build_mdcr"],
+    "evaluation": ["benchmark", "sweep"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
 }
 """Config groups and commands by the last package whose classes and groups they may name; others name none."""

@@ -29,7 +29,11 @@ Run = Callable[..., tuple[int, str, str]]
         ("train.py experimnt=paper", "experimnt: there is no such option; did you mean experiment?"),
         ("train.py model=haten", "model=haten: there is no such choice; did you mean model=hatten?"),
         ("train.py trainer=tpus", "trainer=tpus: choose cpu or gpu"),
-        ("evaluate.py retriever=bm25 index=hnsw", "index=hnsw: retriever=bm25 has no index; leave it out"),
+        (
+            "evaluate.py retriever=bm25 index.kind=hnsw",
+            "index.kind=hnsw: retriever=bm25 has no index; leave it out",
+        ),
+        ("evaluate.py index=hnsw", "index=hnsw: index has several options, such as index.kind=..."),
         ("evaluate.py retriever=bm25 encoder=specter", "encoder=specter: retriever=bm25 has no encoder; "),
         (
             "evaluate.py retriever=run",
@@ -39,10 +43,9 @@ Run = Callable[..., tuple[int, str, str]]
             "data build output=out",
             "source is required, as in source=[papers.jsonl.gz,texts/]: file",
         ),
-        (
-            "data build source=a output=b splitting=year",
-            "splitting.train is required, as in splitting.train=[null,2018]: years of the citing papers",
-        ),
+        ("data build source=a output=b train_years=2018", "splitting: the years of train must be two, "),
+        ("data build source=a output=b traim=0.9", "traim: there is no such option; did you mean train?"),
+        ("data mdcr papers=a output=b models=[c]", "models: c: write NAME:DIR"),
         (
             "data inspect data=papers",
             "data.papers is required, as in data.papers=papers.jsonl.gz: papers",
@@ -57,8 +60,8 @@ def test_invalid_options_raise_one_line_that_names_the_option(script: Run, comma
 @pytest.mark.slow
 def test_a_sweep_says_which_retrievers_do_not_use_an_option(script: Run, tiny_source: Path) -> None:
     data = f"data=custom data.dir={tiny_source} split=val output_dir={tiny_source.parent / 'out'}"
-    code, out, _ = script(*f"evaluate.py -m retriever=bm25,popularity index=hnsw {data}".split())
-    said = [line.partition("index=hnsw: ")[2] for line in out.splitlines() if "index=hnsw: " in line]
+    code, out, _ = script(*f"evaluate.py -m retriever=bm25,popularity index.kind=hnsw {data}".split())
+    said = [line.partition("=hnsw: ")[2] for line in out.splitlines() if "index.kind=hnsw: " in line]
     unused = "has no index, so this is not used"
     assert (code, said) == (0, [f"retriever=bm25 {unused}", f"retriever=popularity {unused}"])
 
@@ -80,7 +83,7 @@ MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
     [
         ("train.py", MISSING),
         ("evaluate.py", MISSING),
-        ("-m citerec.retrieval.encoders.embed output=out", MISSING),
+        ("-m citerec data embed output=out", MISSING),
         ("train.py data.dir=nowhere", "nowhere: no such folder"),
         ("train.py data.dir=nowhere resume=maybe", "resume=maybe: must be true or false"),
     ],
@@ -89,7 +92,7 @@ def test_wrong_options_are_reported_before_slow_imports(command: str, line: str)
     name, *arguments = command.removeprefix("-m ").split()
     runner = "run_path" if name.endswith(".py") else "run_module"
     code = (
-        f"import runpy, sys\nsys.argv = {[name, 'data=custom', *arguments]}\n"
+        f"import runpy, sys\nsys.argv = {[name, *arguments, 'data=custom']}\n"
         f"try: runpy.{runner}('{name}', run_name='__main__')\n"
         "except SystemExit: print(sorted({'torch', 'transformers', 'faiss'} & set(sys.modules)))"
     )
@@ -106,19 +109,19 @@ def test_wrong_options_are_reported_before_slow_imports(command: str, line: str)
             "train",
             ["model=hatten", "trainer=cpu"],
             ["encoder", "retriever", "benchmark"],
-            r"rounds: \d+ +# number of",
+            r"model\.rounds=\d+ +number of",
         ),
         (
             "train model=scibert_reranker",
             ["encoder=scibert", "retriever=bm25"],
             ["benchmark"],
-            "epochs: 1 +# pass",
+            r"model\.epochs=1 +pass",
         ),
         (
             "evaluate",
-            ["benchmark=prefetch", "index=exact"],
+            ["benchmark=prefetch", "retriever=hatten"],
             ["model", "trainer"],
-            "papers: 2000 +# papers to",
+            r"data\.papers=2000 +papers to",
         ),
     ],
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from citerec.base.errors import InputError
-from citerec.base.settings import Settings, register, setting
+from citerec.base.settings import RESOLVERS, Settings, register, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""
@@ -34,11 +34,12 @@ def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
     return next((str(place) for place in places if place.is_dir()), None)
 
 
-RESOLVERS: dict[str, Callable[..., str | None]] = {
-    "run_folder": run_folder,
-    "dense_checkpoint": dense_checkpoint,
-}
-"""Functions that the files in conf/ use as ${NAME:...}."""
+def vectors_for(data: str) -> str:
+    """The default word vectors of data=NAME: GloVe for published data sets, else those of the corpus."""
+    return "glove" if data in ("acl200", "fulltextpeerread", "refseer", "arxiv") else "word2vec"
+
+
+RESOLVERS.update(run_folder=run_folder, dense_checkpoint=dense_checkpoint, vectors_for=vectors_for)
 
 
 @dataclass(frozen=True)

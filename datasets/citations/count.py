@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from hydra.utils import instantiate
 
-from citerec.base.command import command
+from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_write, write_text
 from citerec.datasets.citations.queries import GraphQueries, read_rows
 from citerec.datasets.formats.json_lines import gzip_writer
@@ -105,8 +105,4 @@ def _table(counts: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)]) + "\n"
 
 
-main = command("count", lambda config: instantiate(config.counting))
-
-
-if __name__ == "__main__":
-    main()
+main = composed_command("count", lambda config: instantiate(config.counting))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from citerec.base.command import command
+from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, new_folder
 from citerec.base.progress import read_progress
+from citerec.base.settings import Settings
 from citerec.datasets.citations.graph import CitationEdge, PaperLine, read_record
 from citerec.datasets.formats.json_lines import Object, gzip_writer, read_objects
 from citerec.datasets.fulltext.catalogue import PaperTable
@@ -19,6 +21,27 @@ from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.readers import find_files
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertSettings(Settings):
+    """Convert a dump of papers for global citation recommendation (data=papers, benchmark=dataset_level):
+
+        citerec data convert source=FILES output=DIR
+
+    FILES is a file, a folder or a pattern, or a list of these, in JSON lines, plain or .gz. Supported dumps:
+    S2ORC (2020) metadata; the Semantic Scholar Open Research Corpus and its successors; corpus.json of
+    Citeomatic's DBLP or PubMed; papers, abstracts and citations (all three) of the Semantic Scholar Datasets
+    API.
+
+    DIR is a new folder. The command writes papers.jsonl.gz, and citations.tsv.gz if the dump keeps citations
+    in separate files.
+    """
+
+    source: tuple[str, ...]
+    """file, folder or pattern, or a list of them (e.g. [metadata/*.jsonl.gz])"""
+    output: str
+    """new folder to write (e.g. outputs/papers)"""
 
 
 def convert(source: str | Sequence[str], output: str | Path) -> str:
@@ -79,8 +102,4 @@ def _encode(paper: PaperLine) -> bytes:
     return orjson.dumps(known | more) + b"\n"
 
 
-main = command("convert")
-
-
-if __name__ == "__main__":
-    main()
+main = command("data convert", ConvertSettings, lambda given: convert(given.source, given.output))

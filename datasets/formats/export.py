@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from citerec.base.command import command
+from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_folder, new_folder
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
@@ -62,8 +62,4 @@ def _paper_metadata(corpus: Corpus, row: int) -> dict[str, Any]:
     return found
 
 
-main = command("export")
-
-
-if __name__ == "__main__":
-    main()
+main = composed_command("export")

@@ -3,21 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
-
-from citerec.base.command import command
-from citerec.base.configuration import read_settings
+from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
 from citerec.datasets.fulltext.readers import find_files
 from citerec.datasets.records import Tolerance
-from citerec.datasets.splitting import Splitting
+from citerec.datasets.splitting import RandomSplitting, Splitting, YearSplitting
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings(ContextRules, Tolerance):
+    """Build a corpus for local citation recommendation from full texts:
+
+        citerec data build source=FILES output=DIR [OPTION=VALUE ...]
+
+    FILES is a file, a folder or a pattern, or a list of these, such as '[papers.jsonl.gz,texts/*.xml]'.
+    Supported formats: JSON lines (our layout, S2ORC, unarXive; plain or .gz), JATS XML (PubMed Central, PLOS,
+    eLife, SciELO; also in .zip and .tar.gz), TEI XML from GROBID, LaTeX with .bib or .bbl files, including
+    arXiv archives, and Markdown (.md, .Rmd, .qmd) with .bib or CSL .json files. List files of metadata
+    (titles, abstracts, years) before the full texts.
+
+    DIR is a new folder. The command writes papers.json.gz, contexts.json.gz, train.json, val.json, test.json
+    and report.md, which counts what was dropped and why. See docs/guide/build.md for layouts, rules and
+    running times.
+    """
+
+    source: tuple[str, ...]
+    """file, folder or pattern, or a list of them (e.g. [papers.jsonl.gz,texts/])"""
+    output: str
+    """new folder to write (e.g. outputs/corpus)"""
+    identifier: str | None = None
+    """keep only papers with this kind of identifier: arxiv, acl, pubmed, doi, ...; null: all"""
+    train: float = 0.8
+    """share of the citing papers to train on"""
+    val: float = 0.1
+    """share to validate on"""
+    test: float = 0.1
+    """share to test on; shares that sum to less than 1 drop the rest"""
+    train_years: tuple[int | None, ...] = ()
+    """split by year instead: years of the citing papers to train on, first and last; null: an open end (e.g.
+    [null,2018])"""
+    val_years: tuple[int | None, ...] = ()
+    """years to validate on"""
+    test_years: tuple[int | None, ...] = ()
+    """years to test on"""
+
+    @property
+    def splitting(self) -> Splitting:
+        """How citing papers are split: by year if any years are given, else at random."""
+        years = self.train_years, self.val_years, self.test_years
+        if any(years):
+            return YearSplitting(*(of_split or None for of_split in years))
+        return RandomSplitting(self.train, self.val, self.test, self.seed)
+
+
+def build(given: BuildSettings) -> str:
+    """Build the corpus of a command; return its summary."""
+    shared = {part.name: getattr(given, part.name) for part in (*fields(ContextRules), *fields(Tolerance))}
+    return build_corpus(given.source, given.output, given.splitting, given.identifier, **shared).summary()
 
 
 def build_corpus(
@@ -37,9 +86,9 @@ def build_corpus(
     on_error, max_bad_share: see Tolerance. settings: see ContextRules.
     Raises InputError for invalid input, and if no context is left.
     """
-    tolerance = read_settings(Tolerance, {"on_error": on_error, "max_bad_share": max_bad_share})
-    skipped, rules = SkippedRecords(tolerance.share), read_settings(ContextRules, settings)
-    if identifier is not None and (not isinstance(identifier, str) or not identifier):
+    skipped = SkippedRecords(Tolerance(on_error, max_bad_share).share)
+    rules = ContextRules(**settings)
+    if identifier is not None and not identifier:
         raise InputError(f"identifier: {identifier!r} is not a kind of identifier, such as arxiv")
     files, folder = find_files(source), Path(output).expanduser()
     if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
@@ -52,8 +101,4 @@ def build_corpus(
     return report
 
 
-main = command("build", lambda config: instantiate(config).summary())
-
-
-if __name__ == "__main__":
-    main()
+main = command("data build", BuildSettings, build)

@@ -39,24 +39,27 @@ MAX_UNRESOLVED = 100_000
 
 @dataclass(frozen=True)
 class ContextRules(Settings):
-    """How contexts are cut and selected; `shortest`, `per_pair` and `leaks` are rules of this project.
+    """How contexts are cut and selected.
 
-    window: maximum number of characters on each side of a mask. words: words at the ends are `cut`, as in
-    ACL-200, RefSeer and Gu et al. 2022, or only `whole` words are kept. shortest: minimum number of
-    characters besides the masks. per_pair: maximum number of contexts per citing and cited paper, sampled by
-    `seed`; None keeps all. leaks: `drop` or `keep` contexts that name an author of the cited paper or have a
-    year next to the mask; `named` drops them as well, except those with the name of the first author, which
-    get splits of their own and keep the names before the mask. candidates: papers need a title and an
-    `abstract`, or a `title` suffices.
+    `shortest`, `per_pair` and `leaks` are rules of this project; Gu et al. 2022 use shortest=0 per_pair=null
+    leaks=keep.
     """
 
     window: int = setting(200, least=1)
+    """maximum characters on each side of a citation"""
     words: str = setting("cut", choices=("cut", "whole"))
+    """words at the ends of a window: cut (as in the published data sets) | whole"""
     shortest: int = 50
+    """minimum characters of a context, not counting markers"""
     per_pair: int | None = setting(5, least=1)
+    """maximum contexts per pair of citing and cited paper, sampled; null: all"""
     seed: int = 0
+    """random seed"""
     leaks: str = setting("drop", choices=("drop", "keep", "named"))
+    """contexts with an author of the cited paper or a year next to the marker: drop | keep | named (drop, but
+    those with the first author's name make splits of their own and keep the names before the marker)"""
     candidates: str = setting("abstract", choices=("abstract", "title"))
+    """papers need a title and an abstract: abstract; or only a title: title"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from hydra.utils import instantiate
 
-from citerec.base.command import command
+from citerec.base.configuration import composed_command
 
-main = command("inspect", lambda config: f"page: {instantiate(config)}")
-
-
-if __name__ == "__main__":
-    main()
+main = composed_command("inspect", lambda config: f"page: {instantiate(config)}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import sys
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass
@@ -26,8 +25,8 @@ from citerec.base.archives import (
     pick_files,
     unpack,
 )
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, UnusableFile, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError, UnusableFile
 from citerec.base.files import cache_folder, digest_file, disk_errors, file_lock
 from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
@@ -342,17 +341,14 @@ def download_releases(settings: DownloadSettings) -> None:
         print(f"{name}: {folder}")
 
 
-@one_line_errors
-def main() -> None:
-    """Run the command `citerec data download`."""
+def _releases_help() -> str:
+    """Return the table of what can be downloaded."""
     cache = cache_folder()
-    table = ["Names, download sizes and folders:"]
-    table += [
+    rows = (
         f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
         for name, release in RELEASES.items()
-    ]
-    run_command("data download", DownloadSettings, download_releases, sys.argv[1:], more="\n".join(table))
+    )
+    return "\n".join(["", "Names, download sizes and folders:", *rows])
 
 
-if __name__ == "__main__":
-    main()
+main = command("data download", DownloadSettings, download_releases, _releases_help)

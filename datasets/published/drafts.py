@@ -11,15 +11,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
 import yaml
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
@@ -155,10 +154,4 @@ def _git(folder: Path, *arguments: str) -> None:
         raise InputError(f"git {arguments[0]}: {lines[-1]}")
 
 
-@one_line_errors
-def main() -> None:
-    run_command("data drafts", DraftsSettings, fetch_drafts, sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
+main = command("data drafts", DraftsSettings, fetch_drafts)

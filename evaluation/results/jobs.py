@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
-from citerec.base.configuration import store_schemas
+from citerec.base.configuration import prepare_hydra
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.base.help import CONF
@@ -95,7 +95,7 @@ def job_settings(job: Job) -> dict[str, Any]:
 
 @cache
 def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
-    store_schemas()
+    prepare_hydra()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             return _select_settings(compose("evaluate", list(overrides)))

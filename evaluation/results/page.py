@@ -6,15 +6,14 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import ClassVar
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, fail, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
@@ -145,10 +144,4 @@ def run_plan(given: ResultsSettings) -> None:
         fail(f"{len(failed)} of {len(plan.jobs)} jobs failed; {reasons}")
 
 
-@one_line_errors
-def main() -> None:
-    run_command("results", ResultsSettings, run_plan, sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
+main = command("results", ResultsSettings, run_plan)

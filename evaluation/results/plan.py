@@ -183,7 +183,7 @@ def _build_step(where: str, folder: Path, build: Buildable, jobs: Mapping[str, J
     models = {model: jobs[job] for model, job in build.models.items()}
     folders = ",".join(f"{model}:{job.folder}" for model, job in models.items())
     output = folder / "benchmark"  # the command's log is next to it
-    overrides = [*build.overrides, f"models={{{folders}}}", f"output={output}"]
+    overrides = [*build.overrides, f"models=[{folders}]", f"output={output}"]
     return Step(folder.name, BUILD, folder, output, overrides, models=list(models.values()))
 
 

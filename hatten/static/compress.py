@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from citerec.base.command import command
+from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import new_folder
-from citerec.base.settings import check_count
+from citerec.base.settings import Settings, check_count, setting
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressSettings(Settings):
+    """Shrink a trained static model:
+
+        citerec model compress checkpoint=OUT output=FOLDER words=40000 vectors=int8
+
+    Dropped words get random vectors, like any out-of-vocabulary word of a static model. See
+    docs/guide/hatten.md.
+    """
+
+    checkpoint: str
+    """output of citerec train model=static, or of model=hatten with a mean path (e.g. outputs/mine)"""
+    output: str
+    """new folder to write (e.g. outputs/small)"""
+    words: int | None = setting(None, least=1)
+    """number of most frequent words to keep; null: all (e.g. 40000)"""
+    vectors: str = setting("int8", choices=("float32", "float16", "int8"))
+    """precision of the word vectors: float32 | float16 | int8"""
 
 
 def compress(checkpoint: str | Path, output: str | Path, words: int | None, vectors: str) -> Path:
@@ -40,8 +60,4 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     return folder
 
 
-main = command("compress")
-
-
-if __name__ == "__main__":
-    main()
+main = command("model compress", CompressSettings, lambda given: compress(**asdict(given)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import logging
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from citerec.base.arguments import run_command
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
 from citerec.datasets.columns import Ragged
@@ -162,10 +161,7 @@ def _read_draft(ranker: Ranker, one: MaskedDraft, library: Library) -> Iterator[
         yield lists.keep(offered | lists.cited)
 
 
-@one_line_errors
-def main() -> None:
-    run_command("library.builtin.make", BuiltInSettings, make, sys.argv[1:])
-
+main = command("library.builtin.make", BuiltInSettings, make)
 
 if __name__ == "__main__":
     main()

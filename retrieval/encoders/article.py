@@ -73,7 +73,7 @@ class ArticleRetriever(DenseRetriever):
         self.encoder = load_frozen(encoder, arithmetic)
         self.similarity = self.encoder.config.similarity
         if self.similarity == "l2" and self.index_config.kind != "exact":
-            raise InputError("encoder.similarity=l2 needs exact search: set index=exact")
+            raise InputError("encoder.similarity=l2 needs exact search: set index.kind=exact")
 
     def fingerprint(self) -> dict[str, Any]:
         return self.encoder.fingerprint()
@@ -147,7 +147,7 @@ class SentenceRetriever(Retriever):
         self._cache: QueryCache | None = None
         self.index_config = index or IndexConfig()
         if self.index_config.kind != "exact":
-            raise InputError("encoder.pooling=aspire needs exact search: set index=exact")
+            raise InputError("encoder.pooling=aspire needs exact search: set index.kind=exact")
         self.encoder = load_frozen(encoder, arithmetic)
 
     def settings(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hydra.utils import instantiate
 
-from citerec.base.command import command
+from citerec.base.configuration import composed_command
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.settings import ArticleConfig
 
@@ -42,8 +42,4 @@ def embed(
     return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))
 
 
-main = command("embed", lambda config: instantiate(config).summary(config.output))
-
-
-if __name__ == "__main__":
-    main()
+main = composed_command("embed", lambda config: instantiate(config).summary(config.output))

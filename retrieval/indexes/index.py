@@ -43,7 +43,7 @@ def check_index(config: IndexConfig, papers: int | None = None) -> None:
 
         if gpu_library(config.kind) is None:
             raise InputError(
-                "index.device=gpu: no usable GPU; install torch with CUDA (or, for index=exact, faiss-gpu), "
+                "index.device=gpu: no usable GPU; install torch with CUDA (or, for exact search, faiss-gpu), "
                 "or choose index.device=cpu"
             )
     if papers is None or config.kind not in ("ivf", "pq", "ivfpq"):
@@ -51,8 +51,8 @@ def check_index(config: IndexConfig, papers: int | None = None) -> None:
     needed = max(config.lists or 1, CODES if "pq" in config.kind else 1)
     if (training := min(papers, config.sample or papers)) < needed:
         raise InputError(
-            f"index={config.kind}: needs {needed:,} papers to train on, has {training:,}; "
-            "choose fewer index.lists, a larger index.sample, or index=exact"
+            f"index.kind={config.kind}: needs {needed:,} papers to train on, has {training:,}; "
+            "choose fewer index.lists, a larger index.sample, or index.kind=exact"
         )
 
 

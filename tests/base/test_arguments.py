@@ -130,12 +130,14 @@ def test_errors_of_lists_are_one_line(arguments: list[str], line: str) -> None:
 
 def test_a_command_calls_its_function_or_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     called: list[Fetch] = []
-    run_command("data fetch", Fetch, called.append, ["arxiv", "--help"], more="arxiv  large")
+    run_command("data fetch", Fetch, called.append, ["arxiv", "--help"], more=lambda: "\narxiv  large")
     assert not called
     printed = capsys.readouterr().out
     assert printed.startswith("citerec data fetch: Fetch.") and printed.endswith("\n\narxiv  large\n")
     run_command("data fetch", Fetch, called.append, ["arxiv"])
-    assert called == [Fetch(names=("arxiv",))]
+    assert called == [Fetch(names=("arxiv",))] and not capsys.readouterr().out
+    run_command("data fetch", Fetch, lambda given: f"{given.cache}: done", ["arxiv"])
+    assert capsys.readouterr().out == ".cache: done\n"
 
 
 @pytest.mark.parametrize("name", recommend.COMMANDS)

@@ -21,7 +21,7 @@ from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import build_encoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import EncoderConfig
-from citerec.tests.datasets.conftest import run_module
+from citerec.tests.datasets.conftest import run_citerec
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
 
 def test_an_unreachable_cluster_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path}", "data.backend=ray"]
-    done = run_module("citerec.datasets.inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
+    done = run_citerec("data inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
 
@@ -111,5 +111,5 @@ def test_workers_import_our_datasets(tiny_source: Path, tmp_path: Path) -> None:
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
     options += ["data.backend=ray", "examples=0", f"output_dir={tmp_path / 'out'}"]
     address = ray.get_runtime_context().gcs_address
-    done = run_module("citerec.datasets.inspect", *options, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
+    done = run_citerec("data inspect", *options, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
     assert done.returncode == 0, done.stderr

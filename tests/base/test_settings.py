@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
-from citerec.base.configuration import read_settings, store_schemas
+from citerec.base.configuration import prepare_hydra, read_settings
 from citerec.base.errors import InputError, error_line
 from citerec.base.settings import SCHEMAS, Settings, register, setting
 
@@ -77,7 +77,7 @@ def registered() -> Iterator[None]:
     before = {**store.repo, "schema": dict(store.repo.get("schema", {}))}
     register("test_whole", Whole)
     register("test_target", Part, target="citerec.base.settings.Settings")
-    store_schemas()
+    prepare_hydra()
     yield
     del SCHEMAS["test_whole"], SCHEMAS["test_target"]
     store.repo = before

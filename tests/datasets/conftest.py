@@ -100,11 +100,11 @@ def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
     return buffer.getvalue()
 
 
-def run_module(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run python -m NAME ARGUMENTS in the project's folder. variables: environment variables."""
+def run_citerec(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run citerec NAME ARGUMENTS in the project's folder. variables: environment variables."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
-    command = [sys.executable, "-m", name, *arguments]
+    command = [sys.executable, "-m", "citerec", *name.split(), *arguments]
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=600
     )

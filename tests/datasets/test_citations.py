@@ -30,7 +30,7 @@ from citerec.datasets.citations.queries import (
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
-from citerec.tests.datasets.conftest import run_module, write_lines
+from citerec.tests.datasets.conftest import run_citerec, write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
 ABOUT["late"] = {"title": "Late", "abstract": "About it."}
@@ -351,8 +351,8 @@ def test_counts_match_the_queries(find: Callable[..., GraphQueries], tmp_path: P
 @pytest.mark.slow
 def test_the_command(write: Write, tmp_path: Path) -> None:
     options = [f"data.papers={write(dated())}", f"data.cache_dir={tmp_path}/c", f"output_dir={tmp_path}/out"]
-    done = run_module("citerec.datasets.citations.count", *options, "data.near_duplicates=0.7")
+    done = run_citerec("data count", *options, "data.near_duplicates=0.7")
     assert done.returncode == 0 and "| documents | 10 |" in done.stdout, done.stderr
     assert (tmp_path / "out" / "counts.md").read_text() in done.stdout
-    done = run_module("citerec.datasets.citations.count", *options, "data.near_duplicates=2")
+    done = run_citerec("data count", *options, "data.near_duplicates=2")
     assert done.returncode == 2 and done.stderr.startswith("error: data.near_duplicates=2.0:"), done.stderr

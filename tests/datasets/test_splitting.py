@@ -63,13 +63,16 @@ def test_all_splits_but_train_are_sampled() -> None:
     ("make", "message"),
     [
         (lambda: YearSplitting([None, 2014], [2014, 2015], [2016, None]), "years of train and val overlap"),
-        (lambda: YearSplitting([None, 2014], [2016, 2015], None), r"splitting\.val: 2016 is after 2015"),
-        (lambda: YearSplitting([None, 2014], [2015], None), r"splitting\.val: must be two years"),
-        (lambda: YearSplitting(2014, None, None), r"splitting\.train: must be two years"),  # type: ignore[arg-type]
+        (
+            lambda: YearSplitting([None, 2014], [2016, 2015], None),
+            "splitting: the years of val: 2016 is after 2015",
+        ),
+        (lambda: YearSplitting([None, 2014], [2015], None), "splitting: the years of val must be two"),
+        (lambda: YearSplitting(2014, None, None), "splitting: the years of train must be two"),  # type: ignore[arg-type]
         (lambda: RandomSplitting(0.8, 0.2, 0.1, 0), r"add up to 1\.1"),
-        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting\.val: -0\.2 is not a share"),
+        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting: the share of val is -0\.2, not"),
         (lambda: YearShares(0.8, 0.1, 0.2, None, 0), r"shares train, val and test add up to 1\.1, not 1"),
-        (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting\.train: 1\.2 is not a share"),
+        (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting: the share of train is 1\.2, not"),
         (lambda: YearShares(0.8, 0.1, 0.1, 0, 0), r"splitting\.queries=0: must be a whole number"),
         (lambda: YearShares(0.6, 0.2, 0.2, None, 0)("p", 2001), r"year_shares works with data=papers"),
     ],

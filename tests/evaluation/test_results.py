@@ -141,7 +141,7 @@ def test_data_sets_may_have_their_own_rows_and_benchmarks_are_built_from_earlier
     assert "retriever.query=[title]" in like.overrides
     command, outputs = like.commands[0], tmp_path / "results"
     assert command.startswith("citerec data mdcr papers=")
-    assert f"models={{bm25:{outputs}/fields/bm25,average:{outputs}/fields/average}}" in command
+    assert f"models=[bm25:{outputs}/fields/bm25,average:{outputs}/fields/average]" in command
     assert f"output={made.output}" in command
 
 

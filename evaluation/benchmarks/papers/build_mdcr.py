@@ -1,4 +1,4 @@
-"""Build a benchmark like MDCR: citerec data mdcr papers=FILE models={NAME:DIR,...} output=DIR.
+"""Build a benchmark like MDCR: citerec data mdcr papers=FILE models=[NAME:DIR,...] output=DIR.
 
 Works on any citation graph with fields (Medić and Šnajder 2022, section 4.1). The pool of a query has papers
 that it cites, and others of six types: top papers of three models, graph neighbours, most cited, random.
@@ -17,11 +17,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from citerec.base.command import command
+from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, new_folder
+from citerec.base.files import atomic_folder, cache_folder, new_folder
 from citerec.base.progress import count_progress
-from citerec.base.settings import check_count
+from citerec.base.settings import Settings, check_count, setting
 from citerec.datasets.citations.graph import CitationGraph, open_graph
 from citerec.datasets.citations.queries import read_rows
 from citerec.datasets.columns import Ragged, offsets_of
@@ -119,7 +119,7 @@ class FieldSample:
                 )
             lists[model] = _read_lists(folder / RUN, sample["queries"], graph, depth)
         if first is None:
-            raise InputError("models: give at least one, e.g. models={bm25:outputs/bm25}")
+            raise InputError("models: give at least one, e.g. models=[bm25:outputs/bm25]")
         return cls(first["queries"], SamplingRules(**first["rules"]), lists)
 
 
@@ -258,6 +258,54 @@ def build_pools(
     return built
 
 
+@dataclass(frozen=True, kw_only=True)
+class MdcrSettings(Settings):
+    """Build a benchmark like MDCR from a citation graph whose papers have fields:
+
+        citerec data mdcr papers=FILE models=[NAME:DIR,...] output=DIR [OPTION=VALUE ...]
+
+    Each model's DIR is the output of citerec evaluate benchmark=field_level on the same queries. The command
+    writes mdcr.json and mdcr_data.jsonl, which benchmark=mdcr evaluates (benchmark.file=DIR/mdcr.json), and
+    report.md. See docs/guide/global.md for how candidates are chosen.
+    """
+
+    papers: tuple[str, ...]
+    """papers of the evaluations: a file or a list of files (e.g. papers.jsonl.gz)"""
+    citations: str | None = None
+    """file of additional citations, if the evaluations used one"""
+    models: tuple[str, ...]
+    """names of models and output folders of benchmark=field_level (e.g. [bm25:DIR,minilm:DIR,hatten:DIR])"""
+    output: str
+    """new folder to write (e.g. outputs/mdcr)"""
+    choose: int = setting(3, least=1)
+    """models to use: those whose lists overlap least (average Jaccard index)"""
+    cited: int = setting(5, least=1)
+    """cited papers per query"""
+    negatives: int = setting(10, least=1)
+    """papers per query of each other type"""
+    top: int = setting(200, least=1)
+    """depth of the rankings to draw from, and number of most-cited papers per field"""
+    seed: int = 0
+    """random seed"""
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    """cache for prepared and downloaded data"""
+
+
+def build(given: MdcrSettings) -> str:
+    """Build the benchmark of a command; return its report."""
+    models = dict(_name_and_folder(model) for model in given.models)
+    if len(models) < len(given.models):
+        raise InputError("models: a name is given twice")
+    return build_mdcr(**{**vars(given), "papers": list(given.papers), "models": models})
+
+
+def _name_and_folder(model: str) -> tuple[str, str]:
+    name, colon, folder = model.partition(":")
+    if not (name and colon and folder):
+        raise InputError(f"models: {model}: write NAME:DIR")
+    return name, folder
+
+
 def build_mdcr(
     papers: str | Path | Sequence[str | Path],
     models: Mapping[str, str | Path],
@@ -331,8 +379,4 @@ def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int
     return "\n\n".join([*lines, markdown_table(["field", "queries"], rows)]) + "\n"
 
 
-main = command("build_mdcr")
-
-
-if __name__ == "__main__":
-    main()
+main = command("data mdcr", MdcrSettings, build)

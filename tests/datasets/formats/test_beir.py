@@ -18,7 +18,7 @@ from citerec.datasets.formats.export import export
 from citerec.datasets.inspect.leaks import first_authors
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.tests.datasets.conftest import content, run_module, write_lines
+from citerec.tests.datasets.conftest import content, run_citerec, write_lines
 from citerec.tests.datasets.test_store import Source, sources, write
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -154,7 +154,7 @@ def test_the_command_exports_into_a_new_folder(tiny_source: Path, tmp_path: Path
         f"data.cache_dir={tmp_path}",
         f"output={tmp_path / 'beir'}",
     ]
-    done = run_module("citerec.datasets.formats.export", *options)
+    done = run_citerec("data export", *options)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'beir'}: 12 papers, 12 queries (train 6, dev 2, test 4)" in done.stdout
     assert (tmp_path / "beir" / "qrels" / "dev.tsv").read_text().splitlines()[:2] == [
@@ -163,5 +163,5 @@ def test_the_command_exports_into_a_new_folder(tiny_source: Path, tmp_path: Path
     ]
     first = json.loads((tmp_path / "beir" / "queries.jsonl").read_text().splitlines()[0])
     assert first["_id"] == "c1" and first["metadata"] == {"citing_id": "citing-train-1"}
-    failed = run_module("citerec.datasets.formats.export", *options)
+    failed = run_citerec("data export", *options)
     assert failed.returncode == 2 and "already exists" in failed.stderr and failed.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.formats.convert import convert
-from citerec.tests.datasets.conftest import run_module
+from citerec.tests.datasets.conftest import run_citerec
 from citerec.tests.datasets.conftest import write_lines as write
 
 TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
@@ -124,7 +124,7 @@ def test_missing_papers_and_an_existing_folder_are_rejected(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     source = f"source={write(tmp_path / 'dump.jsonl', [CORPUS])}"
-    done = run_module("citerec.datasets.formats.convert", source, f"output={tmp_path}/out")
+    done = run_citerec("data convert", source, f"output={tmp_path}/out")
     assert done.returncode == 0 and "1 papers" in done.stdout, done.stderr
-    done = run_module("citerec.datasets.formats.convert", source, f"output={tmp_path}")
+    done = run_citerec("data convert", source, f"output={tmp_path}")
     assert done.returncode == 2 and done.stderr.startswith("error: output:") and done.stderr.count("\n") == 1

@@ -20,7 +20,7 @@ from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.tests.datasets.conftest import run_module, write_lines
+from citerec.tests.datasets.conftest import run_citerec, write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -289,12 +289,10 @@ def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl", collection(40))
-    shares = ("splitting.train=0.9", "splitting.val=0", "seed=4")
-    done = run_module(
-        "citerec.datasets.fulltext.build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares
-    )
+    shares = ("train=0.9", "val=0", "seed=4")
+    done = run_citerec("data build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
     assert done.returncode == 0, done.stderr
-    assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stdout
+    assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stderr
     again = build_corpus(source, tmp_path / "again", RandomSplitting(0.9, 0, 0.1, 4), seed=4)
     for name in ("papers.json.gz", "contexts.json.gz", "train.json", "test.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
@@ -302,11 +300,11 @@ def test_the_command(tmp_path: Path) -> None:
         "contexts.json.gz", "papers.json.gz", "report.json", "report.md", "test.json", "train.json"
     ]  # fmt: skip
     assert again.counts["splits"].keys() == {"train", "test"}
-    refused = run_module("citerec.datasets.fulltext.build", f"source={source}", f"output={tmp_path / 'out'}")
+    refused = run_citerec("data build", f"source={source}", f"output={tmp_path / 'out'}")
     assert refused.returncode == 2 and "already exists" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
-    shown = run_module("citerec.datasets.fulltext.build", "--help").stdout
-    words = ("source=FILES", "TEI XML", "report.md", "splitting=random", "per_pair: 5 ", "# maximum contexts")
+    shown = run_citerec("data build", "--help").stdout
+    words = ("source=FILES", "TEI XML", "report.md", "train=0.8", "per_pair=5 ", "maximum contexts")
     assert all(word in shown for word in words)
 
 
@@ -314,14 +312,13 @@ def test_the_command(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"window": 0}, "window=0: must be at least 1"),
-        ({"window": "wide"}, "window=wide: must be a whole number"),
         ({"words": "half"}, "words=half: choose cut or whole"),
         ({"per_pair": 0}, "per_pair=0: must be at least 1"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 characters"),
         ({"candidates": "all"}, "candidates=all: choose abstract or title"),
         ({"identifier": ""}, "identifier: '' is not a kind of identifier"),
         ({"on_error": "drop"}, "on_error=drop: choose raise or skip"),
-        ({"max_bad_share": 2}, "max_bad_share=2.0: must be at least 0 and at most 1"),
+        ({"max_bad_share": 2}, "max_bad_share=2: must be at least 0 and at most 1"),
     ],
 )
 def test_invalid_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:

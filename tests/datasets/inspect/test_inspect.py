@@ -22,7 +22,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect.report import draw_examples, inspect_corpus, print_summary, shorten_abstract
 from citerec.datasets.inspect.tables import Line, Table
 from citerec.datasets.prepare import open_corpus
-from citerec.tests.datasets.conftest import run_module, write_corpus
+from citerec.tests.datasets.conftest import run_citerec, write_corpus
 
 ROOT = Path(__file__).parents[3]
 PLOTS = ("lengths.png", "years.png", "citations.png", "contexts.png")
@@ -86,7 +86,7 @@ class Page(HTMLParser):
 def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     data = [f"data.dir='{folder}'", f"data.cache_dir={tmp_path / 'cache'}"]
-    done = run_module("citerec.datasets.inspect", "data=custom", *data, f"output_dir={output}")
+    done = run_citerec("data inspect", "data=custom", *data, f"output_dir={output}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"page: {output / 'index.html'}"
     assert sorted(path.name for path in output.iterdir()) == sorted([*PLOTS, "index.html", "inspect.json"])
@@ -228,7 +228,7 @@ def test_a_key_without_authors_is_an_error(tiny_corpus: Corpus, tmp_path: Path) 
 
 def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run_module("citerec.datasets.inspect", f"output_dir={tmp_path / 'file'}")
+    done = run_citerec("data inspect", f"output_dir={tmp_path / 'file'}")
     assert (done.returncode, done.stderr) == (2, f"error: {tmp_path / 'file'}: File exists\n")
 
 

@@ -203,14 +203,8 @@ def test_unusable_models_are_named(
 
 @pytest.mark.slow
 def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "citerec.evaluation.benchmarks.papers.build_mdcr",
-        f"papers={world_file}",
-        "cited=2",
-    ]
+    command = [sys.executable, "-m", "citerec", "data", "mdcr", f"papers={world_file}", "cited=2"]
     command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
-    command += [f"models={{a:{models['whole']},b:{models['title']}}}"]
+    command += [f"models=[a:{models['whole']},b:{models['title']}]"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0 and "24 queries in 3 fields" in done.stdout, done.stderr

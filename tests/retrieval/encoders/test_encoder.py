@@ -483,7 +483,7 @@ def test_l2_vectors_are_not_reused_for_cosine(
     ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
     with pytest.raises(InputError, match="the embeddings were made with similarity=l2"):
         ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
-    with pytest.raises(InputError, match="needs exact search: set index=exact"):
+    with pytest.raises(InputError, match=r"needs exact search: set index\.kind=exact"):
         ArticleRetriever(given, index=IndexConfig("half"))
 
 

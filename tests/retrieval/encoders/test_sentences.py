@@ -106,5 +106,5 @@ def test_a_query_without_a_word_finds_nothing(
 def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
     assert isinstance(article_retriever(config), SentenceRetriever)
     assert isinstance(article_retriever(replace(config, pooling="cls")), ArticleRetriever)
-    with pytest.raises(InputError, match="set index=exact"):
+    with pytest.raises(InputError, match=r"set index\.kind=exact"):
         article_retriever(config, index=IndexConfig(kind="hnsw"))
