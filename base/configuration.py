@@ -123,9 +123,7 @@ def refuse_missing(config: DictConfig) -> None:
     for name, kind in SCHEMAS.items():
         if isinstance(value := config.get(name), str):
             first = next(part.name for part in dataclasses.fields(kind) if not part.name.startswith("_"))
-            raise InputError(
-                f"{name}={value}: there are several options of {name}, such as {name}.{first}=..."
-            )
+            raise InputError(f"{name}={value}: {name} has several options, such as {name}.{first}=...")
     select = OmegaConf.to_yaml(config)
     for path, value in _options(config):
         if value == "???" and f"oc.select:{path}," not in select:
