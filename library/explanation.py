@@ -93,6 +93,8 @@ class Recommendation:
     features: dict[str, float] = field(default_factory=dict)
     probability: float | None = None
     cited: bool = False
+    names: tuple[str, ...] = ()
+    """as `LibraryPaper.names`"""
 
     @property
     def why(self) -> str:

@@ -82,7 +82,7 @@ BUILT_IN, RANKED_BY = "built-in model", ", ranked by "
 
 Rows = NDArray[np.int64]
 _IN_CORPUS = ("id", "title", "abstract", "year")
-_LISTS = ("authors", "collections", "tags", "aliases", "filled", "files")
+_LISTS = ("authors", "collections", "tags", "aliases", "filled", "files", "names")
 _COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
 _COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
 SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])

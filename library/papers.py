@@ -16,6 +16,7 @@ from citerec.datasets.fulltext.catalogue import (
 )
 from citerec.datasets.records import is_valid_id, quoted
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _TAG = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
@@ -25,9 +26,11 @@ _TAG = re.compile(
 class LibraryPaper(NamedTuple):
     """A paper of a library; empty or 0 if unknown.
 
-    id: unique, without white space. key: citation key. bibtex: entry in the source. aliases: ids and keys of
-    other records of the same paper. source: 0 if read from a source file, else -1. filled: FIELD:SOURCE of
-    what `citerec enrich` filled in, which any record of the user's own replaces. files: paths of its PDFs.
+    id: unique, without white space. key: citation key. authors: names in their usual order. names: the same
+    as BibTeX writes them, if `authors` do not tell their parts. bibtex: entry in the source, or made from it.
+    aliases: ids and keys of other records of the same paper. source: 0 if read from a source file, else -1.
+    filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces.
+    files: paths of its PDFs.
     """
 
     id: str
@@ -47,6 +50,7 @@ class LibraryPaper(NamedTuple):
     source: int = -1
     filled: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that a search shows; year None if unknown."""
@@ -98,6 +102,11 @@ def make_paper(id: str = "", **fields: Any) -> LibraryPaper:
     return LibraryPaper(**(fields | {"id": id, "doi": doi, "arxiv": arxiv}))
 
 
+def terminal_text(text: str) -> str:
+    """Return a text on one line without control characters, since titles come from untrusted files."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
 def clean_text(text: str) -> str:
     """Remove mark-up, unpaired surrogates and repeated white space, which exports leave in.
 
@@ -141,9 +150,10 @@ def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
     }
-    fields |= {
-        name: max((getattr(paper, name) for paper in papers), key=len) for name in ("abstract", "authors")
-    }
+    fields["abstract"] = max((paper.abstract for paper in papers), key=len)
+    fields["authors"], fields["names"] = max(
+        ((paper.authors, paper.names) for paper in papers), key=lambda one: (len(one[0]), len(one[1]))
+    )
     for name in ("collections", "tags", "files"):
         fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]

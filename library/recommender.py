@@ -391,7 +391,7 @@ class Recommender:
             score = float(ranking.scores[0, index])
             why = replace(evidence[index], name=named[row]) if row in named else evidence[index]
             probability = math.exp(score) if calibrated else None
-            about = why, values, probability, row in known
+            about = why, values, probability, row in known, paper.names
             recommendations.append(Recommendation(index + 1, score, *fields, *about))
         return recommendations
 

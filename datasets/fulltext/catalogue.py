@@ -46,6 +46,8 @@ MIN_PART = 12
 _MAX_PARTS = 6
 _PUNCTUATION = re.compile(r"[.?!,;:](?=\s|$)|[“”\"«»()\[\]]|``|''|\s[–—-]+\s|\n")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+_DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2}))(?:\d{4})?(?!\d)")
+"""A year, also with unknown digits, or a date of eight digits."""
 
 _SUFFIXES = frozenset(("jr", "sr", "ii", "iii", "iv"))
 _MONTH = r"(?:0[1-9]|1[0-2])"
@@ -103,6 +105,16 @@ def find_year(text: str) -> int:
     """The first year from 1900 to 2099 in a text; 0 if none."""
     found = _YEAR.search(text)
     return int(found[0]) if found else 0
+
+
+def date_year(text: str) -> int:
+    """The first year of what is known to be a date; 0 if it has none, or one before the common era.
+
+    >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "2010-05/2012-02", "20180301", "-0399")]
+    [1687, 1450, 1990, 2010, 2018, 0]
+    """
+    found = _DATE_YEAR.search(text.strip())
+    return int(re.sub("[XxUu]", "0", found[1])) if found else 0
 
 
 def arxiv_year(paper: str) -> int:

@@ -33,11 +33,22 @@ _BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
 _DROPPED = {
     "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
     "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
-    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle",
+    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle "
+    "noopsort NoopSort sortnoop SortNoop",
     "{{": "setlength addtolength setcounter defcitealias",
 }
 _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
-_ONE_ARGUMENT_KEPT = {"href": ("{{", 2), "textcolor": ("[{{", 3), "bibinfo": ("{{", 2), "bibfield": ("{{", 2)}
+_ONE_ARGUMENT_KEPT = {
+    **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage"), ("{{", 2)),
+    "textcolor": ("[{{", 3),
+}
+_LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
+_SIGNS = {"braceleft": "{", "braceright": "}", "asciicircum": "^"}
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
+    "upsilon phi chi psi omega"
+)
+_GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)]
 
 
 @cache
@@ -50,6 +61,8 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
     printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
     printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
+    printed += [MacroTextSpec(name, name) for name in _LOGOS.split()] + [MacroTextSpec("LaTeXe", "LaTeX2e")]
+    printed += [MacroTextSpec(f"text{name}", letter) for name, letter in (*_GREEK, *_SIGNS.items())]
     parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
     texts.add_context_category("ours", prepend=True, macros=printed)
     known.add_context_category("ours", prepend=True, macros=parsed)
@@ -59,6 +72,14 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
         find(text, at, *state, **more) if text[at] in first else None
     )
     return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), known
+
+
+@cache
+def _keeping_braces() -> LatexNodes2Text:
+    texts = _converter()[0].latex_context
+    return LatexNodes2Text(
+        latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
+    )
 
 
 def running_text(latex: str) -> str:
@@ -86,10 +107,18 @@ def plain_text(latex: str) -> str:
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
-    converter, known = _converter()
+    return _convert(latex, _converter()[0])
+
+
+def text_in_braces(latex: str) -> str:
+    """Convert LaTeX to text that keeps its braces, except those around single characters. Never fails."""
+    return _convert(latex, _keeping_braces())
+
+
+def _convert(latex: str, converter: LatexNodes2Text) -> str:
     try:
         text = converter.latex_to_text(
-            _brace_open_brackets(latex), tolerant_parsing=True, latex_context=known
+            _brace_open_brackets(latex), tolerant_parsing=True, latex_context=_converter()[1]
         )
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser rejects some malformed sources; keep their words.

@@ -49,7 +49,7 @@ from citerec.library.sources.zotero_places import is_zotero
 
 SHOWN = 10
 """Maximum number of bad records of a piece to describe."""
-_LISTS = ("authors", "collections", "tags", "aliases")
+_LISTS = ("authors", "collections", "tags", "aliases", "names")
 _NOT_STORED = ("source", "filled", "files")
 _COLUMNS = tuple(name for name in LibraryPaper._fields if name not in _NOT_STORED)
 ParseRecord = Callable[[Fields], LibraryPaper | None]

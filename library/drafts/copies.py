@@ -20,7 +20,8 @@ from citerec.datasets.languages.language import replaced
 from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.explanation import Recommendation
-from citerec.library.export.formats import bibtex, terminal_text
+from citerec.library.export.formats import terminal_text
+from citerec.library.export.references import bibtex
 from citerec.library.library import Library
 
 _NAMED = re.compile(

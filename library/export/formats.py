@@ -1,30 +1,25 @@
-"""Output formats for recommendations: table, JSON, BibTeX, and citations to paste."""
+"""Output formats for recommendations: table, JSON, and citations to paste."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bibtexparser.middlewares.names import parse_single_name_into_parts
 from rich.text import Text
 
+from citerec.library.entries.names import parse_name
 from citerec.library.explanation import MARK, Recommendation
+from citerec.library.papers import terminal_text as terminal_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from citerec.library.library import LibraryPaper
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _SHOWN_AUTHORS = 2
 ALREADY_CITED = "already cited in this draft"
-
-
-def terminal_text(text: str) -> str:
-    """Return a text on one line without control characters, since titles come from untrusted files."""
-    return " ".join(_CONTROL.sub(" ", text).split())
 
 
 def count_noun(count: int, what: str = "paper") -> str:
@@ -94,8 +89,9 @@ def paper_list(papers: Sequence[LibraryPaper]) -> Labelled:
 def _described(paper: Recommendation | LibraryPaper) -> Text:
     """Return title, authors, year, key and venue, without unknown ones."""
     text = Text(terminal_text(paper.title) or "(no title)", style="bold")
+    authors = short_authors(paper.names or paper.authors)
     year, key = str(paper.year or ""), paper.key or paper.id
-    facts = [(short_authors(paper.authors), ""), (year, ""), (key, " green"), (paper.venue, "")]
+    facts = [(authors, ""), (year, ""), (key, " green"), (paper.venue, "")]
     if isinstance(paper, Recommendation) and paper.cited:
         facts.append((ALREADY_CITED, " magenta"))
     known = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
@@ -115,21 +111,16 @@ def _why(paper: Recommendation) -> Text:
     return text
 
 
-def short_authors(authors: Sequence[str]) -> str:
-    """Return the surnames of one or two authors, or the first surname with "et al."
+def short_authors(names: Sequence[str]) -> str:
+    """Return the surnames of one or two authors, or the first surname with "et al."; whole names of others.
 
-    >>> short_authors(["Jacob Devlin", "Lee, Ann"]), short_authors(["Laurens van der Maaten", "B", "C"])
-    ('Devlin and Lee', 'van der Maaten et al.')
+    >>> short_authors(["Jacob Devlin", "{World Bank}"]), short_authors(["Laurens van der Maaten", "B", "C"])
+    ('Devlin and World Bank', 'van der Maaten et al.')
     """
-    names = [_surname(author) for author in authors]
-    if len(names) > _SHOWN_AUTHORS:
-        return f"{names[0]} et al."
-    return " and ".join(names)
-
-
-def _surname(author: str) -> str:
-    parts = parse_single_name_into_parts(terminal_text(author), strict=False)
-    return " ".join(parts.von + parts.last).strip("{}") or terminal_text(author)
+    short = [parse_name(terminal_text(name)).short or terminal_text(name) for name in names]
+    if len(short) > _SHOWN_AUTHORS:
+        return f"{short[0]} et al."
+    return " and ".join(short)
 
 
 def as_json(found: Sequence[Recommendation | LibraryPaper]) -> str:
@@ -146,105 +137,3 @@ def citation(keys: Iterable[str], format: str) -> str:
     if format == "cite":
         return f"\\cite{{{','.join(keys)}}}"
     return f"[{'; '.join(f'@{key}' for key in keys)}]"
-
-
-# BibTeX.
-
-_ENTRY = re.compile(r"(\s*@\s*\w+\s*[{(]\s*)([^\s,{}()=]*)(?=\s*,)")
-_PROCEEDINGS = re.compile(
-    r"\b(?:Proc|Proceedings|Conference|Workshop|Symposium|Meeting)\b|^[A-Z][a-z]*[A-Z][A-Za-z]*(?:[ -]\d+)?$"
-)
-_JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
-"""Journals whose names look like those of conferences."""
-_SPECIAL = {char: f"\\{char}" for char in "%&#_$"} | {
-    # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
-    "{": r"\textbraceleft{}",
-    "}": r"\textbraceright{}",
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
-_MATHS = re.compile(r"(\$[^$]+\$)")
-
-
-def bibtex(papers: Iterable[LibraryPaper]) -> str:
-    """Return one entry per paper: that of its source under the paper's key, else a generated one."""
-    return "\n\n".join(_entry(paper) for paper in papers) + "\n"
-
-
-def _entry(paper: LibraryPaper) -> str:
-    key = paper.key or paper.id
-    if raw := paper.bibtex.strip():
-        return _ENTRY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
-    kind = entry_type(paper)
-    fields = {
-        "title": latex_title(paper.title),
-        "author": latex_authors(paper.authors),
-        "year": str(paper.year) if paper.year else "",
-        ("booktitle" if kind == "inproceedings" else "journal"): escape_latex(paper.venue),
-        "doi": escape_latex(paper.doi),
-        "eprint": escape_latex(paper.arxiv),
-        "archiveprefix": "arXiv" if paper.arxiv else "",
-        "url": latex_url(paper.url),
-    }
-    return write_entry(kind, key, fields)
-
-
-def write_entry(kind: str, key: str, fields: Mapping[str, str]) -> str:
-    """Return an entry of the fields that are not empty, whose values are LaTeX."""
-    lines = [f"  {name} = {{{terminal_text(value)}}}," for name, value in fields.items() if value]
-    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
-
-
-def entry_type(paper: LibraryPaper) -> str:
-    """Return the type of a paper's entry, in lower case: that of its source, else by its venue."""
-    if source := _ENTRY.match(paper.bibtex):
-        return source[1].strip(" \t\r\n@{(").lower()
-    if not paper.venue:
-        return "misc"
-    is_journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
-    return "article" if is_journal else "inproceedings"
-
-
-def escape_latex(text: str) -> str:
-    r"""Escape a text for LaTeX, except formulas between dollars.
-
-    >>> escape_latex("R&D at 5% of $O(n_i)$")
-    'R\\&D at 5\\% of $O(n_i)$'
-    """
-    pieces = _MATHS.split(text)
-    return "".join(
-        piece if index % 2 and _is_balanced(piece) else "".join(_SPECIAL.get(char, char) for char in piece)
-        for index, piece in enumerate(pieces)
-    )
-
-
-def _is_balanced(text: str) -> bool:
-    depth = 0
-    for char in text:
-        depth += {"{": 1, "}": -1}.get(char, 0)
-        if depth < 0:
-            return False
-    return depth == 0 and not text.endswith("\\$")
-
-
-def latex_title(title: str) -> str:
-    """Put words with inner capitals in braces, since bibliography styles convert titles to lower case."""
-    pieces = []
-    for index, piece in enumerate(re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)):  # words at even indices
-        escaped = escape_latex(piece)
-        has_capitals = index % 2 == 0 and any(char.isupper() for char in piece[1:])
-        pieces.append(f"{{{escaped}}}" if has_capitals else escaped)
-    return "".join(pieces)
-
-
-def latex_authors(names: Iterable[str]) -> str:
-    """Put a name that contains "and", such as a company's, in braces, so that it stays one author."""
-    escaped = [(name, escape_latex(name)) for name in names]
-    return " and ".join(
-        f"{{{latex}}}" if re.search(r"(?i)\band\b", name) else latex for name, latex in escaped
-    )
-
-
-def latex_url(url: str) -> str:
-    return url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"})

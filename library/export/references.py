@@ -1,141 +1,81 @@
-"""Papers as RIS and CSL JSON, for reference managers and word processors; BibTeX is in formats.
-
-Types and fields are those of the paper's BibTeX entry, if its source was one.
-"""
+"""Papers as BibTeX, RIS and CSL JSON, for LaTeX, reference managers and word processors."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-from bibtexparser.middlewares.names import parse_single_name_into_parts
-from rispy import BaseWriter, RisWriter, dumps
-
-from citerec.library.export.formats import bibtex, entry_type, terminal_text
+from citerec.library.entries.bibtex import write_item
+from citerec.library.entries.csl import write_csl
+from citerec.library.entries.item import Item
+from citerec.library.entries.names import parse_name
+from citerec.library.entries.ris import write_record
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources.bibtex import entry_fields
+from citerec.library.sources.bibtex import entry_item
 
-_TYPES = {
-    "article": ("JOUR", "article-journal"),
-    "inproceedings": ("CONF", "paper-conference"),
-    "conference": ("CONF", "paper-conference"),
-    "book": ("BOOK", "book"),
-    "mvbook": ("BOOK", "book"),
-    "collection": ("EDBOOK", "book"),
-    "proceedings": ("CONF", "book"),
-    "incollection": ("CHAP", "chapter"),
-    "inbook": ("CHAP", "chapter"),
-    "phdthesis": ("THES", "thesis"),
-    "mastersthesis": ("THES", "thesis"),
-    "thesis": ("THES", "thesis"),
-    "techreport": ("RPT", "report"),
-    "report": ("RPT", "report"),
-    "unpublished": ("UNPB", "manuscript"),
-    "online": ("ELEC", "webpage"),
-    "software": ("COMP", "software"),
-    "dataset": ("DATA", "dataset"),
-    "patent": ("PAT", "patent"),
-}
-"""RIS and CSL types by BibTeX's."""
-_OTHER, _PREPRINT = ("GEN", "document"), ("GEN", "article")
-_PARTS = ("JOUR", "CONF", "CHAP")
-"""RIS types of what appears in something that has a title; the venue of others is their publisher."""
-_FIELDS = {
-    "volume": ("volume", "volume"),
-    "number": ("number", "issue"),
-    "publisher": ("publisher", "publisher"),
-    "edition": ("edition", "edition"),
-}
-"""RIS and CSL names of fields of BibTeX."""
+_KEY = re.compile(r"(\s*@\s*\w+\s*[{(]\s*)([^\s,{}()=]*)(?=\s*,)")
+_PROCEEDINGS = re.compile(
+    r"\b(?:Proc|Proceedings|Conference|Workshop|Symposium|Meeting)\b|^[A-Z][a-z]*[A-Z][A-Za-z]*(?:[ -]\d+)?$"
+)
+_JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
+"""Journals whose names look like those of conferences."""
 
 
-class _Writer(RisWriter):
-    def set_header(self, count: int) -> str:
-        return ""  # RIS has no numbers between records
+def bibtex(papers: Iterable[LibraryPaper]) -> str:
+    """Return one entry per paper: that of its source under the paper's key, else a generated one."""
+    return "\n\n".join(map(_entry, papers)) + "\n"
+
+
+def _entry(paper: LibraryPaper) -> str:
+    key = paper.key or paper.id
+    if raw := paper.bibtex.strip():
+        return _KEY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
+    return write_item(paper_item(paper), key)
 
 
 def ris(papers: Iterable[LibraryPaper]) -> str:
     """Return one RIS record per paper."""
-    writer: type[BaseWriter] = _Writer
-    return dumps([_ris(paper) for paper in papers], implementation=writer)
+    return "\n".join(write_record(paper_item(paper), paper.key or paper.id) for paper in papers)
 
 
 def csl(papers: Iterable[LibraryPaper]) -> str:
-    """Return a list in CSL JSON (https://docs.citationstyles.org/en/stable/specification.html)."""
-    return json.dumps([_csl(paper) for paper in papers], ensure_ascii=False, indent=1) + "\n"
+    """Return a list in CSL JSON."""
+    items = [
+        write_csl(paper_item(paper), paper.key or paper.id)
+        | ({"citation-key": paper.key} if paper.key else {})
+        for paper in papers
+    ]
+    return json.dumps(items, ensure_ascii=False, indent=1) + "\n"
 
 
 ENTRIES: dict[str, Callable[[Sequence[LibraryPaper]], str]] = {"bibtex": bibtex, "ris": ris, "csl": csl}
 """Functions that write papers, by format."""
 
 
-def _ris(paper: LibraryPaper) -> dict[str, Any]:
-    kind, entry = _types(paper)[0], entry_fields(paper.bibtex)
-    names = [", ".join(filter(None, name)) for name in _names(paper)]
-    first, _, last = _pages(entry).partition("-")
-    fields = {ris: entry.get(name, "") for name, (ris, _) in _FIELDS.items()} | {
-        "type_of_reference": kind,
-        "id": paper.key or paper.id,
+def paper_item(paper: LibraryPaper) -> Item:
+    """Return a paper as an item: that of its entry, with what only the library knows."""
+    fields = {
         "title": paper.title,
-        "authors": names,
-        "year": str(paper.year or ""),
-        "secondary_title" if kind in _PARTS else "publisher": paper.venue,
-        "start_page": first,
-        "end_page": last,
-        "doi": paper.doi,
-        "urls": [paper.url],
-        "abstract": paper.abstract,
-        "keywords": list(paper.tags),
-        "notes": [f"arXiv:{paper.arxiv}" if paper.arxiv else ""],
-    }
-    return {name: clean for name, value in fields.items() if (clean := _clean(value))}
-
-
-def _csl(paper: LibraryPaper) -> dict[str, Any]:
-    kinds, entry = _types(paper), entry_fields(paper.bibtex)
-    names = [
-        {"family": family, "given": given} if given else {"literal": family}
-        for family, given in _names(paper)
-    ]
-    fields = {csl: entry.get(name, "") for name, (_, csl) in _FIELDS.items()} | {
-        "id": paper.key or paper.id,
-        "citation-key": paper.key,
-        "type": kinds[1],
-        "title": paper.title,
-        "container-title" if kinds[0] in _PARTS else "publisher": paper.venue,
-        "page": _pages(entry),
+        "issued": str(paper.year) if paper.year else "",
         "DOI": paper.doi,
+        "arxiv": paper.arxiv,
         "URL": paper.url,
         "abstract": paper.abstract,
         "keyword": "; ".join(paper.tags),
-        "note": f"arXiv:{paper.arxiv}" if paper.arxiv else "",
     }
-    item: dict[str, Any] = {name: clean for name, value in fields.items() if (clean := _clean(value))}
-    if names:
-        item["author"] = names
-    if paper.year:
-        item["issued"] = {"date-parts": [[paper.year]]}
+    if (item := entry_item(paper.bibtex)) is None:
+        item = Item(_type(paper), {}, {})
+        fields["container-title"] = paper.venue
+    if not item.authors and paper.authors:
+        item.names["author"] = [parse_name(name) for name in paper.names or paper.authors]
+    item.fields.update({name: text for name, text in fields.items() if text and not item.fields.get(name)})
     return item
 
 
-def _types(paper: LibraryPaper) -> tuple[str, str]:
-    """Return the RIS and the CSL type."""
-    return _TYPES.get(entry_type(paper), _PREPRINT if paper.arxiv else _OTHER)
-
-
-def _names(paper: LibraryPaper) -> list[tuple[str, str]]:
-    """Return family name and given names of each author; an institution's words are split, too."""
-    parts = [parse_single_name_into_parts(terminal_text(name), strict=False) for name in paper.authors]
-    return [(" ".join(name.von + name.last + name.jr), " ".join(name.first)) for name in parts]
-
-
-def _pages(entry: dict[str, str]) -> str:
-    return entry.get("pages", "").replace("–", "-").replace("--", "-")
-
-
-def _clean(value: Any) -> Any:
-    """Return a text, or the texts of a list, without control characters and empty texts."""
-    if isinstance(value, list):
-        return [clean for text in value if (clean := terminal_text(text))]
-    return terminal_text(value)
+def _type(paper: LibraryPaper) -> str:
+    """Return the type of a paper without an entry, by its venue."""
+    if not paper.venue:
+        return "article" if paper.arxiv else "document"
+    is_journal = not _PROCEEDINGS.search(paper.venue) or paper.venue.split()[0] in _JOURNALS
+    return "article-journal" if is_journal else "paper-conference"

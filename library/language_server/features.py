@@ -25,7 +25,8 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts import check
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
-from citerec.library.export.formats import ALREADY_CITED, bibtex, percentage, short_authors, terminal_text
+from citerec.library.export.formats import ALREADY_CITED, percentage, short_authors, terminal_text
+from citerec.library.export.references import bibtex
 from citerec.library.filters import Filters
 from citerec.library.language_server.bibliography import (
     Bibliography,
@@ -485,7 +486,7 @@ class Features:
 
 
 def _by(paper: Paper) -> str:
-    return " ".join(filter(None, (short_authors(paper.authors), str(paper.year or ""))))
+    return " ".join(filter(None, (short_authors(paper.names or paper.authors), str(paper.year or ""))))
 
 
 def _add_command(document: Document, id: str, key: str) -> types.Command:

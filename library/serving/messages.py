@@ -11,8 +11,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.records import raise_bad
 from citerec.library import limits
 from citerec.library.explanation import MARK, Recommendation, note_on
-from citerec.library.export.formats import bibtex
-from citerec.library.export.references import ENTRIES
+from citerec.library.export.references import ENTRIES, bibtex
 from citerec.library.filters import Filters
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
 from citerec.library.sources.bibtex import parse_bibtex

@@ -6,32 +6,47 @@ import logging
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
 from bibtexparser.entrypoint import parse_string
-from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
-from bibtexparser.model import Entry, ImplicitComment, ParsingFailedBlock
+from bibtexparser.model import Entry, ExplicitComment, ImplicitComment, ParsingFailedBlock
 
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
-from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
 from citerec.datasets.languages.inputs import decode_text
-from citerec.datasets.languages.latex_text import braced_argument, plain_text
-from citerec.library.papers import LibraryPaper, clean_text, make_paper, split_names, usable_paper
+from citerec.datasets.languages.latex_text import braced_argument
+from citerec.datasets.letters import fold
+from citerec.library.entries.bibtex import read_item
+from citerec.library.entries.item import ROLES, Item
+from citerec.library.entries.latex import latex_to_text
+from citerec.library.entries.names import parse_name
+from citerec.library.papers import LibraryPaper, split_names, usable_paper
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # on_bad gets the broken entries
 
-_VENUES = ("journal", "journaltitle", "booktitle", "series", "publisher", "school", "institution")
 _GROUPS = ("groups", "collection", "collections", "mendeley-groups")
 _TAGS = ("keywords", "mendeley-tags")
-_INHERITED = ("journal", "journaltitle", "booktitle", "year", "date", "publisher", "series")
-_ESCAPED = re.compile(r"\\([%&_#{}$])")
-_NEEDS_PARSER = re.compile(r"[\\$~]")
-_QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
-_KEY = re.compile(r"@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,")
-_SPLIT_HEAD = re.compile(r"^([ \t]*@[ \t]*\w+)([ \t]*\n\s*)\{", re.MULTILINE)
-"""An entry whose brace is on the next line, which the parser does not expect."""
+_INHERITED = (
+    *("journal", "journaltitle", "booktitle", "booksubtitle", "maintitle", "editor", "year", "date", "month"),
+    *("publisher", "address", "location", "organization", "institution", "series", "volume", "edition"),
+    *("eventtitle", "eventdate", "venue", "isbn", "issn", "language", "langid"),
+)
+"""Fields that an entry has from its crossref. Others, such as the DOI, are those of the whole."""
+_NOT_PAPERS = ("xdata",)
+_MAX_PARENTS = 5
+_READ_NAMES = (
+    "title subtitle shorttitle origtitle booktitle booksubtitle maintitle mainsubtitle journal journaltitle "
+    "journalsubtitle series eventtitle publisher school institution organization howpublished year date "
+    "month day doi url eprint eprinttype archiveprefix arxivid arxiv volume note abstract entrysubtype"
+)
+_READ = {*_READ_NAMES.split(), *ROLES, "bookauthor"}
+"""Fields that a paper of a library needs; its entry has the others."""
+_HEAD = re.compile(r"@\s*(\w+)\s*[{(]\s*(?:([^\s,{}()=]+)\s*(?:,|(?=\s[A-Za-z][\w-]*\s*=)))?")
+"""The beginning of an entry: its type and its key, if it has one."""
+_SPLIT_HEAD = re.compile(r"^([ \t]*)@(?=[ \t]|\w+[ \t]*\n)(\s*)(\w+)(\s*)([{(])", re.MULTILINE)
+"""An entry with a space before its type, or its brace on the next line, which the parser does not expect."""
 _FIELD = re.compile(
     r"(?:^[ \t]*+,?|,)[ \t]*+([A-Za-z][\w-]*)[ \t]*=[ \t]*"
     r"(?=[{\"]|[\w-]+[ \t]*(?:[,#]|\}?[ \t]*$))",
@@ -41,25 +56,8 @@ _FIELD = re.compile(
 _BARE = re.compile(r"[^\s#{}\",=]+")
 _BETWEEN = re.compile(r"\s*(#)?\s*")
 _QUOTE_OR_BRACE = re.compile(r"\\.|[{}\"]", re.DOTALL)
+_COMMA = re.compile(r"[\s,]+")
 _BRACES = re.compile(r"(?<!\\)[{}]")
-_NAME_PART = re.compile(
-    r"(?:^|,)\s*\"?(given|family|prefix|suffix)\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\}|\"[^\"]*\"|[^,]*)"
-)
-
-
-def latex_to_text(latex: str) -> str:
-    r"""Convert the LaTeX of a field to plain text.
-
-    >>> latex_to_text(r"{BERT} and \'etudes of $x_i$ -- 5\%")
-    'BERT and études of x_i – 5%'
-    """
-    unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
-    if _NEEDS_PARSER.search(unescaped):
-        return clean_text(plain_text(latex))
-    text = unescaped.replace("{", "").replace("}", "")
-    for source, printed in _QUOTES:
-        text = text.replace(source, printed)
-    return clean_text(text)
 
 
 def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -68,8 +66,9 @@ def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
 
 class _ParsedEntry(NamedTuple):
-    """fields: values by lower-case name. bibtex: valid in other files. problem: what is wrong with it."""
+    """fields: LaTeX by lower-case name. bibtex: valid in other files. problem: what is wrong with it."""
 
+    kind: str
     key: str
     fields: dict[str, str]
     bibtex: str
@@ -78,29 +77,47 @@ class _ParsedEntry(NamedTuple):
 
 def parse_bibtex(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of BibTeX entries, in order. Raises InputError if there are none. name: for errors."""
-    library = parse_string(_SPLIT_HEAD.sub(r"\1{\2", text), parse_stack=[])
-    strings: dict[str, str] = {}
-    for string in library.strings:
-        strings[string.key.lower()] = _plain_value(string.value, strings) or ""
-    entries: list[tuple[str, _ParsedEntry | None]] = []
-    for block, after in zip(library.blocks, [*library.blocks[1:], None], strict=True):
-        if isinstance(block, Entry | ParsingFailedBlock):
-            # What follows one closing brace too many is a comment to the parser.
-            rest = (after.raw or "") if isinstance(after, ImplicitComment) else ""
-            parsed = _parse_block(block, rest if _FIELD.search(rest) else "", strings)
-            where = f"{name}, line {(block.start_line or 0) + 1}"
-            key = _KEY.match(block.raw or "")
-            entries.append((f"{where} ({key[2]})" if key else where, parsed))
+    entries = [
+        (f"{name}, line {line}" + (f" ({key})" if key else ""), entry)
+        for line, key, entry in _entries_of(text)
+    ]
     if not entries:
         raise InputError(f"{name}: has no entries (@article{{key, ...}})")
-    by_key = {entry.key.lower(): entry.fields for _, entry in reversed(entries) if entry}
+    by_key = {entry.key.lower(): entry for _, entry in reversed(entries) if entry and entry.key}
+    by_key |= {alias.lower(): entry for entry in [*by_key.values()] for alias in _ids(entry)}
+    taken = {*by_key}
     for where, entry in entries:
         if entry is None:
             on_bad(InputError(f"{where}: cannot be parsed: check its braces, quotes and commas"))
-            continue
-        if entry.problem:
-            on_bad(InputError(f"{where}: {entry.problem}"))
-        yield from usable_paper(partial(_make_paper, entry, by_key), where, on_bad)
+        elif entry.kind not in _NOT_PAPERS:
+            if entry.problem:
+                on_bad(InputError(f"{where}: {entry.problem}"))
+            for paper in usable_paper(partial(_make_paper, entry, by_key), where, on_bad):
+                if not entry.key:
+                    paper = _with_key(paper, taken)
+                    on_bad(InputError(f"{where}: has no key; it is {paper.key} in the library"))
+                yield paper
+
+
+def _entries_of(text: str) -> Iterator[tuple[int, str, _ParsedEntry | None]]:
+    """Yield line and key of each entry, with the entry unless nothing of it can be read."""
+    library = parse_string(_SPLIT_HEAD.sub(r"\1@\3\5\2\4", text), parse_stack=[])
+    strings: dict[str, str] = {}
+    for string in library.strings:
+        strings[string.key.lower()] = _plain_value(string.value, strings) or ""
+    for block, after in zip(library.blocks, [*library.blocks[1:], None], strict=True):
+        raw, line = block.raw or "", (block.start_line or 0) + 1
+        head = _HEAD.match(raw.lstrip())
+        key = head[2] or "" if head else ""
+        if isinstance(block, Entry | ParsingFailedBlock):
+            # What follows one closing brace too many is a comment to the parser.
+            rest = (after.raw or "") if isinstance(after, ImplicitComment) else ""
+            is_cut = isinstance(block, ParsingFailedBlock) or _FIELD.search(rest)
+            yield line, key, _parse_block(block, rest if is_cut else "", strings)
+        elif isinstance(block, ExplicitComment) and head and head[1].lower() == "commentary":
+            # A type of biblatex that the parser takes for a comment.
+            entry = _recover(raw, strings)
+            yield line, key, entry and entry._replace(problem="", bibtex=raw.strip())
 
 
 def _parse_block(
@@ -121,17 +138,16 @@ def _parse_block(
             place = re.compile(rf"(\b{re.escape(field.key)}\s*=\s*){re.escape(written)}")
             raw = place.sub(lambda match, value=value: f"{match[1]}{{{value}}}", raw, count=1)  # type: ignore[misc]
         fields.setdefault(field.key.lower(), value)
-    return _ParsedEntry(entry.key, fields, raw.strip())
+    return _ParsedEntry(entry.entry_type.lower(), entry.key, fields, raw.strip())
 
 
-def entry_fields(bibtex: str) -> dict[str, str]:
-    """Return the fields of an entry as plain text, by lower-case name; none if it cannot be read."""
-    blocks = parse_string(bibtex, parse_stack=[]).blocks if bibtex else []
-    parsed = [
-        _parse_block(block, "", {}) for block in blocks if isinstance(block, Entry | ParsingFailedBlock)
-    ]
-    fields = parsed[0].fields if parsed and parsed[0] else {}
-    return {name: latex_to_text(value) for name, value in fields.items()}
+def entry_item(bibtex: str) -> Item | None:
+    """Return the item of an entry, of one that is broken only its type; None if there is none."""
+    for _, _, entry in _entries_of(bibtex) if bibtex else ():
+        if entry:
+            return read_item(entry.kind, entry.fields)
+    head = _HEAD.match(bibtex.lstrip())
+    return read_item(head[1], {}) if head else None
 
 
 def _plain_value(written: str, strings: dict[str, str]) -> str | None:
@@ -172,7 +188,10 @@ def _quoted_value(written: str, start: int) -> tuple[str, int]:
 
 def _recover(raw: str, strings: dict[str, str]) -> _ParsedEntry | None:
     """Read a malformed entry by its lines: a field begins at `name =` and ends where the next one begins."""
-    head = _KEY.match(raw.lstrip())
+    raw = raw.lstrip()
+    head = _HEAD.match(raw)
+    if head and head[2] and not head[0].endswith(","):
+        raw = f"{head[0]},{raw[head.end() :]}"
     starts = list(_FIELD.finditer(raw))
     if not head or not starts:
         return None
@@ -186,66 +205,67 @@ def _recover(raw: str, strings: dict[str, str]) -> _ParsedEntry | None:
             broken.append(match[1])
             value = _BRACES.sub("", written).strip().strip('"')
         fields.setdefault(match[1].lower(), value)
-    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     where = f" in {', '.join(broken)}" if broken else ""
     problem = f"braces, quotes or commas do not match{where}; the entry was read as far as possible"
-    return _ParsedEntry(head[2], fields, f"@{head[1]}{{{head[2]},\n{lines}}}", problem)
+    kind, key = head[1].lower(), head[2] or ""
+    if not key and not broken and raw.rstrip().endswith(("}", ")")):
+        problem = ""  # the parser wants a key
+    return _ParsedEntry(kind, key, fields, _write_fields(kind, key, fields), problem)
 
 
-def _make_paper(entry: _ParsedEntry, entries: dict[str, dict[str, str]]) -> LibraryPaper:
-    """Return the paper of an entry. entries: the fields of all by key, for crossref."""
-    fields = _without_braces(entry.fields)
-    parent = entries.get(fields.get("crossref", "").strip().lower())
-    if parent is not None and parent is not entry.fields:
-        inherited = _without_braces(parent)
-        inherited.setdefault("booktitle", inherited.get("title", ""))
-        fields = {name: inherited[name] for name in _INHERITED if inherited.get(name)} | fields
-
-    def first(*names: str) -> str:
-        return next((value for name in names if (value := fields.get(name, "").strip())), "")
-
-    eprint = first("eprint") if "arxiv" in first("archiveprefix", "eprinttype").lower() else ""
-    arxiv_fields = [eprint, *map(first, ("arxivid", "arxiv", "url", "journal", "note"))]
-    arxiv_fields.append(re.sub("^abs/", "arxiv:", first("volume")))  # DBLP's CoRR
-
-    def names(keys: tuple[str, ...]) -> list[str]:
-        return [name for key in keys for name in split_names(latex_to_text(first(key)))]
-
-    return make_paper(
-        key=entry.key,
-        title=latex_to_text(first("title") + (f": {subtitle}" if (subtitle := first("subtitle")) else "")),
-        abstract=latex_to_text(first("abstract")),
-        authors=list(_author_names(first("author") or first("editor"))),
-        year=find_year(first("year", "date")),
-        venue=latex_to_text(first(*_VENUES)),
-        doi=first("doi").replace("\\_", "_"),
-        arxiv=next(filter(None, map(find_arxiv_id, arxiv_fields)), ""),
-        url=first("url").replace("\\_", "_").replace("\\%", "%"),
-        collections=names(_GROUPS),
-        tags=names(_TAGS),
-        bibtex=entry.bibtex,
-    )
+def _write_fields(kind: str, key: str, fields: dict[str, str]) -> str:
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{lines}}}"
 
 
-def _without_braces(fields: dict[str, str]) -> dict[str, str]:
-    """Remove second braces around whole values, as in {{Title}}."""
-    found = {}
-    for name, value in fields.items():
-        value = value.strip()
-        if value.startswith("{") and braced_argument(value, 0)[1] == len(value):
-            value = value[1:-1]
-        found[name] = value
-    return found
+def _make_paper(entry: _ParsedEntry, entries: dict[str, _ParsedEntry]) -> LibraryPaper:
+    """Return the paper of an entry. entries: all by key, for crossref and xdata."""
+    fields = _with_inherited(entry, entries)
+    item = read_item(entry.kind, {name: value for name, value in fields.items() if name in _READ})
+    names = [[name for key in keys for name in split_names(latex_to_text(fields.get(key, "")))]
+             for keys in (_GROUPS, _TAGS)]  # fmt: skip
+    paper = item.paper(entry.key, collections=names[0], tags=names[1])
+    bibtex = entry.bibtex if fields is entry.fields else _write_fields(entry.kind, entry.key, fields)
+    return paper._replace(bibtex=bibtex, aliases=tuple(_ids(entry)))
 
 
-def _author_names(authors: str) -> Iterator[str]:
-    """Yield each author as "First von Last Jr"; also in biblatex's form, given=Ann, family=Lee."""
-    for name in split_multiple_persons_names(authors):
-        if named := {key: value.strip('{}"') for key, value in _NAME_PART.findall(name)}:
-            parts = [named[part] for part in ("given", "prefix", "family", "suffix") if part in named]
-        else:
-            person = parse_single_name_into_parts(name, strict=False)
-            parts = person.first + person.von + person.last + person.jr
-        full_name = latex_to_text(" ".join(parts))
-        if full_name and full_name != "others":
-            yield full_name
+def _ids(entry: _ParsedEntry) -> list[str]:
+    """Return the other keys of an entry, as in biblatex."""
+    return [key for key in _COMMA.split(entry.fields.get("ids", "")) if key]
+
+
+def _with_inherited(entry: _ParsedEntry, entries: dict[str, _ParsedEntry], depth: int = 0) -> dict[str, str]:
+    """Return the fields of an entry with those of its crossref and xdata, which are then left out."""
+    found = {
+        name: [entries[key] for key in _COMMA.split(entry.fields.get(name, "").lower()) if key in entries]
+        for name in ("xdata", "crossref")
+    }
+    if depth == _MAX_PARENTS or not any(found.values()):
+        return entry.fields
+    fields = {name: value for name, value in entry.fields.items() if not found.get(name)}
+    for other in found["xdata"]:
+        fields = _with_inherited(other, entries, depth + 1) | fields
+    for parent in found["crossref"]:
+        above = _with_inherited(parent, entries, depth + 1)
+        whole = "journaltitle" if entry.kind in ("article", "suppperiodical") else "booktitle"
+        given = {name: above[name] for name in _INHERITED if above.get(name)}
+        if title := above.get("title"):
+            given.setdefault(whole, title)
+            if subtitle := above.get("subtitle"):
+                given.setdefault(f"{whole.removesuffix('title')}subtitle", subtitle)
+        if {"date", "year"} & {*fields}:
+            given = {name: value for name, value in given.items() if name not in ("date", "year", "month")}
+        fields |= {name: value for name, value in given.items() if not fields.get(name)}
+    return fields
+
+
+def _with_key(paper: LibraryPaper, taken: set[str]) -> LibraryPaper:
+    """Return a paper whose entry has no key with one that no other entry has."""
+    author = parse_name((*paper.names, *paper.authors, "")[0])
+    words = re.findall(r"\w{3,}", fold(f"{author.short} {paper.title} paper").lower())
+    stem = f"{words[0]}{paper.year or ''}"
+    keys = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    key = next(key for key in keys if key not in taken)
+    taken.add(key)
+    id = f"key:{key}" if paper.id.startswith("title:") else paper.id
+    return paper._replace(key=key, id=id, bibtex=_HEAD.sub(f"@\\1{{{key},", paper.bibtex, count=1))

@@ -4,152 +4,223 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import rispy
 
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
-from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
 from citerec.datasets.languages.inputs import decode_text
-from citerec.library.papers import LibraryPaper, make_paper, split_names, usable_paper
+from citerec.library.entries.bibtex import entry_paper
+from citerec.library.entries.item import Item, iso_date, number_variable
+from citerec.library.entries.names import Name, parse_inverted, split_semicolons
+from citerec.library.entries.ris import add_places, edited, read_record
+from citerec.library.papers import LibraryPaper, split_names, usable_paper
 
-_RECORD = re.compile(r"^(TY  ?-.*?(?:^ER  ?-[^\n]*|(?=^TY  ?-)|\Z))", re.MULTILINE | re.DOTALL)
-_RECORD_END = re.compile(r"^ER  ?-", re.MULTILINE)
+# NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
+# and what continues them: all three are lines of a tag and its value.
+_RIS_START = re.compile(r"^[ \t]*TY( {0,2})-", re.MULTILINE | re.IGNORECASE)
+_RIS_END = re.compile(r"^[ \t]*ER {0,2}-.*\n?", re.MULTILINE | re.IGNORECASE)
+_RIS_TAGS = {
+    "  ": r"[A-Za-z][A-Za-z0-9]  -",
+    "": r"[A-Z][A-Z0-9] {0,2}-",  # with fewer spaces, words of a text could be tags
+}
+_RIS_FIELDS = {
+    spaces: re.compile(rf"^[ \t]*(?=({tag}))\1(.*(?:\n(?![ \t]*{tag}).*)*)", re.MULTILINE)
+    for spaces, tag in _RIS_TAGS.items()
+}
+_NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
+_NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
+_ENW_START = re.compile(r"^%0 ", re.MULTILINE)
+_ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
+
+Tags = Mapping[str, Sequence[str]]
+
+
+def _read_tagged(
+    path: Path, start: re.Pattern[str], field: re.Pattern[str], parse: Callable[[Tags], LibraryPaper],
+    example: str, on_bad: OnBadRecord,
+) -> Iterator[LibraryPaper]:  # fmt: skip
+    """Yield the papers of records that begin with `start`. field: a tag and its value, also over lines."""
+    text = decode_text(path)
+    starts = [*start.finditer(text)]
+    if not starts:
+        raise InputError(f"{path}: has no records ({example})")
+    outside = partial(_report_outside, path, text, example, on_bad)
+    outside(0, starts[0].start())
+    for number, begin in enumerate(starts):
+        end = starts[number + 1].start() if number + 1 < len(starts) else len(text)
+        if start is _RIS_START:
+            field = _RIS_FIELDS["  " if begin[1] == "  " else ""]
+            if closed := _RIS_END.search(text, begin.end(), end):
+                outside(closed.end(), end)
+                end = closed.start()
+        tags = dict[str, list[str]]()
+        for tag, value in field.findall(text, begin.start(), end):
+            tags.setdefault(tag.rstrip("- ").upper() if len(tag) > 1 else tag, []).append(value.strip())
+        where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
+        yield from usable_paper(partial(parse, tags), where, on_bad)
+
+
+def _report_outside(path: Path, text: str, example: str, on_bad: OnBadRecord, begin: int, end: int) -> None:
+    if stray := text[begin:end].strip():
+        line = text.count("\n", 0, text.index(stray, begin)) + 1
+        on_bad(InputError(f"{path}, line {line}: is outside of a record ({example})"))
 
 
 def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    pieces = _RECORD.split(decode_text(path))  # alternately text outside records and a record
-    if len(pieces) == 1:
-        raise InputError(f"{path}: has no records (TY  - JOUR ... ER  -)")
-    line = 1
-    for number, piece in enumerate(pieces):
-        if number % 2:
-            where = f"{path}, line {line}"
-            record = piece if _RECORD_END.search(piece) else f"{piece.rstrip()}\nER  - "
-            yield from usable_paper(partial(_parse_ris, record, where), where, on_bad)
-        elif piece.strip():
-            start = line + piece[: -len(piece.lstrip())].count("\n")
-            on_bad(InputError(f"{path}, line {start}: is outside of a record; records begin with TY  -"))
-        line += piece.count("\n")
+    return _read_tagged(path, _RIS_START, _RIS_FIELDS["  "], _parse_ris, "TY  - JOUR ... ER  -", on_bad)
 
 
-def _parse_ris(record: str, where: str) -> LibraryPaper:
-    try:
-        parsed = rispy.loads(record, skip_unknown_tags=True)
-    except (rispy.parser.ParseError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{where}: is not a RIS record: {error}") from None
-    if not parsed:
-        raise InputError(f"{where}: is not a RIS record (it must begin with TY  - and end with ER  -)")
-    fields: dict[str, Any] = parsed[0]
-
-    def values(*names: str) -> list[str]:
-        found = (fields.get(name) or [] for name in names)
-        return [str(text) for value in found for text in (value if isinstance(value, list) else [value])]
-
-    def first(*names: str) -> str:
-        return next(map(str.strip, values(*names)), "")
-
-    url = first("urls", "url")
-    number = first("number", "custom7", "accession_number")
-    arxiv_fields = [number, url, first("notes"), first("journal_name")]
-    return make_paper(
-        key=first("label", "id"),
-        title=first("title", "primary_title", "short_title"),
-        abstract=first("abstract", "notes_abstract"),
-        authors=map(_given_name_first, values("authors", "first_authors")),
-        year=find_year(first("year", "publication_year", "date")),
-        venue=first("secondary_title", "alternate_title3", "journal_name", "publisher"),
-        doi=first("doi"),
-        arxiv=next(filter(None, map(find_arxiv_id, arxiv_fields)), ""),
-        url=url,
-        tags=[name for text in values("keywords") for name in split_names(text)],
+def _parse_ris(tags: Tags) -> LibraryPaper:
+    return entry_paper(
+        read_record(tags), next((key for tag in ("LB", "ID") for key in tags.get(tag, ())), "")
     )
-
-
-def _given_name_first(name: str) -> str:
-    """Turn "Lee, Ann B." into "Ann B. Lee"."""
-    family, _, given = name.partition(",")
-    given, _, suffix = given.partition(",")
-    return f"{given} {family} {suffix}"
-
-
-# NBIB and EndNote's tagged format have no parser that is kept up; both are lines of a tag and its value.
-_TAGGED = {
-    "nbib": (
-        re.compile(r"^PMID *-", re.MULTILINE),
-        re.compile(r"^([A-Z]{2,4}) *- (.*(?:\n {6}.*)*)", re.MULTILINE),
-    ),
-    "enw": (re.compile(r"^%0 ", re.MULTILINE), re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)),
-}
-"""Beginning of a record, and a line with its continuation."""
 
 
 def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a PubMed file, in order. Raises InputError for a file without records."""
-    for fields, where in _read_tagged(path, "nbib", "PMID- ..."):
-        identifiers = [text for name in ("LID", "AID") for text in fields.get(name, ())]
-        pmid = _first(fields, "PMID")
-        paper = partial(
-            make_paper,
-            title=_first(fields, "TI", "BTI").removesuffix("."),
-            abstract=_first(fields, "AB"),
-            authors=[_given_name_first(name) for name in fields.get("FAU", fields.get("AU", ()))]
-            + fields.get("CN", []),
-            year=find_year(_first(fields, "DP", "DEP")),
-            venue=_first(fields, "JT", "TA", "CTI"),
-            doi=next((text for text in identifiers if text.endswith("[doi]")), "").removesuffix("[doi]"),
-            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isdecimal() else "",
-            tags=[term.replace("*", "") for name in ("OT", "MH") for term in fields.get(name, ())],
-        )
-        yield from usable_paper(paper, where, on_bad)
+    return _read_tagged(path, _NBIB_START, _NBIB_FIELD, _parse_nbib, "PMID- ...", on_bad)
+
+
+_NBIB = {
+    **{"TI": "title", "BTI": "title", "TT": "original-title", "AB": "abstract", "JT": "container-title"},
+    **{"TA": "container-title-short", "CTI": "collection-title", "VI": "volume", "IP": "issue", "PG": "page"},
+    **{
+        "LA": "language",
+        "PB": "publisher",
+        "PL": "publisher-place",
+        "EN": "edition",
+        "PMID": "PMID",
+        "PMC": "PMCID",
+    },
+    **{"GN": "note"},
+}
+_NBIB_TYPES = {
+    **{"Book": "book", "Book Chapter": "chapter", "Congress": "paper-conference", "Preprint": "article"},
+    **{"Technical Report": "report", "Dataset": "dataset", "News": "article-newspaper"},
+}
+"""CSL's types by PubMed's, where they are no articles."""
+
+
+def _parse_nbib(tags: Tags) -> LibraryPaper:
+    fields = _first(tags, _NBIB)
+    fields["title"] = fields.get("title", "").removesuffix(".")
+    if "BTI" in tags and "TI" in tags:
+        fields["container-title"] = tags["BTI"][0]
+    identifiers = [text for name in ("LID", "AID") for text in tags.get(name, ())]
+    fields["DOI"] = (
+        next((text for text in identifiers if text.endswith("[doi]")), "").removesuffix("[doi]").strip()
+    )
+    fields["ISSN"] = next((number.partition(" ")[0] for number in tags.get("IS", ())), "")
+    fields["ISBN"] = next((number.partition(" ")[0] for number in tags.get("ISBN", ())), "")
+    fields["issued"] = iso_date(next((date for tag in ("DP", "DEP") for date in tags.get(tag, ())), ""))
+    if (pmid := fields.get("PMID", "")).isdecimal():
+        fields["URL"] = f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
+    kinds = tags.get("PT", ())
+    csl = next((_NBIB_TYPES[kind] for kind in kinds if kind in _NBIB_TYPES), "article-journal")
+    if "BTI" in tags:
+        csl = "chapter" if "TI" in tags else "book"
+    names = {
+        "author": [*map(parse_inverted, tags.get("FAU", tags.get("AU", ()))), *_literals(tags.get("CN", ()))],
+        "editor": [*map(parse_inverted, tags.get("FED", tags.get("ED", ())))],
+    }
+    words = [term.replace("*", "") for name in ("OT", "MH") for term in tags.get(name, ())]
+    return entry_paper(Item.of(csl, fields, names), "", tags=words)
 
 
 def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a file in EndNote's tagged format. Raises InputError for a file without records."""
-    for fields, where in _read_tagged(path, "enw", "%0 Journal Article ..."):
-        url = _first(fields, "U")
-        paper = partial(
-            make_paper,
-            key=_first(fields, "F"),
-            title=_first(fields, "T"),
-            abstract=_first(fields, "X"),
-            authors=map(_given_name_first, fields.get("A", fields.get("E", ()))),
-            year=find_year(_first(fields, "D", "8")),
-            venue=_first(fields, "J", "B", "I"),
-            doi=_first(fields, "R"),
-            arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
-            url=url,
-            tags=[
-                name
-                for text in fields.get("K", ())
-                for line in text.splitlines()
-                for name in split_names(line)
-            ],
-        )
-        yield from usable_paper(paper, where, on_bad)
+    return _read_tagged(path, _ENW_START, _ENW_FIELD, _parse_enw, "%0 Journal Article ...", on_bad)
 
 
-def _read_tagged(path: Path, kind: str, example: str) -> Iterator[tuple[dict[str, list[str]], str]]:
-    """Yield the values of each record by tag, and where it is."""
-    start, field = _TAGGED[kind]
-    text = decode_text(path)
-    starts = [match.start() for match in start.finditer(text)]
-    if not starts:
-        raise InputError(f"{path}: has no records ({example})")
-    for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        fields: dict[str, list[str]] = {}
-        for tag, value in field.findall(text, begin, end):
-            fields.setdefault(tag, []).append(value.strip())
-        yield fields, f"{path}, line {text.count(chr(10), 0, begin) + 1}"
+_ENW = {
+    **{
+        "T": "title",
+        "!": "title-short",
+        "Q": "original-title",
+        "J": "container-title",
+        "B": "container-title",
+    },
+    **{"S": "collection-title", "X": "abstract", "V": "volume", "N": "issue", "P": "page", "7": "edition"},
+    **{"&": "section", "6": "number-of-volumes", "I": "publisher", "C": "publisher-place", "9": "genre"},
+    **{"G": "language", "U": "URL", "L": "call-number", "M": "archive_location", "~": "source", "Z": "note"},
+    **{"<": "annote", "[": "accessed", "R": "DOI"},
+}
+_ENDNOTE_TYPES = {
+    **{"Journal Article": "article-journal", "Electronic Article": "article-journal"},
+    **{"Magazine Article": "article-magazine", "Newspaper Article": "article-newspaper", "Book": "book"},
+    **{"Edited Book": "book", "Electronic Book": "book", "Serial": "book", "Book Section": "chapter"},
+    **{"Electronic Book Section": "chapter", "Conference Paper": "paper-conference"},
+    **{"Conference Proceedings": "paper-conference", "Thesis": "thesis", "Report": "report"},
+    **{"Government Document": "report", "Manuscript": "manuscript", "Unpublished Work": "manuscript"},
+    **{"Web Page": "webpage", "Online Multimedia": "webpage", "Blog": "post-weblog", "Pamphlet": "pamphlet"},
+    **{
+        "Computer Program": "software",
+        "Dataset": "dataset",
+        "Online Database": "dataset",
+        "Patent": "patent",
+    },
+    **{"Standard": "standard", "Case": "legal_case", "Statute": "legislation", "Bill": "bill", "Map": "map"},
+    **{"Legal Rule or Regulation": "regulation", "Hearing": "hearing", "Dictionary": "entry-dictionary"},
+    **{"Encyclopedia": "entry-encyclopedia", "Figure": "figure", "Chart or Table": "figure"},
+    **{"Artwork": "graphic", "Film or Broadcast": "motion_picture", "Audiovisual Material": "motion_picture"},
+    **{"Music": "musical_score", "Personal Communication": "personal_communication", "Podcast": "broadcast"},
+    **{"Ancient Text": "classic", "Classical Work": "classic", "Interview": "interview"},
+}
+"""CSL's types by the names of EndNote's."""
 
 
-def _first(fields: dict[str, list[str]], *names: str) -> str:
-    return next((text for name in names for text in fields.get(name, ()) if text), "")
+def _parse_enw(tags: Tags) -> LibraryPaper:
+    kind = next(iter(tags.get("0", ())), "")
+    fields = _first(tags, _ENW)
+    dates = [value for tag in ("8", "D") for value in tags.get(tag, ())]
+    by_tag = {"SN": tags.get("@", ()), "UR": tags.get("U", ())}
+    fields["issued"] = max(
+        map(iso_date, dates), key=lambda date: (date[:4].isdecimal(), date.count("-")), default=""
+    )
+    words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
+    names = {
+        "author": _inverted(tags.get("A", ())),
+        "editor": _inverted(tags.get("E", ())),
+        "translator": _inverted(tags.get("H", ())),
+        "collection-editor": _inverted(tags.get("Y", ())),
+    }
+    key = next(iter(tags.get("F", ())), "")
+    return entry_paper(_endnote_item(kind, fields, names, by_tag), key, tags=words)
+
+
+def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequence[Name]], tags: Tags) -> Item:
+    """Return an item of one of EndNote's formats. tags: pages, numbers and addresses, by RIS's tags."""
+    csl = _ENDNOTE_TYPES.get(kind, "document")
+    page = fields.get("page", "")
+    add_places(tags, fields)
+    fields["page"] = page or fields["page"]
+    if "issue" in fields:
+        fields[number_variable(csl)] = fields.pop("issue")
+    if csl in ("book", "report") and "container-title" in fields:
+        fields.setdefault("collection-title", fields.pop("container-title"))
+    if kind == "Edited Book":
+        names = edited(names)
+    return Item.of(csl, fields, names)
+
+
+def _first(tags: Tags, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the first value of each variable."""
+    fields = dict[str, str]()
+    for tag, variable in variables.items():
+        if value := next(filter(None, tags.get(tag, ())), ""):
+            fields.setdefault(variable, value)
+    return fields
+
+
+def _inverted(texts: Sequence[str]) -> list[Name]:
+    return [*map(parse_inverted, split_semicolons(texts))]
+
+
+def _literals(texts: Sequence[str]) -> list[Name]:
+    return [Name(literal=text) for text in texts]
 
 
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f]")
@@ -174,6 +245,34 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         yield from usable_paper(partial(_parse_endnote, record), where, on_bad)
 
 
+_XML = {
+    **{
+        "titles/title": "title",
+        "titles/short-title": "title-short",
+        "titles/secondary-title": "container-title",
+    },
+    **{"periodical/full-title": "container-title", "alt-periodical/full-title": "container-title"},
+    **{"titles/tertiary-title": "collection-title", "titles/alt-title": "container-title-short"},
+    **{"titles/translated-title": "original-title", "abstract": "abstract", "volume": "volume"},
+    **{
+        "number": "issue",
+        "pages": "page",
+        "edition": "edition",
+        "section": "section",
+        "publisher": "publisher",
+    },
+    **{"num-vols": "number-of-volumes", "pub-location": "publisher-place", "work-type": "genre"},
+    **{"language": "language", "call-num": "call-number", "accession-num": "archive_location"},
+    **{
+        "remote-database-name": "source",
+        "notes": "note",
+        "research-notes": "annote",
+        "access-date": "accessed",
+    },
+    **{"electronic-resource-num": "DOI"},
+}
+
+
 def _parse_endnote(record: ET.Element) -> LibraryPaper:
     def texts(*places: str) -> list[str]:
         """Return the texts at the first of these places that has any."""
@@ -184,24 +283,19 @@ def _parse_endnote(record: ET.Element) -> LibraryPaper:
                 return found
         return []
 
-    def first(*places: str) -> str:
-        return next(iter(texts(*places)), "")
-
-    url = first("urls/related-urls/url", "urls/web-urls/url")
-    return make_paper(
-        key=first("label"),
-        title=first("titles/title"),
-        abstract=first("abstract"),
-        authors=map(
-            _given_name_first,
-            texts("contributors/authors/author", "contributors/secondary-authors/author"),
-        ),
-        year=find_year(first("dates/year", "dates/pub-dates/date")),
-        venue=first(
-            "titles/secondary-title", "periodical/full-title", "alt-periodical/full-title", "publisher"
-        ),
-        doi=first("electronic-resource-num"),
-        arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
-        url=url,
-        tags=[name for text in texts("keywords/keyword") for name in split_names(text)],
-    )
+    kind = record.find("ref-type")
+    fields = _first({place: texts(place) for place in _XML}, _XML)
+    dates = texts("dates/year") or texts("dates/pub-dates/date")
+    fields["issued"] = iso_date(next(iter(dates), ""))
+    urls = texts("urls/related-urls/url", "urls/web-urls/url")
+    tags = {"SN": texts("isbn"), "UR": urls}
+    people = "contributors/{}/author"
+    names = {
+        "author": _inverted(texts(people.format("authors"))),
+        "editor": _inverted(texts(people.format("secondary-authors"))),
+        "collection-editor": _inverted(texts(people.format("tertiary-authors"))),
+        "translator": _inverted(texts(people.format("translated-authors"))),
+    }
+    item = _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
+    words = [name for text in texts("keywords/keyword") for name in split_names(text)]
+    return entry_paper(item, next(iter(texts("label")), ""), tags=words)

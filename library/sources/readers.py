@@ -2,8 +2,9 @@
 
     .bib                    BibTeX and BibLaTeX (bibtex)
     .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
-    .json                   CSL JSON, a list; Better BibTeX's JSON (zotero_items); papers.json, an object of
-                            papers by id
+    .json                   CSL JSON (csl): a list, also in an object, or one item; Better BibTeX's JSON
+                            (zotero_items); papers.json, an object of papers by id
+    .yaml, .yml             CSL YAML and hayagriva's (csl)
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own: {"id" or "paper_id", "title", "abstract", "year",
                             "authors", "venue", "doi", "arxiv", "url", "key", "collections", "tags"}
@@ -26,26 +27,30 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from citerec.base.errors import InputError
-from citerec.base.files import open_bytes, strip_byte_order_mark
+from citerec.base.files import BYTE_ORDER_MARK, open_bytes, read_limited, strip_byte_order_mark
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
-from citerec.datasets.formats.json_lines import OnBadRecord, read_objects
+from citerec.datasets.formats.json_lines import OnBadRecord, parse_object, read_objects
 from citerec.datasets.formats.source_files import stream_json
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
 from citerec.library.library import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex
+from citerec.library.sources.csl import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_items import read_better_bibtex
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
-FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl, zotero.sqlite"
+FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
 FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
 SNIFF_BYTES = 1 << 16
@@ -53,6 +58,7 @@ SNIFF_BYTES = 1 << 16
 
 _OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 _RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
+_LIST_INSIDE = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"(?:items|references)"\s*:\s*\[')
 _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 
@@ -122,9 +128,11 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
         if format in _EXPORTS:
             yield from _EXPORTS[format](path, on_bad)
         elif format == "list":
-            yield from _read_json(path, list, _parse_csl, on_bytes, on_bad)
+            yield from _read_json(path, list, parse_csl, on_bytes, on_bad)
         elif format == "object":
             yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
+        elif format == "document":
+            yield from _read_document(path, on_bad)
         else:
             for where, record in read_objects(path, on_bytes, on_bad):
                 yield from usable_paper(partial(parse_line, Fields(record, where)), where, on_bad)
@@ -137,11 +145,12 @@ _EXPORTS = {
     "enw": read_enw,
     "endnote": read_endnote_xml,
     "better bibtex": read_better_bibtex,
+    "yaml": read_yaml,
 }
 
 
 def recognise(path: str | Path) -> str:
-    """Return the format of a file or URL: one of _EXPORTS, "list" or "object" (of JSON), or "lines".
+    """Return the format of a file or URL: one of _EXPORTS; of JSON "list", "object", "document" or "lines".
 
     Raises InputError for an empty file or an unknown format.
     """
@@ -161,6 +170,8 @@ def recognise(path: str | Path) -> str:
         return "enw"
     if first == b"<" and b"<records" in start:
         return "endnote"
+    if name.endswith((".yaml", ".yml")):
+        return "yaml"
     if first == b"[":
         strip_byte_order_mark(start, path)
         return "list"
@@ -169,8 +180,34 @@ def recognise(path: str | Path) -> str:
     if first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
         return "object"
     if first == b"{":
-        return "lines"
+        return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
     raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
+
+
+def _ends_later(start: bytes) -> bool:
+    """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
+    line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return bool(newline) and not line.rstrip().endswith(b"}")
+    return False
+
+
+def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of an object that has a list of CSL items, or is one record."""
+    content = parse_object(read_limited(path, MAX_FILE_BYTES).removeprefix(BYTE_ORDER_MARK), str(path))
+    listed = next((content[name] for name in LISTS if isinstance(content.get(name), list)), None)
+    if listed is None:
+        fields = Fields(content, str(path))
+        yield from usable_paper(partial(parse_line, fields), fields.where, on_bad)
+        return
+    for number, record in enumerate(listed):
+        fields = Fields(record, f"{path}, record {number}")
+        if isinstance(record, dict):
+            yield from usable_paper(partial(parse_csl, fields), fields.where, on_bad)
+        else:
+            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
 
 
 def _read_json(
@@ -200,37 +237,6 @@ def _parse_own(fields: Fields, id: str) -> LibraryPaper:
         venue=fields.text("venue", "journal"),
         collections=fields.texts("collections", "collection"),
         tags=fields.texts("tags", "keywords", "fields", "field"),
-    )
-
-
-_CSL_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
-_CSL_NAME = ("given", "non-dropping-particle", "dropping-particle", "family", "suffix", "literal")
-
-
-def _parse_csl(fields: Fields, _: str) -> LibraryPaper:
-    """Parse an item of CSL JSON (https://citeproc-js.readthedocs.io/en/latest/csl-json/markup.html)."""
-    if not any(name in fields.record for name in _CSL_FIELDS):
-        raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")
-    issued = fields.child("issued").record
-    date = issued.get("date-parts") or issued.get("raw") or issued.get("literal") or ""
-    note = fields.text("note")
-    key = fields.text("citation-key", "citekey")
-    if not key and (found := re.search(r"^\s*citation key\s*:\s*(\S+)", note, re.IGNORECASE | re.MULTILINE)):
-        key = found[1]
-    locations = [fields.text(name) for name in ("number", "archive_location", "URL")]
-    is_arxiv = "arxiv" in " ".join([*locations, fields.text("archive", "publisher"), note]).lower()
-    return make_paper(
-        key=key or fields.text("id"),
-        title=fields.text("title"),
-        abstract=fields.text("abstract"),
-        authors=[" ".join(filter(None, map(name.text, _CSL_NAME))) for name in fields.children("author")],
-        year=find_year(str(date)),
-        venue=fields.text("container-title", "event-title", "publisher"),
-        doi=fields.text("DOI"),
-        arxiv=next(filter(None, map(find_arxiv_id, [*locations, note])), "") if is_arxiv else "",
-        url=fields.text("URL"),
-        collections=fields.texts("collections", "categories"),
-        tags=split_names(fields.text("keyword")),
     )
 
 
@@ -269,6 +275,8 @@ def parse_line(fields: Fields) -> LibraryPaper | None:
         return parse_openalex(fields)
     if not _S2_FIELDS.isdisjoint(keys):
         return _parse_s2(fields)
+    if is_csl(fields.record):
+        return parse_csl(fields)
     return _parse_own(fields, fields.text("id", "paper_id"))
 
 

@@ -6,7 +6,7 @@ Fields and item types: https://api.zotero.org/schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,36 +14,66 @@ from typing import NamedTuple
 from citerec.base.errors import InputError
 from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object
-from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
+from citerec.datasets.fulltext.catalogue import find_arxiv_id
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES
-from citerec.library.export.formats import escape_latex, latex_authors, latex_title, latex_url, write_entry
-from citerec.library.papers import LibraryPaper, make_paper, usable_paper
+from citerec.library.entries.bibtex import entry_paper
+from citerec.library.entries.item import ROLES, Item, iso_date
+from citerec.library.entries.names import Name, parse_name
+from citerec.library.papers import LibraryPaper, clean_doi, clean_text, usable_paper
 from citerec.library.sources.fields import Fields
 
 NO_PAPERS = ("attachment", "note", "annotation")
 """Item types that are not papers."""
 _TITLES = ("title", "caseName", "nameOfAct", "subject")
-_VENUES = (
-    *("publicationTitle", "proceedingsTitle", "bookTitle", "encyclopediaTitle", "dictionaryTitle"),
-    *("conferenceName", "blogTitle", "websiteTitle", "university", "institution", "repository", "publisher"),
-)
 _TYPES = {
-    "journalArticle": ("article", "journal"),
-    "magazineArticle": ("article", "journal"),
-    "newspaperArticle": ("article", "journal"),
-    "conferencePaper": ("inproceedings", "booktitle"),
-    "bookSection": ("incollection", "booktitle"),
-    "encyclopediaArticle": ("incollection", "booktitle"),
-    "dictionaryEntry": ("incollection", "booktitle"),
-    "book": ("book", "publisher"),
-    "thesis": ("phdthesis", "school"),
-    "report": ("techreport", "institution"),
-    "manuscript": ("unpublished", "note"),
+    **{"artwork": "graphic", "audioRecording": "song", "blogPost": "post-weblog", "bookSection": "chapter"},
+    **{"case": "legal_case", "computerProgram": "software", "conferencePaper": "paper-conference"},
+    **{"dictionaryEntry": "entry-dictionary", "email": "personal_communication", "film": "motion_picture"},
+    **{"encyclopediaArticle": "entry-encyclopedia", "forumPost": "post", "letter": "personal_communication"},
+    **{"instantMessage": "personal_communication", "journalArticle": "article-journal"},
+    **{
+        "magazineArticle": "article-magazine",
+        "newspaperArticle": "article-newspaper",
+        "podcast": "broadcast",
+    },
+    **{"preprint": "article", "presentation": "speech", "radioBroadcast": "broadcast"},
+    **{"statute": "legislation", "tvBroadcast": "broadcast", "videoRecording": "motion_picture"},
 }
-"""BibTeX's type of an item, and its field for the venue; others are `misc`."""
+"""CSL's types by Zotero's, where they differ."""
+_VARIABLES = {
+    "container-title": ("publicationTitle", "proceedingsTitle", "bookTitle", "encyclopediaTitle",
+                        "dictionaryTitle", "blogTitle", "forumTitle", "websiteTitle", "programTitle"),
+    "collection-title": ("seriesTitle", "series"),
+    "event-title": ("conferenceName", "meetingName"),
+    "publisher": ("publisher", "university", "institution", "repository", "company", "label", "studio",
+                  "network", "distributor"),
+    "publisher-place": ("place",),
+    "number": ("reportNumber", "number", "patentNumber", "docketNumber", "billNumber", "publicLawNumber",
+               "episodeNumber"),
+    "collection-number": ("seriesNumber",),
+    "genre": ("thesisType", "reportType", "letterType", "manuscriptType", "presentationType", "mapType",
+              "websiteType", "genre", "type"),
+    "title-short": ("shortTitle",),
+    "container-title-short": ("journalAbbreviation",),
+    "number-of-pages": ("numPages",),
+    "number-of-volumes": ("numberOfVolumes",),
+    "version": ("versionNumber",),
+    "call-number": ("callNumber",),
+    "page": ("pages",),
+    "issue": ("issue",),
+    "medium": ("audioRecordingFormat", "videoRecordingFormat", "artworkMedium", "interviewMedium", "system"),
+    **{name: (name,) for name in ("volume", "edition", "ISBN", "ISSN", "language", "section", "scale")},
+}  # fmt: skip
+"""Zotero's fields by CSL's variables."""
+_ROLES = {
+    "bookAuthor": "container-author",
+    "seriesEditor": "collection-editor",
+    "reviewedAuthor": "reviewed-author",
+}
+"""CSL's roles by Zotero's, where they differ; others that CSL does not have are authors, as in Zotero."""
 _DATES = ("date", "issueDate", "dateDecided", "dateEnacted")
 _NAME = ("firstName", "lastName", "name")
-_MULTIPART = re.compile(r"(\d{4})-\d\d-\d\d (.*)", re.DOTALL)
+_MULTIPART = re.compile(r"(\d{4})((?:-\d\d){2}) (.*)", re.DOTALL)
 _KEY = re.compile(r"[^\s{}()\\,\"#%~=]+")
 """What can be a key in BibTeX and LaTeX."""
 _EXTRA = re.compile(r"^\s*(citation key|doi|arxiv)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -107,50 +137,39 @@ def _parse(
     )
     if fields.text("itemType") in NO_PAPERS or (wanted is not None and wanted not in collections):
         return None
-    creators = fields.children("creators")
-    authors = [one for one in creators if one.text("creatorType") in ("author", "")] or creators
     url, archive, date = fields.text("url"), fields.text("archiveID"), fields.text(*_DATES)
     if parts := _MULTIPART.fullmatch(date):  # as in the database: 2003-00-00 Spring 2003
-        date = parts[1] if int(parts[1]) else parts[2]
+        date = parts[1] + parts[2].replace("-00", "") if int(parts[1]) else parts[3]
     extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
     keys = fields.text("citationKey", "citekey"), extra.get("citation key", ""), key
-    paper = make_paper(
-        key=next(filter(_KEY.fullmatch, keys), ""),
-        title=fields.text(*_TITLES),
-        abstract=fields.text("abstractNote"),
-        authors=[" ".join(filter(None, map(one.text, _NAME))) for one in authors],
-        year=find_year(date),
-        venue=fields.text(*_VENUES),
-        doi=fields.text("DOI") or extra.get("doi", ""),
-        arxiv=find_arxiv_id(arxiv),
-        url=url,
-        collections=collections,
-        tags=[tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags"),
-    )
-    return paper._replace(bibtex=_entry(fields, paper))
-
-
-def _entry(fields: Fields, paper: LibraryPaper) -> str:
-    """Return a BibTeX entry, with the fields that a LibraryPaper lacks."""
-    kind, venue = _TYPES.get(fields.text("itemType"), ("misc", "howpublished"))
-    has_author = any(one.text("creatorType") in ("author", "") for one in fields.children("creators"))
-    values = {
-        "title": latex_title(paper.title),
-        "author" if has_author else "editor": latex_authors(paper.authors),
-        "year": str(paper.year or ""),
-        "publisher": escape_latex(fields.text("publisher")),
-        venue: escape_latex(paper.venue),
-        "volume": escape_latex(fields.text("volume")),
-        "number": escape_latex(fields.text("issue", "reportNumber")),
-        "pages": escape_latex(fields.text("pages")).replace("-", "--").replace("----", "--"),
-        "edition": escape_latex(fields.text("edition")),
-        "doi": escape_latex(paper.doi),
-        "eprint": escape_latex(paper.arxiv),
-        "archiveprefix": "arXiv" if paper.arxiv else "",
-        "url": latex_url(paper.url),
+    texts = {variable: fields.text(*names) for variable, names in _VARIABLES.items()}
+    texts |= {
+        "title": fields.text(*_TITLES),
+        "abstract": fields.text("abstractNote"),
+        "issued": iso_date(date),
+        "accessed": fields.text("accessDate")[:10],
+        "DOI": clean_doi(fields.text("DOI") or extra.get("doi", "")),
+        "URL": url,
+        "arxiv": find_arxiv_id(arxiv),
     }
-    return write_entry(kind, paper.key or paper.id, values)
+    kind = fields.text("itemType")
+    item = Item.of(_TYPES.get(kind, kind), texts, _creators(fields))
+    tags = [tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags")
+    return entry_paper(item, next(filter(_KEY.fullmatch, keys), ""), collections, tags)
+
+
+def _creators(fields: Fields) -> dict[str, Sequence[Name]]:
+    """Return the names of an item's creators by CSL's roles."""
+    names: dict[str, list[Name]] = {}
+    for one in fields.children("creators"):
+        role = one.text("creatorType")
+        role = _ROLES.get(role, role if role in ROLES else "author" if role != "contributor" else role)
+        first, last, whole = map(one.text, _NAME)
+        name = parse_name(f"{last}, {first}") if first else Name(literal=clean_text(whole or last))
+        if name.full:
+            names.setdefault(role, []).append(name)
+    return {role: names[role] for role in ROLES if role in names}
 
 
 def read_better_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:

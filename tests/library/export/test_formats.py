@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from citerec.datasets.languages.latex_text import plain_text
+from citerec.library.entries.latex import escape_latex
 from citerec.library.explanation import NO_EVIDENCE, NOTHING_FITS, Explanation, Recommendation, note_on
-from citerec.library.export.formats import as_json, bibtex, citation, escape_latex, short_authors, table
+from citerec.library.export.formats import as_json, citation, short_authors, table
+from citerec.library.export.references import bibtex
 from citerec.library.library import LibraryPaper
 
 SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."

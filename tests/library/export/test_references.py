@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rispy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,19 +34,21 @@ def test_a_chapter() -> None:
     paper = parsed(ENTRY)
     assert ris([paper, paper]) == "\n".join(
         [
-            "TY  - CHAP", "VL  - 7", "IS  - 2", "PB  - Press & Co", "ID  - lee2003", "TI  - A Chapter",
-            "AU  - van der Lee, Ann B.", "AU  - Consortium", "PY  - 2003", "T2  - A Book", "SP  - 10",
-            "EP  - 20", "DO  - 10.1000/a", "UR  - https://x.org", "AB  - We über", "KW  - one", "KW  - two",
-            "N1  - arXiv:2101.00001", "ER  - ", "",
+            "TY  - CHAP", "ID  - lee2003", "AU  - van der Lee, Ann B.", "AU  - Consortium", "PY  - 2003",
+            "SP  - 10", "EP  - 20", "KW  - one", "KW  - two", "N1  - arXiv:2101.00001", "TI  - A Chapter",
+            "T2  - A Book", "AB  - We über", "VL  - 7", "IS  - 2", "PB  - Press & Co", "DO  - 10.1000/a",
+            "UR  - https://x.org", "ER  - ", "",
         ] * 2
     )  # fmt: skip
     [item] = json.loads(csl([paper]))
     assert item == {
         "id": "lee2003", "citation-key": "lee2003", "type": "chapter", "title": "A Chapter",
         "author": [
-            {"family": "van der Lee", "given": "Ann B."}, {"literal": "Consortium"},
+            {"family": "Lee", "given": "Ann B.", "non-dropping-particle": "van der"},
+            {"literal": "Consortium"},
         ],
-        "issued": {"date-parts": [[2003]]}, "container-title": "A Book", "volume": "7", "issue": "2",
+        "issued": {"date-parts": [[2003]]}, "container-title": "A Book", "volume": "7",
+        "collection-number": "2",
         "page": "10-20", "publisher": "Press & Co", "DOI": "10.1000/a", "URL": "https://x.org",
         "abstract": "We über", "keyword": "one; two", "note": "arXiv:2101.00001",
     }  # fmt: skip
@@ -67,8 +68,8 @@ def test_a_chapter() -> None:
     ],
 )
 def test_types(paper: LibraryPaper, types: tuple[str, str]) -> None:
-    [record], [item] = rispy.loads(ris([paper])), json.loads(csl([paper]))
-    assert (record["type_of_reference"], item["type"]) == types
+    [item] = json.loads(csl([paper]))
+    assert (ris([paper]).splitlines()[0], item["type"]) == (f"TY  - {types[0]}", types[1])
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Co"]), max_size=40)
@@ -102,7 +103,7 @@ def test_what_is_written_is_read_again(name: str, write: object) -> None:
         assert not bad
         for paper, again in zip(papers, found, strict=True):
             fields: dict[str, Any] = dict(zip(paper._fields[1:12], map(clean, paper[1:12]), strict=True))
-            assert again._replace(collections=()) == make_paper(**fields)
+            assert again._replace(bibtex="") == make_paper(**fields)
 
     check()
 

@@ -1,0 +1,314 @@
+"""Items as BibTeX and biblatex, and back.
+
+Types that only biblatex has are written where BibTeX has none: its styles treat them as `misc`. A type of CSL
+without a type of its own is in the field `entrysubtype`. Variables without a field keep their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from citerec.datasets.fulltext.catalogue import find_arxiv_id
+from citerec.library.entries.item import CONTAINED, MONTHS, ROLES, Item, iso_date, number_variable
+from citerec.library.entries.latex import (
+    escape_latex,
+    latex_title,
+    latex_to_names,
+    latex_to_text,
+    latex_url,
+    marked_up,
+)
+from citerec.library.entries.names import parse_names, written_names
+from citerec.library.papers import LibraryPaper, clean_doi, terminal_text
+
+_CSL_BY_TYPE = {
+    "article": "article-journal",
+    "suppperiodical": "article-journal",
+    **dict.fromkeys(("book", "mvbook", "collection", "mvcollection", "proceedings", "mvproceedings"), "book"),
+    **dict.fromkeys(("reference", "mvreference", "manual", "commentary"), "book"),
+    "booklet": "pamphlet",
+    **dict.fromkeys(("incollection", "inbook", "bookinbook", "suppbook", "suppcollection"), "chapter"),
+    **dict.fromkeys(("inproceedings", "conference"), "paper-conference"),
+    "inreference": "entry-encyclopedia",
+    **dict.fromkeys(("phdthesis", "mastersthesis", "thesis", "bathesis", "candthesis"), "thesis"),
+    **dict.fromkeys(("techreport", "report"), "report"),
+    "unpublished": "manuscript",
+    **dict.fromkeys(("online", "electronic", "www"), "webpage"),
+    "artwork": "graphic",
+    "image": "figure",
+    **dict.fromkeys(("audio", "music"), "song"),
+    **dict.fromkeys(("movie", "video"), "motion_picture"),
+    "jurisdiction": "legal_case",
+    "legal": "treaty",
+    "letter": "personal_communication",
+    "misc": "document",
+    **{kind: kind for kind in ("dataset", "legislation", "patent", "performance", "periodical", "review")},
+    **{kind: kind for kind in ("software", "standard")},
+}
+"""CSL's types by those of BibTeX and biblatex."""
+_TYPE_BY_CSL = {csl: kind for kind, csl in reversed(_CSL_BY_TYPE.items())}
+_OTHER_CSL = {
+    "article": "misc",
+    "article-magazine": "article",
+    "article-newspaper": "article",
+    "bill": "legislation",
+    "broadcast": "audio",
+    "classic": "book",
+    "collection": "misc",
+    "entry": "inreference",
+    "entry-dictionary": "inreference",
+    "event": "misc",
+    "hearing": "misc",
+    "interview": "misc",
+    "map": "misc",
+    "musical_score": "music",
+    "post": "online",
+    "post-weblog": "online",
+    "regulation": "legislation",
+    "review-book": "review",
+    "speech": "misc",
+}
+"""Types of BibTeX for other types of CSL."""
+TYPES = frozenset(_CSL_BY_TYPE)
+_SUBTYPES = {"article": "preprint", "article-magazine": "magazine", "article-newspaper": "newspaper"}
+_SUBTYPES_READ = {csl: csl for csl in _OTHER_CSL if csl != "article"} | {
+    name: csl for csl, name in _SUBTYPES.items()
+}
+
+_VARIABLES = {
+    "title": "title",
+    "shorttitle": "title-short",
+    "volume": "volume",
+    "issue": "issue",
+    "edition": "edition",
+    "pages": "page",
+    "chapter": "chapter-number",
+    "volumes": "number-of-volumes",
+    "pagetotal": "number-of-pages",
+    "series": "collection-title",
+    "eventtitle": "event-title",
+    "venue": "event-place",
+    "type": "genre",
+    "version": "version",
+    "pubstate": "status",
+    "origtitle": "original-title",
+    "origpublisher": "original-publisher",
+    "origlocation": "original-publisher-place",
+    "shortjournal": "container-title-short",
+    "language": "language",
+    "isbn": "ISBN",
+    "issn": "ISSN",
+    "doi": "DOI",
+    "pmid": "PMID",
+    "pmcid": "PMCID",
+    "url": "URL",
+    "abstract": "abstract",
+    "keywords": "keyword",
+    "note": "note",
+    "annotation": "annote",
+}
+"""Variables by fields that do not depend on the type."""
+_READ_AS = {
+    "annote": "annotation",
+    "location": "address",
+    "langid": "language",
+    "eventlocation": "venue",
+    "lccn": "call-number",
+    "eid": "pages",
+    "journalabbr": "shortjournal",
+    "key": "",
+}
+"""Other names of fields."""
+_OWN_NAMES = (
+    *("archive", "archive_collection", "archive_location", "archive-place", "authority", "call-number"),
+    *("citation-label", "dimensions", "division", "jurisdiction", "medium", "part-number", "part-title"),
+    *("printing-number", "references", "reviewed-genre", "reviewed-title", "scale", "section", "source"),
+    *("supplement-number", "volume-title", "year-suffix", "database-provider", "custom"),
+)
+"""Variables that have no field in biblatex, and so keep their names."""
+_FIELDS = {variable: field for field, variable in _VARIABLES.items()} | {name: name for name in _OWN_NAMES}
+VARIABLES = {*_VARIABLES.values(), *_OWN_NAMES} | {
+    *("container-title", "publisher", "publisher-place", "number", "collection-number")
+}
+"""Variables of texts that an entry keeps."""
+_NAME_FIELDS = {"container-author": "bookauthor"}
+_DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
+_SEASON = re.compile(r"(spring|summer|autumn|fall|winter) (\d{4})", re.IGNORECASE)
+_IN_JOURNALS = ("article", "suppperiodical", "periodical", "review")
+_GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
+_URL = re.compile(r"\\url\b|https?://[^\s{}]+")
+_URL_COMMAND = re.compile(r"\\url\s*\{([^{}]*)\}")
+_PROTECTED = re.compile(r"\\([_%&#~$])|\{\\?([_%&#~$])\}")
+_DOCTORAL = re.compile(r"^$|ph\.? ?-?d|doct|dissert|habil", re.IGNORECASE)
+_MASTERS = re.compile(r"master|magist|\bm\.? ?(?:sc|a|s|phil|eng)\b", re.IGNORECASE)
+
+
+def entry_paper(
+    item: Item, key: str, collections: Iterable[str] = (), tags: Iterable[str] | None = None
+) -> LibraryPaper:
+    """Return the paper of an item, with its entry. collections, tags: as for `Item.paper`."""
+    paper = item.paper(key, collections=collections, tags=tags)
+    if paper.arxiv:
+        item.fields.setdefault("arxiv", paper.arxiv)
+    return paper._replace(bibtex=write_item(item, paper.key or paper.id))
+
+
+def write_item(item: Item, key: str) -> str:
+    """Return an entry. Abstract and keywords are left out: a library keeps them in its own columns."""
+    kind = entry_type(item)
+    values = {"title": "", "author": "", "editor": ""}
+    for role in ROLES:
+        if names := item.names.get(role):
+            values[_NAME_FIELDS.get(role, role)] = written_names(names, escape_latex)
+    left = {name: text for name, text in item.fields.items() if text and name not in ("abstract", "keyword")}
+    left.pop("entrytype", "")
+    if left.get("genre", "") == _GENRES.get(kind):
+        left.pop("genre")
+    values |= _date_fields(left)
+    for variable, field in (*_placed(item.type, kind, left).items(), *_FIELDS.items()):
+        if (text := left.pop(variable, "")) and not values.get(field):
+            values[field] = _latex(variable, text)
+        elif text:
+            values[variable.lower()] = _latex(variable, text)
+    if arxiv := left.pop("arxiv", ""):
+        values |= {"eprint": escape_latex(arxiv), "archiveprefix": "arXiv"}
+    values |= {name: _latex(name, text) for name, text in left.items()}
+    if _CSL_BY_TYPE[kind] != item.type and not (item.type == "article" and arxiv):
+        values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
+    return write_entry(kind, key, values)
+
+
+def entry_type(item: Item) -> str:
+    """Return BibTeX's or biblatex's type of an item."""
+    if (kind := item.fields.get("entrytype", "")) in TYPES:
+        return kind
+    if item.type == "thesis":
+        genre = item.fields.get("genre", "")
+        if _MASTERS.search(genre):
+            return "mastersthesis"
+        return "phdthesis" if _DOCTORAL.search(genre) else "thesis"
+    return _TYPE_BY_CSL.get(item.type) or _OTHER_CSL.get(item.type, "misc")
+
+
+def _placed(csl: str, kind: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of the variables whose field depends on the type. fields: that the item has."""
+    is_article = kind in _IN_JOURNALS
+    container = "journal" if is_article else "booktitle" if csl in CONTAINED else "howpublished"
+    publisher = {"thesis": "school", "report": "institution"}.get(csl, "publisher")
+    if kind == "manual":
+        publisher = "organization"
+    numbers = (number_variable(csl), "number", "issue", "collection-number")
+    placed = {"container-title": container, "publisher": publisher, "publisher-place": "address"}
+    return placed | {next((name for name in numbers if fields.get(name)), "issue"): "number"}
+
+
+def _latex(variable: str, text: str) -> str:
+    if variable == "URL":
+        return latex_url(text)
+    if variable == "page":
+        return escape_latex(re.sub(r"(?<=\w)\s*[-–]\s*(?=\w)", "--", text))
+    return marked_up(text, latex_title if variable in ("title", "title-short") else escape_latex)
+
+
+def _date_fields(left: dict[str, str]) -> dict[str, str]:
+    """Return the fields of dates, and take them from what is left."""
+    values = {}
+    for variable, field in _DATE_FIELDS.items():
+        if text := left.pop(variable, ""):
+            values[field] = escape_latex(text)
+    issued = left.pop("issued", "")
+    if (found := re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", issued)) and 1 <= int(found[2]) <= 12:
+        month, day = MONTHS[int(found[2]) - 1], (found[3] or "").lstrip("0")
+        return values | {"year": found[1], "month": month, "day": day}
+    if season := _SEASON.fullmatch(issued):
+        return values | {"year": season[2], "month": season[1]}
+    return values | {"year": escape_latex(issued)}
+
+
+def write_entry(kind: str, key: str, values: Mapping[str, str]) -> str:
+    """Return an entry of the fields that are not empty, whose values are LaTeX."""
+    lines = [
+        f"  {name} = {text}," if name == "month" and text in MONTHS else f"  {name} = {{{text}}},"
+        for name, value in values.items()
+        if (text := terminal_text(value))
+    ]
+    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def read_item(kind: str, fields: Mapping[str, str]) -> Item:
+    """Return the item of an entry. kind: its type. fields: LaTeX by lower-case name."""
+    kind = kind.lower()
+    csl = _SUBTYPES_READ.get(fields.get("entrysubtype", "").lower()) or _CSL_BY_TYPE.get(kind, "document")
+    known = {name: value for name, value in fields.items() if name not in _READ_AS and value.strip()}
+    for name, value in fields.items():
+        known.setdefault(_READ_AS.get(name, name), value)
+
+    def text(*names: str) -> str:
+        return next((text for name in names if (text := latex_to_text(known.get(name, "")))), "")
+
+    def titled(name: str, subtitle: str) -> str:
+        return ": ".join(filter(None, (text(name), text(subtitle))))
+
+    values = {variable: text(field) for field, variable in _VARIABLES.items() if field in known}
+    values |= {name: text(name) for name in _OWN_NAMES if name in known}
+    values["title"] = titled("title", "subtitle")
+    journal = titled("journaltitle", "journalsubtitle") or titled("journal", "journalsubtitle")
+    book = titled("booktitle", "booksubtitle")
+    if csl in CONTAINED:
+        book = book or titled("maintitle", "mainsubtitle")
+    elif not _URL.search(known.get("howpublished", "")):
+        book = book or text("howpublished")
+    values["container-title"] = (journal or book) if kind in _IN_JOURNALS else (book or journal)
+    if csl == "thesis":
+        values["publisher"] = text("school", "institution", "publisher", "organization")
+        values["genre"] = text("type") or _GENRES.get(kind, "")
+    else:
+        values["publisher"] = text("publisher", "institution", "school", "organization")
+    values["publisher-place"] = text("address")
+    number = number_variable(csl)
+    values[number] = text("number") or values.get(number, "")
+    values["page"] = values.get("page", "").replace("–", "-").replace("--", "-")
+    values["URL"] = _literal(known.get("url", "")) or _url_in(known.get("howpublished", ""))
+    values["DOI"] = clean_doi(_literal(known.get("doi", ""))) or _literal(known.get("doi", ""))
+    values |= {variable: text(field) for variable, field in _DATE_FIELDS.items() if field in known}
+    values["issued"] = _read_date(text("date"), text("year"), text("month"), text("day"))
+    _read_eprint(known, values)
+    if kind in TYPES and kind not in (_TYPE_BY_CSL.get(csl), _OTHER_CSL.get(csl), *_GENRES):
+        values["entrytype"] = kind
+    names = {role: parse_names(latex_to_names(known.get(_NAME_FIELDS.get(role, role), ""))) for role in ROLES}
+    return Item.of(csl, values, names)
+
+
+def _literal(latex: str) -> str:
+    """Return a URL or DOI without what protects it from LaTeX."""
+    return _PROTECTED.sub(lambda sign: sign[1] or sign[2], _URL_COMMAND.sub(r"\1", latex)).strip("{} ")
+
+
+def _url_in(latex: str) -> str:
+    found = _URL.search(_literal(latex))
+    return found[0] if found else ""
+
+
+def _read_date(date: str, year: str, month: str, day: str) -> str:
+    """Return when a work was issued; BibTeX has the day with the month, or in a field of its own."""
+    if date or not month or not re.fullmatch(r"\d{4}", year):
+        return iso_date(date or year or month)
+    if month.isdecimal() and 1 <= int(month) <= 12:
+        month = MONTHS[int(month) - 1]
+    days = re.findall(r"\d+", month) or [day]
+    named = next((name for name in MONTHS if name in month.lower()), "")
+    return iso_date(f"{days[0]} {named} {year}") if named else f"{month} {year}"
+
+
+def _read_eprint(fields: Mapping[str, str], values: dict[str, str]) -> None:
+    """Add the arXiv or PubMed id."""
+    kind = (fields.get("eprinttype") or fields.get("archiveprefix", "")).lower()
+    eprint = _literal(fields.get("eprint", ""))
+    if kind == "pubmed":
+        values.setdefault("PMID", eprint)
+    places = [eprint] if "arxiv" in kind or not kind else []
+    named = ("arxivid", "arxiv", "url", "journal", "note", "howpublished")
+    places += [fields.get(name, "") for name in named]
+    places.append(re.sub("^abs/", "arxiv:", fields.get("volume", "")))  # DBLP's CoRR
+    values["arxiv"] = next(filter(None, map(find_arxiv_id, places)), "")

@@ -1,0 +1,80 @@
+"""Items as CSL JSON, and back (https://citeproc-js.readthedocs.io/en/latest/csl-json/markup.html)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from citerec.library.entries.bibtex import VARIABLES
+from citerec.library.entries.item import DATES, ROLES, Item, csl_date, read_csl_date
+from citerec.library.entries.names import Name
+from citerec.library.papers import clean_text, terminal_text
+
+_ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
+"""Names from the time before CSL 1.0.2."""
+_PARTS = ("family", "given", "suffix", "literal", "non-dropping-particle", "dropping-particle")
+_RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
+
+
+def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
+    """Return the item of a record. texts: of its variables. record: with its names and dates."""
+    fields = {name: text for name, text in texts.items() if name in VARIABLES and text}
+    for old, name in _ALIASES.items():
+        if old in texts:
+            fields.setdefault(name, texts[old])
+    fields |= {name: date for name in DATES if (date := read_csl_date(record.get(name)))}
+    if "page" in fields:
+        fields["page"] = _RANGE.sub("-", fields["page"])
+    custom = record.get("custom")
+    if isinstance(custom, dict) and isinstance(kind := custom.get("entrytype"), str):
+        fields["entrytype"] = kind
+    names = dict[str, Sequence[Name]]()
+    for role in ROLES:
+        listed = record.get(role)
+        found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        if named := [name for name in map(read_name, found) if name.full]:
+            names[role] = named
+    kind = texts.get("type", "") or "document"
+    if kind == "article" and "container-title" in fields:  # as before CSL had `article-journal`
+        kind = "article-journal"
+    return Item(kind, fields, names)
+
+
+def read_name(name: Mapping[str, Any]) -> Name:
+    """Return a name of CSL JSON; an empty one without texts."""
+    parts = {part: clean_text(text) if isinstance(text := name.get(part), str) else "" for part in _PARTS}
+    family, given, suffix, literal, *particles = parts.values()
+    particle = " ".join(filter(None, particles))
+    if not family and not literal:
+        family, given = given, ""
+    if not particle and given:
+        words = family.split(" ")
+        first = next((place for place, word in enumerate(words) if not word.islower()), 0)
+        particle, family = " ".join(words[:first]), " ".join(words[first:])
+    if literal or (" " in family and not given and not particle and not suffix):
+        return Name(literal=literal or family)
+    return Name(family, given, particle, suffix)
+
+
+def write_csl(item: Item, key: str) -> dict[str, Any]:
+    """Return the record of an item."""
+    made: dict[str, Any] = {"id": key, "type": item.type}
+    for name, text in item.fields.items():
+        if name in DATES:
+            made[name] = csl_date(text)
+        elif name in VARIABLES and (text := terminal_text(text if name == "URL" else clean_text(text))):
+            made[name] = text
+    if arxiv := item.fields.get("arxiv"):
+        made["note"] = "\n".join(filter(None, (made.get("note", ""), f"arXiv:{arxiv}")))
+    if kind := item.fields.get("entrytype"):
+        made["custom"] = {"entrytype": kind}
+    for role, names in item.names.items():
+        made[role] = [_write_name(name) for name in names]
+    return made
+
+
+def _write_name(name: Name) -> dict[str, str]:
+    parts = name._asdict()
+    parts["non-dropping-particle"] = parts.pop("particle")
+    return {part: text for part, text in parts.items() if text}

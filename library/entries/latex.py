@@ -1,0 +1,120 @@
+"""Texts of entries: LaTeX to plain text, and back."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+
+from citerec.datasets.languages.latex_text import plain_text, text_in_braces
+from citerec.library.papers import clean_text
+
+_ESCAPED = re.compile(r"\\([%&_#{}$])")
+_NEEDS_PARSER = re.compile(r"[\\$~]")
+_QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
+_SPECIAL = {char: f"\\{char}" for char in "%&#_$"} | {
+    # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
+    "{": r"\textbraceleft{}",
+    "}": r"\textbraceright{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+_MATHS = re.compile(r"(\$[^$]+\$)")
+_WORDS = re.compile(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)")
+_TAG = re.compile(r"<(/?)(i|em|b|strong|sub|sup|sc|span)\b([^<>]*)>")
+_COMMANDS = {
+    "i": r"\emph{",
+    "em": r"\emph{",
+    "b": r"\textbf{",
+    "strong": r"\textbf{",
+    "sub": r"\textsubscript{",
+    "sup": r"\textsuperscript{",
+    "sc": r"\textsc{",
+    "span": "{",
+}
+"""Commands for mark-up in CSL's texts; a span keeps the case."""
+
+
+def latex_to_text(latex: str) -> str:
+    r"""Convert the LaTeX of a field to plain text.
+
+    >>> latex_to_text(r"{BERT} and \'etudes of $x_i$ -- 5\%")
+    'BERT and études of x_i – 5%'
+    """
+    unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
+    if _NEEDS_PARSER.search(unescaped):
+        return clean_text(plain_text(latex))
+    text = unescaped.replace("{", "").replace("}", "")
+    for source, printed in _QUOTES:
+        text = text.replace(source, printed)
+    return clean_text(text)
+
+
+def latex_to_names(latex: str) -> str:
+    r"""Convert the LaTeX of names to text with their braces, which keep an institution's words together.
+
+    >>> latex_to_names(r"{Moss and Fern} and \v{S}imek, Bo and Mu\~noz, A.~B.")
+    '{Moss and Fern} and Šimek, Bo and Muñoz, A. B.'
+    """
+    return " ".join(text_in_braces(latex).split()) if _NEEDS_PARSER.search(latex) else latex
+
+
+def escape_latex(text: str) -> str:
+    r"""Escape a text for LaTeX, except formulas between dollars.
+
+    >>> escape_latex("R&D at 5% of $O(n_i)$")
+    'R\\&D at 5\\% of $O(n_i)$'
+    """
+    pieces = _MATHS.split(text)
+    return "".join(
+        piece if index % 2 and _is_balanced(piece) else "".join(_SPECIAL.get(char, char) for char in piece)
+        for index, piece in enumerate(pieces)
+    )
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for char in text:
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if depth < 0:
+            return False
+    return depth == 0 and not text.endswith("\\$")
+
+
+def latex_title(title: str) -> str:
+    """Put words with inner capitals in braces, since bibliography styles convert titles to lower case."""
+    pieces = []
+    for index, piece in enumerate(_WORDS.split(title)):  # words at even indices
+        escaped = escape_latex(piece)
+        has_capitals = index % 2 == 0 and any(char.isupper() for char in piece[1:])
+        pieces.append(f"{{{escaped}}}" if has_capitals else escaped)
+    return "".join(pieces)
+
+
+def marked_up(text: str, write: Callable[[str], str]) -> str:
+    r"""Convert a text with CSL's mark-up to LaTeX. write: converts what is between the tags.
+
+    >>> marked_up("<i>E. coli</i> in H<sub>2</sub>O &amp; 5%", escape_latex)
+    '\\emph{E. coli} in H\\textsubscript{2}O \\& 5\\%'
+    """
+    pieces, done, opened = list[str](), 0, list[str]()
+    for tag in _TAG.finditer(text) if "<" in text else ():
+        if tag[1] and (not opened or opened[-1] != tag[2]):
+            return write(clean_text(text))
+        pieces.append(write(html.unescape(text[done : tag.start()])))
+        done = tag.end()
+        if tag[1]:
+            opened.pop()
+            pieces.append("}")
+        else:
+            opened.append(tag[2])
+            pieces.append(r"\textsc{" if "small-caps" in tag[3] else _COMMANDS[tag[2]])
+    if opened:
+        return write(clean_text(text))
+    return "".join([*pieces, write(html.unescape(text[done:]))])
+
+
+def latex_url(url: str) -> str:
+    """Escape what a URL cannot have in a BibTeX field."""
+    return url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"})

@@ -1,0 +1,210 @@
+"""Names of people and institutions, in the parts of CSL and biblatex; read and written as in BibTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
+
+_SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv"))
+_COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", "kg", "ev", "lp", "pty ltd"))
+"""What follows the comma in a company's name."""
+_OTHERS = frozenset(("others", "et al", "et al."))
+_OPTION = re.compile(
+    r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?|[a-z]+(?:prefix|template|templates|templatename|others))\s*=",
+    re.IGNORECASE,
+)
+"""Parts and options of names in biblatex."""
+_AND = re.compile(r"\band\b", re.IGNORECASE)
+_DELIMITERS = re.compile(r"[{}\",]")
+_WITH_INITIALS = re.compile(r"([^\W\d_][\w'’ -]*[^\W\d_]) ([A-Z](?:-?[A-Z]){0,2})")
+"""A family name and initials, as in PubMed: Penkov MA."""
+_INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
+
+
+class Name(NamedTuple):
+    """A person's name in parts, or a `literal` without parts, such as an institution's."""
+
+    family: str = ""
+    given: str = ""
+    particle: str = ""
+    """von, de la"""
+    suffix: str = ""
+    """Jr., III"""
+    literal: str = ""
+
+    @property
+    def full(self) -> str:
+        """The name in its usual order.
+
+        >>> Name("Berg", "Anna", "van der", "Jr.").full
+        'Anna van der Berg Jr.'
+        """
+        parts = (self.given, self.particle, self.family, self.suffix)
+        return self.literal or " ".join(filter(None, parts))
+
+    @property
+    def short(self) -> str:
+        """The name without given names and suffix."""
+        return self.literal or " ".join(filter(None, (self.particle, self.family)))
+
+    def bibtex(self, write: Callable[[str], str] = str) -> str:
+        """Return the name as BibTeX writes it. write: converts each part to LaTeX.
+
+        >>> Name("Berg", "Anna", "van der").bibtex(), Name(literal="World Bank").bibtex()
+        ('van der Berg, Anna', '{World Bank}')
+        """
+        braced: tuple[str, ...]
+        for braced in ((), ("family",), ("family", "given", "suffix")):
+            if parse_name(self._joined(str, braced)) == self:
+                break
+        return self._joined(write, braced)
+
+    def _joined(self, write: Callable[[str], str], braced: Sequence[str]) -> str:
+        """Return the parts as BibTeX orders them, those that are named in `braced` in braces."""
+        if self.literal:
+            return f"{{{write(self.literal)}}}"
+        parts = {name: write(value) for name, value in self._asdict().items()}
+        parts |= {name: f"{{{parts[name]}}}" for name in braced if parts[name]}
+        family, given = f"{parts['particle']} {parts['family']}".strip(), parts["given"]
+        if parts["suffix"]:
+            return f"{family}, {parts['suffix']}, {given or '{}'}"
+        return f"{family}, {given}" if given else f"{family}, {{}}" if " " in family else family
+
+
+@lru_cache(1 << 15)
+def parse_name(text: str) -> Name:
+    """Parse a name as BibTeX does ("First von Last", "von Last, Jr., First", an institution in braces), or in
+    biblatex's extended form. text: without LaTeX commands. A suffix may also be at the end.
+
+    >>> parse_name("{Sepkoski Jr.}, J. John"), parse_name("family=Berg, given=Jo, prefix=van").full
+    (Name(family='Sepkoski', given='J. John', particle='', suffix='Jr.', literal=''), 'Jo van Berg')
+    """
+    text = " ".join(text.split())
+    if text.startswith("{") and _closing(text) == len(text) - 1:
+        inside = text[1:-1].strip()
+        return _parse_extended(inside) or Name(literal=_without_braces(inside))
+    if extended := _parse_extended(text):
+        return extended
+    if _AND.search(text) or (text.count(",") == 1 and text[-1] == "," and " " in text):
+        return Name(literal=_without_braces(text).rstrip(", "))
+    suffix = ""
+    if "," not in text and _is_suffix(text.rpartition(" ")[2]) and " " in text:
+        text, _, suffix = text.rpartition(" ")
+    parts = parse_single_name_into_parts(text, strict=False)
+    words = [_without_braces(" ".join(part)) for part in (parts.last, parts.first, parts.von, parts.jr)]
+    family, given, particle, middle = words
+    if given and not particle and "," not in text and given.islower():  # van Gogh
+        given, particle = particle, given
+    if middle and _is_suffix(given) and not _is_suffix(middle):  # Smith, John, Jr.
+        middle, given = given, middle
+    for_family, for_given = family.rpartition(" "), given.rpartition(" ")
+    suffix = suffix or middle
+    if not suffix and for_family[0] and _is_suffix(for_family[2]):
+        family, suffix = for_family[0], for_family[2]
+    elif not suffix and for_given[0] and _is_suffix(for_given[2]):
+        given, suffix = for_given[0].rstrip(", "), for_given[2]
+    if not given and not particle and not suffix and " " in family:
+        return Name(literal=family)
+    return Name(family, given, particle, suffix)
+
+
+def _parse_extended(text: str) -> Name | None:
+    """Parse biblatex's form, key=value with commas; None for another. Options alone give an empty name."""
+    if not _OPTION.match(text):
+        return None
+    parts = dict[str, str]()
+    depth = start = 0
+    quoted = False
+    for sign in [*_DELIMITERS.finditer(text), None]:
+        if sign is None or (sign[0] == "," and depth == 0 and not quoted):
+            piece = text[start : sign.start() if sign else len(text)]
+            if option := _OPTION.match(piece):
+                value = _without_braces(piece[option.end() :].strip().strip('"'))
+                parts[option[1].lower()] = value
+            start = sign.end() if sign else start
+        elif sign[0] == '"':
+            quoted = not quoted and sign.start() > start and text[sign.start() - 1] == "="
+        else:
+            depth += {"{": 1, "}": -1}.get(sign[0], 0)
+    family, given, prefix, suffix = (parts.get(key, "") for key in ("family", "given", "prefix", "suffix"))
+    if not suffix and _is_suffix(given.rpartition(",")[2]):
+        given, _, suffix = given.rpartition(", ")
+    return Name(family, given, prefix, suffix)
+
+
+def _closing(text: str) -> int:
+    """Return the place of the brace that closes the first one; -1 if none does."""
+    depth = 0
+    for sign in re.finditer("[{}]", text):
+        depth += 1 if sign[0] == "{" else -1
+        if depth == 0:
+            return sign.start()
+    return -1
+
+
+def _without_braces(text: str) -> str:
+    return " ".join(text.replace("{", "").replace("}", "").split())
+
+
+def _is_suffix(word: str) -> bool:
+    return word.strip("., ").lower() in _SUFFIXES
+
+
+def parse_names(text: str) -> list[Name]:
+    """Parse a list of names with "and" between them, or with semicolons, or commas after initials.
+
+    >>> [name.full for name in parse_names("Lee, Ann and {Moss and Fern, Inc.} and others")]
+    ['Ann Lee', 'Moss and Fern, Inc.']
+    """
+    pieces = split_multiple_persons_names(text)
+    if len(pieces) == 1 and not {"{", "="} & set(text):
+        if ";" in text:
+            pieces = text.split(";")
+        elif "," in text and all(map(_WITH_INITIALS.fullmatch, map(str.strip, text.split(",")))):
+            return [parse_inverted(piece) for piece in text.split(",")]
+    named = (piece for piece in pieces if piece.strip("{} ").lower() not in _OTHERS)
+    return [name for piece in named if (name := parse_name(piece.strip())).full]
+
+
+def parse_inverted(text: str) -> Name:
+    """Parse a name that has a comma after the family name, as in RIS; one without is an institution's.
+
+    >>> [parse_inverted(text).short for text in ("García Márquez, Gabriel", "World Bank", "Penkov MA")]
+    ['García Márquez', 'World Bank', 'Penkov']
+    """
+    text = " ".join(text.replace("{", "").replace("}", "").split())
+    name, _, last = text.rpartition(",")
+    if last.strip(" .").lower() in _COMPANIES and name:
+        return Name(literal=text)
+    if initials := _WITH_INITIALS.fullmatch(text):
+        return Name(initials[1], initials[2])
+    if " " in text and "," not in text.rstrip(",") and not _INITIALS_FIRST.fullmatch(text):
+        return Name(literal=text.rstrip(", "))
+    return parse_name(text)
+
+
+def inverted(name: Name) -> str:
+    """Return a name as RIS writes it: family name, given names, suffix; a literal as it is."""
+    return name.literal or ", ".join(filter(None, (name.short, name.given, name.suffix)))
+
+
+def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
+    """Return the names as BibTeX writes them if `full` does not tell their parts, else nothing."""
+    if all(parse_name(name.full) == name for name in names):
+        return ()
+    return tuple(name.bibtex() for name in names)
+
+
+def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
+    """Return names as the value of a field in BibTeX."""
+    return " and ".join(name.bibtex(write) for name in names)
+
+
+def split_semicolons(texts: Iterable[str]) -> Iterator[str]:
+    """Yield names, of which several may be in one text with semicolons between them."""
+    for text in texts:
+        yield from filter(None, map(str.strip, text.split(";")))

@@ -1,0 +1,179 @@
+"""Items as RIS, and back (https://en.wikipedia.org/wiki/RIS_(file_format); tags as Zotero uses them)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from citerec.library.entries.item import Item, iso_date, number_variable
+from citerec.library.entries.names import Name, inverted, parse_inverted, split_semicolons
+from citerec.library.papers import clean_doi, clean_text, split_names, terminal_text
+
+_CSL_BY_TYPE = {
+    **{"JOUR": "article-journal", "MGZN": "article-magazine", "NEWS": "article-newspaper"},
+    **{"EJOUR": "article-journal", "INPR": "article-journal", "ABST": "article-journal"},
+    **{"BOOK": "book", "EDBOOK": "book", "EBOOK": "book", "CTLG": "book", "SER": "book"},
+    **{"CHAP": "chapter", "ECHAP": "chapter", "CONF": "paper-conference", "CPAPER": "paper-conference"},
+    **{"THES": "thesis", "RPRT": "report", "GOVDOC": "report", "UNPB": "manuscript", "MANSCPT": "manuscript"},
+    **{"ELEC": "webpage", "WEB": "webpage", "MULTI": "webpage", "BLOG": "post-weblog", "PAMP": "pamphlet"},
+    **{"COMP": "software", "DATA": "dataset", "DBASE": "dataset", "AGGR": "dataset", "PAT": "patent"},
+    **{"STAND": "standard", "CASE": "legal_case", "STAT": "legislation", "BILL": "bill", "UNBILL": "bill"},
+    **{"LEGAL": "regulation", "HEAR": "hearing", "DICT": "entry-dictionary", "ENCYC": "entry-encyclopedia"},
+    **{"MAP": "map", "CHART": "figure", "FIGURE": "figure", "EQUA": "figure", "ART": "graphic"},
+    **{"MPCT": "motion_picture", "VIDEO": "motion_picture", "ADVS": "motion_picture", "SOUND": "song"},
+    **{"MUSIC": "musical_score", "PCOMM": "personal_communication", "ICOMM": "personal_communication"},
+    **{"INTV": "interview", "SLIDE": "speech", "JFULL": "periodical", "CLSWK": "classic"},
+    **{"ANCIENT": "classic", "POD": "broadcast", "GEN": "document"},
+}
+"""CSL's types by those of RIS."""
+_TYPE_BY_CSL = {csl: kind for kind, csl in reversed(_CSL_BY_TYPE.items())} | {
+    **{"entry": "ENCYC", "post": "BLOG", "review": "JOUR", "review-book": "JOUR", "treaty": "LEGAL"},
+}
+_VARIABLES = {
+    "TI": "title",
+    "T1": "title",
+    "CT": "title",
+    "ST": "title-short",
+    "TT": "original-title",
+    "JF": "container-title",
+    "JO": "container-title",
+    "T2": "container-title",
+    "BT": "container-title",
+    "JA": "container-title-short",
+    "J2": "container-title-short",
+    "J1": "container-title-short",
+    "T3": "collection-title",
+    "C3": "event-title",
+    "AB": "abstract",
+    "N2": "abstract",
+    "N1": "note",
+    "VL": "volume",
+    "IS": "issue",
+    "M1": "number",
+    "C7": "number",
+    "ET": "edition",
+    "SE": "section",
+    "NV": "number-of-volumes",
+    "PB": "publisher",
+    "CY": "publisher-place",
+    "PP": "publisher-place",
+    "DA": "issued",
+    "PY": "issued",
+    "Y1": "issued",
+    "Y2": "accessed",
+    "M3": "genre",
+    "LA": "language",
+    "DO": "DOI",
+    "UR": "URL",
+    "CN": "call-number",
+    "AN": "archive_location",
+    "DB": "source",
+    "DP": "database-provider",
+    "RN": "annote",
+    "OP": "original-date",
+    "LB": "",
+}
+"""Variables by tags; the first tag with a value counts."""
+_TAGS: dict[str, str] = {}
+for _tag, _variable in _VARIABLES.items():
+    _TAGS.setdefault(_variable, _tag)
+_TAGS["container-title"] = "T2"
+_SERIES = ("book", "report", "thesis", "software", "dataset")
+"""Types whose T2 is a series."""
+_ROLES = {
+    **{"AU": "author", "A1": "author", "ED": "editor", "A2": "editor"},
+    **{"A3": "collection-editor", "A4": "translator", "TA": "translator"},
+}
+_ROLES_WRITTEN = {
+    **{"author": "AU", "editor": "A2", "container-author": "A2"},
+    **{"collection-editor": "A3", "translator": "A4"},
+}
+_ISSN = re.compile(r"\d{4}-?\d{3}[\dXx]")
+
+
+def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
+    """Return the item of a record. tags: values by tag."""
+    kind = next(iter(tags.get("TY", ())), "").strip().upper()
+    csl = _CSL_BY_TYPE.get(kind, "document")
+    fields = dict[str, str]()
+    for tag, variable in _VARIABLES.items():
+        for value in tags.get(tag, ()):
+            if value and not fields.get(variable):
+                fields[variable] = value
+    if csl == "book" and "title" not in fields and tags.get("BT"):
+        fields["title"] = fields.pop("container-title")
+    elif csl in _SERIES and "container-title" in fields:
+        fields.setdefault("collection-title", fields.pop("container-title"))
+    if "issue" in fields:
+        fields.setdefault(number_variable(csl), fields.pop("issue"))
+    add_places(tags, fields)
+    fields["issued"] = max(
+        (iso_date(value) for tag in ("PY", "Y1", "DA") for value in tags.get(tag, ())),
+        key=lambda date: (date.count("-"), bool(date)),
+        default="",
+    )
+    fields["note"] = "; ".join(tags.get("N1", ()))
+    fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
+    names = dict[str, list[Name]]()
+    for tag, role in _ROLES.items():
+        if found := [*map(parse_inverted, split_semicolons(tags.get(tag, ())))]:
+            names.setdefault(role, []).extend(found)
+    fields.pop("", "")
+    return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
+
+
+def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
+    """Return the names of an edited book: its authors are editors, and its editors those of a series."""
+    if not names.get("author"):
+        return names
+    others = {role: found for role, found in names.items() if role not in ("author", "editor")}
+    return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
+
+
+def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str]) -> None:
+    """Add pages, ISBN or ISSN, DOI and URL, which several tags may have."""
+    first, last = (next(iter(tags.get(tag, ())), "") for tag in ("SP", "EP"))
+    fields["page"] = f"{first}-{last}" if first and last and last not in first else first or last
+    for value in tags.get("SN", ()):
+        found = _ISSN.match(value)
+        fields.setdefault("ISSN" if found and len(re.sub(r"\W", "", value)) < 10 else "ISBN", value)
+    urls = [url.strip() for value in tags.get("UR", ()) for url in re.split(r"[;\s]+(?=https?:)", value)]
+    places = [fields.get("DOI", ""), fields.get("genre", ""), *(url for url in urls if "doi.org/" in url)]
+    fields["DOI"] = next(filter(None, map(clean_doi, places)), "")
+    if clean_doi(fields.get("genre", "")):
+        del fields["genre"]
+    fields["URL"] = next(iter(urls), "")
+
+
+def write_record(item: Item, key: str) -> str:
+    """Return a record."""
+    kind = _TYPE_BY_CSL.get(item.type, "GEN")
+    if kind == "BOOK" and not item.names.get("author") and item.names.get("editor"):
+        kind = "EDBOOK"
+    left = dict(item.fields)
+    lines = [("TY", kind), ("ID", key)]
+    for role, names in item.names.items():
+        tag = "AU" if kind == "EDBOOK" and role == "editor" else _ROLES_WRITTEN.get(role, "A4")
+        lines += [(tag, inverted(name)) for name in names]
+    if item.type in _SERIES and "collection-title" in left:
+        lines.append(("T2", left.pop("collection-title")))
+    left.setdefault("issue", left.pop(number_variable(item.type), ""))
+    lines += _dates(left.pop("issued", ""))
+    first, _, last = left.pop("page", "").partition("-")
+    lines += [("SP", first), ("EP", last)]
+    lines += [("SN", left.pop(name, "")) for name in ("ISBN", "ISSN")]
+    lines += [("KW", word) for word in split_names(left.pop("keyword", ""))]
+    lines += [("N1", f"arXiv:{arxiv}")] if (arxiv := left.pop("arxiv", "")) else []
+    lines += [(tag, left[variable]) for variable, tag in _TAGS.items() if left.get(variable)]
+    cleaned = ((tag, text if tag in ("ID", "UR", "DO") else clean_text(text)) for tag, text in lines)
+    written = [
+        f"{tag}  - {text}" for tag, text in ((tag, terminal_text(text)) for tag, text in cleaned) if text
+    ]
+    return "\n".join([*written, "ER  - \n"])
+
+
+def _dates(issued: str) -> list[tuple[str, str]]:
+    """Return the year, and the date if more is known."""
+    if not re.fullmatch(r"\d{4}(?:-\d\d){0,2}", issued):
+        return [("PY", issued)]
+    return [("PY", issued[:4]), ("DA", issued.replace("-", "/") if "-" in issued else "")]

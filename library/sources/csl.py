@@ -1,0 +1,156 @@
+"""Readers for CSL JSON and YAML, and for hayagriva's YAML (Typst)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from citerec.base.errors import InputError, error_text
+from citerec.datasets.formats.json_lines import OnBadRecord
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.records import json_type, quoted
+from citerec.library.entries.bibtex import entry_paper
+from citerec.library.entries.csl import read_csl
+from citerec.library.entries.item import Item, iso_date
+from citerec.library.entries.names import Name, parse_inverted
+from citerec.library.papers import LibraryPaper, usable_paper
+from citerec.library.sources.fields import Fields
+
+LISTS = ("items", "references")
+"""Keys of an object that has a list of items."""
+_ITEM_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
+_CSL_ONLY = frozenset(("issued", "container-title", "publisher-place", "title-short", "author", "editor"))
+_NOT_TEXTS = ("id", "custom", "categories", "collections")
+_KEY_IN_NOTE = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def is_csl(record: Mapping[str, Any]) -> bool:
+    """True if a record is an item of CSL JSON rather than one of our own lines."""
+    listed = [names for role in ("author", "editor") if isinstance(names := record.get(role), list)]
+    names = (name for names in listed for name in names if isinstance(name, dict))
+    is_item = "type" in record and not _CSL_ONLY.isdisjoint(record)
+    return is_item or any(not {"family", "literal"}.isdisjoint(name) for name in names)
+
+
+def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
+    """Parse an item of CSL JSON."""
+    record = fields.record
+    if not any(name in record for name in _ITEM_FIELDS):
+        raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")
+    texts = {}
+    for name, value in record.items():
+        if isinstance(value, list) and value and isinstance(value[0], str) and name not in _NOT_TEXTS:
+            texts[name] = value[0]  # as Crossref has titles
+        elif not isinstance(value, list | dict | float | None):
+            texts[name] = fields.text(name)
+    item = read_csl(texts, record)
+    key = fields.text("citation-key", "citekey")
+    if not key and (found := _KEY_IN_NOTE.search(texts.get("note", ""))):
+        key = found[1]
+    collections = fields.texts("collections", "categories")
+    return entry_paper(item, key or fields.text("id"), collections)
+
+
+def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of CSL YAML (a list, or one in `references`) or of hayagriva's YAML (entries by key).
+
+    Raises InputError for a file without records, or one that is no YAML.
+    """
+    try:
+        documents = [*yaml.load_all(decode_text(path), _Loader)]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"{path}: malformed YAML: {error_text(error)}") from None
+    content = next((document for document in documents if document), None)
+    if isinstance(content, dict):
+        content = next((content[name] for name in LISTS if isinstance(content.get(name), list)), content)
+    parse = _parse_hayagriva if isinstance(content, dict) else parse_csl
+    records: list[tuple[Any, Any]] = [
+        *(content.items() if isinstance(content, dict) else enumerate(content or ()))
+    ]
+    if not records:
+        raise InputError(f"{path}: has no records (a list in `references`, or hayagriva's entries by key)")
+    for key, record in records:
+        fields = Fields(record, f"{path}, record {quoted(key)}")
+        if isinstance(record, dict):
+            yield from usable_paper(partial(parse, fields, str(key)), fields.where, on_bad)
+        else:
+            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
+
+
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
+_HAYAGRIVA = {
+    **{"article": "article-journal", "anthos": "chapter", "scene": "motion_picture", "web": "webpage"},
+    **{"case": "legal_case", "newspaper": "article-newspaper", "post": "post", "blog": "post-weblog"},
+    **{"proceedings": "book", "anthology": "book", "reference": "book", "conference": "event"},
+    **{"repository": "software", "thread": "post", "video": "motion_picture", "audio": "song"},
+    **{"exhibition": "event", "artwork": "graphic", "entry": "entry-encyclopedia", "misc": "document"},
+}
+"""CSL's types by hayagriva's, where they differ (https://github.com/typst/hayagriva)."""
+_IN_PARENT = {
+    "article": {"proceedings": "paper-conference", "conference": "paper-conference", "blog": "post-weblog",
+                "newspaper": "article-newspaper"},
+}  # fmt: skip
+_HAYAGRIVA_TEXTS = {
+    **{"volume": "volume", "issue": "issue", "edition": "edition", "page-range": "page", "genre": "genre"},
+    **{"page-total": "number-of-pages", "volume-total": "number-of-volumes", "language": "language"},
+    **{"note": "note", "abstract": "abstract", "archive": "archive", "location": "event-place"},
+    **{"archive-location": "archive-place", "call-number": "call-number", "organization": "publisher"},
+}
+_SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
+           "serial": "number"}  # fmt: skip
+
+
+def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
+    record = fields.record
+    parents = record.get("parent")
+    parents = [one for one in (parents if isinstance(parents, list) else [parents]) if isinstance(one, dict)]
+    kind, above = (str(one.get("type", "")).lower() for one in (record, parents[0] if parents else {}))
+    csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA.get(kind, kind or "document")
+    texts = dict[str, str]()
+    for one in (record, *parents):
+        for name, variable in _HAYAGRIVA_TEXTS.items():
+            texts.setdefault(variable, _value(one.get(name)))
+        publisher = one.get("publisher")
+        texts["publisher"] = texts.get("publisher") or _value(publisher)
+        if isinstance(publisher, dict):
+            texts.setdefault("publisher-place", _value(publisher.get("location")))
+        texts.setdefault("issued", iso_date(_value(one.get("date"))))
+        texts.setdefault("URL", _value(one.get("url")))
+        serial = one.get("serial-number")
+        for name, value in (serial if isinstance(serial, dict) else {"serial": serial}).items():
+            texts.setdefault(_SERIAL.get(str(name).lower(), str(name)), _value(value))
+    texts["title"] = _value(record.get("title"))
+    texts["container-title"] = _value(parents[0].get("title")) if parents else ""
+    texts["collection-title"] = _value(parents[1].get("title")) if len(parents) > 1 else ""
+    if isinstance(url := record.get("url"), dict):
+        texts["accessed"] = iso_date(_value(url.get("date")))
+    names = {"author": _names(record.get("author")), "editor": _names(record.get("editor"))}
+    if parents and not names["editor"]:
+        names["editor"] = _names(parents[0].get("editor"))
+    return entry_paper(Item.of(csl, texts, names), key)
+
+
+def _value(value: Any) -> str:
+    """Return a text, or the `value` or `name` of an object with more about it."""
+    if isinstance(value, dict):
+        value = value.get("value", value.get("name"))
+    return value if isinstance(value, str) else ""
+
+
+def _names(value: Any) -> list[Name]:
+    found = []
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, dict):
+            parts = ("name", "given-name", "prefix", "suffix")
+            family, given, prefix, suffix = (_value(one.get(part)) for part in parts)
+            is_whole = " " in family and not (given or prefix or suffix)
+            found.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+        elif isinstance(one, str):
+            found.append(parse_inverted(one))
+    return [name for name in found if name.full]

@@ -1,0 +1,104 @@
+"""Names keep family, given, particle, suffix and literal from reading to writing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from citerec.library.entries.csl import read_name, write_csl
+from citerec.library.entries.item import Item
+from citerec.library.entries.latex import escape_latex, latex_to_names
+from citerec.library.entries.names import (
+    Name,
+    ambiguous,
+    inverted,
+    parse_inverted,
+    parse_name,
+    parse_names,
+    written_names,
+)
+
+
+@pytest.mark.parametrize(
+    ("latex", "names"),
+    [
+        (r"{{World Health Organization}}"[1:-1], [Name(literal="World Health Organization")]),
+        ("{Moss and Fern, Inc.} and Roe, Rita", [Name(literal="Moss and Fern, Inc."), Name("Roe", "Rita")]),
+        ("Board of Ponds {and} Pools", [Name(literal="Board of Ponds and Pools")]),
+        (r"Garc{\'i}a M{\'a}rquez, Gabriel", [Name("García Márquez", "Gabriel")]),
+        ("{Del Hoyo}, J. and Del Hoyo, J.", [Name("Del Hoyo", "J."), Name("Del Hoyo", "J.")]),
+        ("Raup, David M and {Sepkoski Jr.}, J John",
+         [Name("Raup", "David M"), Name("Sepkoski", "J John", suffix="Jr.")]),
+        ("Sepkoski, Jr., J. John and Sepkoski, J. John Jr. and J. John Sepkoski Jr.",
+         [Name("Sepkoski", "J. John", suffix="Jr.")] * 3),
+        ("de la Cruz, III, Pablo and Pablo de la Cruz III", [Name("Cruz", "Pablo", "de la", "III")] * 2),
+        (r"Mu\~noz, Jo\~ao and Nguy\~{\^e}n, V\~u", [Name("Muñoz", "João"), Name("Nguyễn", "Vũ")]),
+        (r"Lee, Ann and \O{}rsted, H. C. and \v{S}imek, Bo and \"Ozg\"ur, I.",
+         [Name("Lee", "Ann"), Name("Ørsted", "H. C."), Name("Šimek", "Bo"), Name("Özgür", "I.")]),
+        ("Lee, A.~B. and van~Dam, C", [Name("Lee", "A. B."), Name("Dam", "C", "van")]),
+        ("family=Spoel, given=David, prefix=van der, useprefix=false\n and given=Ann,\n  family={Kim Park}",
+         [Name("Spoel", "David", "van der"), Name("Kim Park", "Ann")]),
+        ("{given={Jo}, family={Watt}, suffix=Jr., given-i={J}}", [Name("Watt", "Jo", suffix="Jr.")]),
+        ("useprefix=false and Lee, Ann", [Name("Lee", "Ann")]),
+        (r"{\noopsort{Gogh}}{van Gogh}, Vin", [Name("van Gogh", "Vin")]),
+        ("Lee, Ann and others", [Name("Lee", "Ann")]),
+        ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),
+        ("Lee, Ann; Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
+        ("Aristotle and van Gogh", [Name("Aristotle"), Name("Gogh", "", "van")]),
+        (r"{\'E}lie Cartan and {{\'E}lie} Cartan", [Name("Cartan", "Élie")] * 2),
+    ],
+)  # fmt: skip
+def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
+    assert parse_names(latex_to_names(latex)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("García Márquez, Gabriel", Name("García Márquez", "Gabriel")),
+        ("Smith, John, Jr.", Name("Smith", "John", suffix="Jr.")),
+        ("World Health Organization", Name(literal="World Health Organization")),
+        ("World Health Organization,", Name(literal="World Health Organization")),
+        ("Barnes and Noble, Inc.", Name(literal="Barnes and Noble, Inc.")),
+        ("Penkov MA", Name("Penkov", "MA")),
+        ("J. R. R. Tolkien", Name("Tolkien", "J. R. R.")),
+        ("UNESCO", Name("UNESCO")),
+    ],
+)
+def test_names_of_ris(text: str, name: Name) -> None:
+    assert parse_inverted(text) == name
+
+
+WORD = st.from_regex(r"[A-ZÀ-Ö][a-zà-ö]{1,6}(-[A-Z][a-z]{1,4})?", fullmatch=True).filter(
+    lambda word: word.lower() not in ("jr", "sr", "ii", "iii", "iv", "and", "others", "inc", "co")
+)
+WORDS = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
+PEOPLE = st.builds(
+    Name,
+    family=WORDS,
+    given=WORDS | st.just("J. K."),
+    particle=st.sampled_from(["", "van der", "de la", "von", "d'"]),
+    suffix=st.sampled_from(["", "Jr.", "III"]),
+    literal=st.just(""),
+)
+LITERALS = st.lists(WORD, min_size=2, max_size=4).map(lambda words: Name(literal=" and ".join(words)))
+NAMES = PEOPLE | WORD.map(Name) | LITERALS
+
+
+@settings(max_examples=60)
+@given(st.lists(NAMES, min_size=1, max_size=4))
+def test_names_survive_bibtex_csl_and_ris(names: list[Name]) -> None:
+    assert parse_names(latex_to_names(written_names(names, escape_latex))) == names
+    written = write_csl(Item("book", {}, {"author": names}), "k")["author"]
+    assert [*map(read_name, written)] == names
+    for name in names:
+        assert parse_inverted(inverted(name)).full == name.full
+    kept = ambiguous(names) or [name.full for name in names]
+    assert [*map(parse_name, kept)] == names, "a library's columns tell the parts"
+
+
+@given(st.text(st.sampled_from('ab AB{}",=.~\\'), max_size=30))
+def test_any_text_has_names_or_none(text: str) -> None:
+    for name in parse_names(latex_to_names(text)):
+        assert name.full and parse_name(name.bibtex()).full
