@@ -274,10 +274,11 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     values |= {variable: text(field) for variable, field in _DATE_FIELDS.items() if field in known}
     values["issued"] = _read_date(text("date"), text("year"), text("month"), text("day"))
     _read_eprint(known, values)
-    if kind in TYPES and kind not in (_TYPE_BY_CSL.get(csl), _OTHER_CSL.get(csl), *_GENRES):
-        values["entrytype"] = kind
     names = {role: parse_names(latex_to_names(known.get(_NAME_FIELDS.get(role, role), ""))) for role in ROLES}
-    return Item.of(csl, values, names)
+    item = Item.of(csl, values, names)
+    if kind in TYPES and entry_type(item) != kind:
+        item.fields["entrytype"] = kind
+    return item
 
 
 def _literal(latex: str) -> str:
