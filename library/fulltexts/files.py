@@ -1,73 +1,25 @@
-"""Where the PDFs of papers are: fields `file` of bibliographies, Zotero's storage, and folders of PDFs."""
+"""Where the PDFs of papers are, and of which paper a PDF in a folder is."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
+from citerec.library.entries.files import SUFFIX
 from citerec.library.fulltexts.store import AboutText
 from citerec.library.papers import LibraryPaper
 
-SUFFIX = ".pdf"
 MIN_TITLE = 20
 """Letters of a title that is enough to tell a paper."""
 MAX_TITLE_LINES = 5
 """Lines that a title has on a first page."""
-_SEPARATOR = re.compile(r"(?<!\\);")
-_PART = re.compile(r"(?<!\\):")
-_ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\_\}|\$\\backslash\$")
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
-def parse_file_field(value: str) -> list[str]:
-    r"""Return the paths of PDFs in a BibTeX entry's field `file`, as JabRef, Zotero and Mendeley write it.
-
-    Files are separated by semicolons, each a path, or a description, a path and a type between colons; colons
-    and semicolons within them follow a backslash.
-
-    >>> parse_file_field(r"Full Text:files/12/a.pdf:application/pdf;Snapshot:files/13/a.html:text/html")
-    ['files/12/a.pdf']
-    >>> parse_file_field(r":C\:/papers/b\;c.pdf:PDF"), parse_file_field("/home/me/d.pdf")
-    (['C:/papers/b;c.pdf'], ['/home/me/d.pdf'])
-    """
-    found = []
-    for one in _SEPARATOR.split(value):
-        parts = [] if _WINDOWS.match(one.strip()) else _PART.split(one)
-        path = parts[1] if len(parts) >= 3 else one
-        path = _ESCAPED.sub(lambda match: match[1] or ("_" if "_" in match[0] else "\\"), path).strip()
-        if path.lower().endswith(SUFFIX):
-            found.append(path)
-    return found
-
-
-def possible_paths(name: str, folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield what the name of a file may mean: an absolute path, or one within folders."""
-    if name.startswith("file:"):
-        name = unquote(urlsplit(name).path)
-    if _WINDOWS.match(name) and os.name != "nt":
-        name = name.replace("\\", "/")[2:]  # of another machine: only what follows the drive can be found
-    path = Path(name).expanduser()
-    if path.is_absolute():
-        yield path
-    for folder in folders:
-        yield folder / path.relative_to(path.anchor)
-    if not path.is_absolute():
-        yield Path("/") / path  # Mendeley leaves out the first slash
-
-
-def existing_files(names: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Return a paper's files that exist, or whose text Zotero keeps. folders: where relative names begin."""
-    found: dict[str, None] = {}
-    for name in names:
-        paths = possible_paths(name, folders)
-        if (path := next((path for path in paths if stamp_of(path)), None)) is not None:
-            found[str(path)] = None
-    return [*found]
+def existing_files(names: Sequence[str]) -> list[str]:
+    """Return a paper's files that exist, or whose text Zotero keeps."""
+    return [name for name in names if stamp_of(Path(name))]
 
 
 def stamp_of(file: Path) -> tuple[int, int] | None:

@@ -59,7 +59,6 @@ def refresh_texts(
     papers: Callable[[], Iterable[LibraryPaper]],
     encoder: TextEncoder | None,
     *,
-    folders: Sequence[Path] = (),
     pdfs: Sequence[str] = (),
     notes: Mapping[str, Sequence[Passage]] | None = None,
     workers: int = 0,
@@ -67,9 +66,8 @@ def refresh_texts(
 ) -> TextReport:
     """Read the PDFs of papers, and index their passages.
 
-    papers: yields them, anew for each call. folders: in which relative names of files begin. pdfs: folders of
-    PDFs of any of the papers. notes: what the user wrote or marked in a file, by file. workers: processes
-    that read, 0: one per core.
+    papers: yields them, anew for each call. pdfs: folders of PDFs of any of the papers. notes: what the user
+    wrote or marked in a file, by file. workers: processes that read, 0: one per core.
     """
     folder, notes = library / FOLDER, notes or {}
     with disk_errors(folder, "full texts", "library"):
@@ -79,7 +77,7 @@ def refresh_texts(
             try:
                 report = TextReport()
                 reader = _Reader(store, report, workers, read)
-                texts = reader.texts_of(papers(), folders)
+                texts = reader.texts_of(papers())
                 texts |= reader.texts_in(pdfs, papers, texts)
                 of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
                 store.set_papers(texts, of_papers)
@@ -106,12 +104,12 @@ class _Reader:
     ) -> None:
         self._store, self._report, self._workers, self._read_files = store, report, workers, read
 
-    def texts_of(self, papers: Iterable[LibraryPaper], folders: Sequence[Path]) -> dict[str, str]:
+    def texts_of(self, papers: Iterable[LibraryPaper]) -> dict[str, str]:
         """Return the file of each paper that names one with a text: the first that can be read."""
         places: dict[str, list[str]] = {}
         for paper in papers:
             if paper.files:
-                places[paper.id] = existing_files(paper.files, folders)
+                places[paper.id] = existing_files(paper.files)
                 if not places[paper.id]:
                     self._report.problems[paper.files[0]] = "no such file"
         found: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -19,6 +19,7 @@ from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.latex_text import braced_argument
 from citerec.datasets.letters import fold
 from citerec.library.entries.bibtex import read_item
+from citerec.library.entries.files import file_folders, parse_file_field, resolve_files
 from citerec.library.entries.item import ROLES, Item
 from citerec.library.entries.latex import latex_to_text
 from citerec.library.entries.names import parse_name
@@ -62,7 +63,8 @@ _BRACES = re.compile(r"(?<!\\)[{}]")
 
 def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a BibTeX file, in order. Raises InputError for a file without entries."""
-    return parse_bibtex(decode_text(path), str(path), on_bad)
+    text = decode_text(path)
+    return parse_bibtex(text, str(path), on_bad, file_folders(path, text))
 
 
 class _ParsedEntry(NamedTuple):
@@ -75,8 +77,13 @@ class _ParsedEntry(NamedTuple):
     problem: str = ""
 
 
-def parse_bibtex(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """Yield the papers of BibTeX entries, in order. Raises InputError if there are none. name: for errors."""
+def parse_bibtex(
+    text: str, name: str, on_bad: OnBadRecord, folders: Sequence[Path] = ()
+) -> Iterator[LibraryPaper]:
+    """Yield the papers of BibTeX entries, in order. Raises InputError if there are none.
+
+    name: for errors. folders: where the names of their PDFs begin; without any, PDFs are left out.
+    """
     entries = [
         (f"{name}, line {line}" + (f" ({key})" if key else ""), entry)
         for line, key, entry in _entries_of(text)
@@ -92,7 +99,7 @@ def parse_bibtex(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryP
         elif entry.kind not in _NOT_PAPERS:
             if entry.problem:
                 on_bad(InputError(f"{where}: {entry.problem}"))
-            for paper in usable_paper(partial(_make_paper, entry, by_key), where, on_bad):
+            for paper in usable_paper(partial(_make_paper, entry, by_key, folders), where, on_bad):
                 if not entry.key:
                     paper = _with_key(paper, taken)
                     on_bad(InputError(f"{where}: has no key; it is {paper.key} in the library"))
@@ -218,7 +225,9 @@ def _write_fields(kind: str, key: str, fields: dict[str, str]) -> str:
     return f"@{kind}{{{key},\n{lines}}}"
 
 
-def _make_paper(entry: _ParsedEntry, entries: dict[str, _ParsedEntry]) -> LibraryPaper:
+def _make_paper(
+    entry: _ParsedEntry, entries: dict[str, _ParsedEntry], folders: Sequence[Path]
+) -> LibraryPaper:
     """Return the paper of an entry. entries: all by key, for crossref and xdata."""
     fields = _with_inherited(entry, entries)
     item = read_item(entry.kind, {name: value for name, value in fields.items() if name in _READ})
@@ -226,7 +235,8 @@ def _make_paper(entry: _ParsedEntry, entries: dict[str, _ParsedEntry]) -> Librar
              for keys in (_GROUPS, _TAGS)]  # fmt: skip
     paper = item.paper(entry.key, collections=names[0], tags=names[1])
     bibtex = entry.bibtex if fields is entry.fields else _write_fields(entry.kind, entry.key, fields)
-    return paper._replace(bibtex=bibtex, aliases=tuple(_ids(entry)))
+    files = resolve_files(parse_file_field(entry.fields.get("file", "")), folders) if folders else ()
+    return paper._replace(bibtex=bibtex, aliases=tuple(_ids(entry)), files=files)
 
 
 def _ids(entry: _ParsedEntry) -> list[str]:

@@ -12,6 +12,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.languages.inputs import decode_text
 from citerec.library.entries.bibtex import entry_paper
+from citerec.library.entries.files import SUFFIX, file_folders, resolve_files
 from citerec.library.entries.item import Item, iso_date, number_variable
 from citerec.library.entries.names import Name, parse_inverted, split_semicolons
 from citerec.library.entries.ris import add_places, edited, read_record
@@ -33,6 +34,8 @@ _NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
+
+_WEB = re.compile(r"https?:", re.IGNORECASE)
 
 Tags = Mapping[str, Sequence[str]]
 
@@ -70,13 +73,19 @@ def _report_outside(path: Path, text: str, example: str, on_bad: OnBadRecord, be
 
 def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a RIS file, in order. Raises InputError for a file without records."""
-    return _read_tagged(path, _RIS_START, _RIS_FIELDS["  "], _parse_ris, "TY  - JOUR ... ER  -", on_bad)
+    parse = partial(_parse_ris, file_folders(path))
+    return _read_tagged(path, _RIS_START, _RIS_FIELDS["  "], parse, "TY  - JOUR ... ER  -", on_bad)
 
 
-def _parse_ris(tags: Tags) -> LibraryPaper:
-    return entry_paper(
-        read_record(tags), next((key for tag in ("LB", "ID") for key in tags.get(tag, ())), "")
-    )
+def _parse_ris(folders: Sequence[Path], tags: Tags) -> LibraryPaper:
+    key = next((key for tag in ("LB", "ID") for key in tags.get(tag, ())), "")
+    return _with_files(entry_paper(read_record(tags), key), tags.get("L1", ()), folders)
+
+
+def _with_files(paper: LibraryPaper, names: Sequence[str], folders: Sequence[Path]) -> LibraryPaper:
+    """Return a paper with its PDFs; addresses in the web are left out."""
+    here = [name for name in names if name.lower().endswith(SUFFIX) and not _WEB.match(name)]
+    return paper._replace(files=resolve_files(here, folders))
 
 
 def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -242,7 +251,7 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         raise InputError(f"{path}: has no records (<xml><records><record> ...), as EndNote exports them")
     for number, record in enumerate(records, start=1):
         where = f"{path}, record {number}"
-        yield from usable_paper(partial(_parse_endnote, record), where, on_bad)
+        yield from usable_paper(partial(_parse_endnote, file_folders(path), record), where, on_bad)
 
 
 _XML = {
@@ -273,7 +282,7 @@ _XML = {
 }
 
 
-def _parse_endnote(record: ET.Element) -> LibraryPaper:
+def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
     def texts(*places: str) -> list[str]:
         """Return the texts at the first of these places that has any."""
         for place in places:
@@ -298,4 +307,5 @@ def _parse_endnote(record: ET.Element) -> LibraryPaper:
     }
     item = _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
     words = [name for text in texts("keywords/keyword") for name in split_names(text)]
-    return entry_paper(item, next(iter(texts("label")), ""), tags=words)
+    paper = entry_paper(item, next(iter(texts("label")), ""), tags=words)
+    return _with_files(paper, texts("urls/pdf-urls/url"), folders)

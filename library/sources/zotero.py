@@ -15,6 +15,7 @@ from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_database import citation_keys, read_database
+from citerec.library.sources.zotero_files import read_attachments
 from citerec.library.sources.zotero_items import ZoteroLibrary
 from citerec.library.sources.zotero_places import FILE, check_place, find_database
 
@@ -26,22 +27,29 @@ def read_zotero(name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     neither runs nor has a database that can be read.
     """
     with spinner("reading Zotero"):
-        library, collection, keys = _read(name)
-    yield from library.papers(name, on_bad, collection, keys)
+        library, collection, keys, files = _read(name)
+    yield from library.papers(name, on_bad, collection, keys, files)
 
 
-def _read(name: str) -> tuple[ZoteroLibrary, str, dict[str, str]]:
-    """Return the library of a source, the collection that it names, and Better BibTeX's keys."""
+def _read(name: str) -> tuple[ZoteroLibrary, str, dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return the library of a source, the collection that it names, Better BibTeX's keys, and PDFs."""
     if name.endswith(".sqlite"):
-        return read_database(Path(name)), "", citation_keys(Path(name))
+        database = Path(name)
+        return read_database(database), "", citation_keys(database), read_attachments(database)
     group, collection = check_place(name)
-    database, port = find_database()
+    found, port = find_database()
     try:
         library = ZoteroApi(port).read(group)
     except NotAvailable as problem:
-        if database is None:
+        if found is None:
             raise InputError(
                 f"{name}: {problem}; or name its database, as in source=~/Zotero/{FILE}"
             ) from None
-        library = read_database(database, group)
-    return library, collection, citation_keys(database) if database else {}
+        library = read_database(found, group)
+    keys, files = (citation_keys(found), read_attachments(found)) if found else ({}, {})
+    return library, collection, keys, files
+
+
+def zotero_database(name: str) -> Path | None:
+    """Return the database of a source in Zotero, if it has one."""
+    return Path(name) if name.endswith(".sqlite") else find_database()[0]

@@ -47,7 +47,7 @@ def read_database(path: Path, group: str = "") -> ZoteroLibrary:
 
     Raises InputError for a group that the user is not in, and for a file that is damaged or not Zotero's.
     """
-    groups, rows, values, creators, tags, names, members = _select(path, _TABLES, group)
+    groups, rows, values, creators, tags, names, members = select_rows(path, _TABLES, group)
     if group and not any(name == group for (name,) in groups):
         raise unknown_group(group, [name for (name,) in groups])
     items: dict[int, Object] = {
@@ -72,13 +72,13 @@ def citation_keys(path: Path) -> dict[str, str]:
     """Return Better BibTeX's citation keys by item key, from its database beside zotero.sqlite, if any."""
     beside = path.with_name(KEYS_FILE)
     try:
-        [keys] = _select(beside, ["SELECT itemKey, citationKey FROM citationkey"])
+        [keys] = select_rows(beside, ["SELECT itemKey, citationKey FROM citationkey"])
     except InputError:  # there is none, or of another version; keys are only good to have
         return {}
     return dict(keys)
 
 
-def _select(path: Path, statements: Sequence[str], group: str = "") -> list[list[Any]]:
+def select_rows(path: Path, statements: Sequence[str], group: str = "") -> list[list[Any]]:
     """Return the rows of each statement, all of one state of a database that a program may be writing to."""
     for _ in range(_TRIES):
         before, problem = _stamps(path), ""

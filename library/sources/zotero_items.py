@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
@@ -17,6 +18,7 @@ from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_objec
 from citerec.datasets.fulltext.catalogue import find_arxiv_id
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.library.entries.bibtex import entry_paper
+from citerec.library.entries.files import SUFFIX
 from citerec.library.entries.item import ROLES, Item, iso_date
 from citerec.library.entries.names import Name, parse_name
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text, usable_paper
@@ -92,19 +94,26 @@ class ZoteroLibrary(NamedTuple):
     collections: dict[str, Collection]
 
     def papers(
-        self, name: str, on_bad: OnBadRecord, collection: str = "", keys: Mapping[str, str] | None = None
+        self,
+        name: str,
+        on_bad: OnBadRecord,
+        collection: str = "",
+        keys: Mapping[str, str] = MappingProxyType({}),
+        files: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> Iterator[LibraryPaper]:
         """Yield the papers, by default of all collections. A paper is also in what its collections are in.
 
-        name: of the source. collection: its name, or its path (`Thesis/Methods`). keys: citation keys by item
-        key. Raises InputError if there is no such collection, or more than one.
+        name: of the source. collection: its name, or its path (`Thesis/Methods`). keys, files: citation keys
+        and paths of PDFs by item key. Raises InputError if there is no such collection, or more than one.
         """
         paths = {key: self._paths(key) for key in self.collections}
         wanted = self._find(collection, paths, name) if collection else None
         for number, item in enumerate(self.items):
             fields = Fields(item, f"{name}, item {item.get('key') or number}")
-            key = (keys or {}).get(str(item.get("key")), "")
-            yield from usable_paper(partial(_parse, fields, paths, wanted, key), fields.where, on_bad)
+            own = str(item.get("key"))
+            parse = partial(_parse, fields, paths, wanted, keys.get(own, ""))
+            for paper in usable_paper(parse, fields.where, on_bad):
+                yield paper._replace(files=files.get(own) or _attached(fields))
 
     def _paths(self, key: str) -> list[str]:
         """Return the path of a collection, and before it those of the ones that it is in."""
@@ -157,6 +166,12 @@ def _parse(
     item = Item.of(_TYPES.get(kind, kind), texts, _creators(fields))
     tags = [tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags")
     return entry_paper(item, next(filter(_KEY.fullmatch, keys), ""), collections, tags)
+
+
+def _attached(fields: Fields) -> tuple[str, ...]:
+    """Return the PDFs of an item in Better BibTeX's JSON."""
+    paths = (one.text("path") for one in fields.children("attachments"))
+    return tuple(dict.fromkeys(path for path in paths if path.lower().endswith(SUFFIX)))
 
 
 def _creators(fields: Fields) -> dict[str, Sequence[Name]]:

@@ -28,7 +28,8 @@ _PROFILES = (
 _DIRECTORIES = ("Zotero", "snap/zotero-snap/common/Zotero")
 """Profiles and the usual data directories, in the user's folder."""
 _PREFERENCE = re.compile(
-    r'^user_pref\("extensions\.zotero\.(dataDir|httpServer\.port)", (.+)\);\s*$', re.MULTILINE
+    r'^user_pref\("extensions\.zotero\.(dataDir|httpServer\.port|baseAttachmentPath)", (.+)\);\s*$',
+    re.MULTILINE,
 )
 
 
@@ -59,18 +60,29 @@ def check_place(name: str) -> tuple[str, str]:
 
 def find_database() -> tuple[Path | None, int]:
     """Return the user's zotero.sqlite, if there is one, and the port of the API: of the newest profile."""
+    preferences = _preferences()
+    folders, port = [Path.home() / name for name in _DIRECTORIES], preferences.get("httpServer.port")
+    if (found := preferences.get("dataDir")) and isinstance(found, str):
+        folders.insert(0, Path(found))
+    files = (folder / FILE for folder in folders)
+    return next((file for file in files if file.is_file()), None), port if isinstance(port, int) else PORT
+
+
+def attachment_base() -> Path | None:
+    """Return the folder that the user has set for linked attachments, if any."""
+    found = _preferences().get("baseAttachmentPath")
+    return Path(found) if found and isinstance(found, str) else None
+
+
+def _preferences() -> dict[str, object]:
+    """Return preferences of the newest profile, by the end of their name."""
     profiles = [path for pattern in _PROFILES for path in Path.home().glob(pattern)]
-    folders, port = [Path.home() / name for name in _DIRECTORIES], PORT
     newest = max(profiles, key=lambda path: path.stat().st_mtime, default=None)
+    found: dict[str, object] = {}
     for name, value in _PREFERENCE.findall(newest.read_text("utf-8", "replace")) if newest else ():
         with suppress(ValueError):
-            found = json.loads(value)
-            if name == "dataDir" and isinstance(found, str) and found:
-                folders.insert(0, Path(found))
-            elif name != "dataDir" and isinstance(found, int):
-                port = found
-    files = (folder / FILE for folder in folders)
-    return next((file for file in files if file.is_file()), None), port
+            found[name] = json.loads(value)
+    return found
 
 
 def files_of(path: Path) -> list[Path]:

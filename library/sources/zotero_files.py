@@ -1,0 +1,89 @@
+"""PDFs of Zotero's items and what the user marked in them, from its database.
+
+Tables itemAttachments and itemAnnotations: zotero/zotero, resource/schema/userdata.sql; annotations since
+Zotero 6. A program that runs has them in its database, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from citerec.base.errors import InputError
+from citerec.library.entries.files import SUFFIX
+from citerec.library.sources.zotero_database import select_rows
+from citerec.library.sources.zotero_places import attachment_base
+
+_PDF = "application/pdf"
+_STORAGE, _BASE = "storage:", "attachments:"
+"""Beginnings of paths: in the folder of the attachment, and in one that the user has set for links."""
+_NOT_DELETED = "NOT IN (SELECT itemID FROM deletedItems)"
+_ATTACHMENTS = f"""SELECT parents.key, items.key, path, contentType FROM itemAttachments
+JOIN items USING (itemID) JOIN items AS parents ON parentItemID = parents.itemID
+WHERE path IS NOT NULL AND items.itemID {_NOT_DELETED} ORDER BY items.itemID"""
+_ANNOTATIONS = f"""SELECT items.key, path, contentType, type, text, comment, position FROM itemAnnotations
+JOIN itemAttachments ON itemAnnotations.parentItemID = itemAttachments.itemID
+JOIN items ON items.itemID = itemAttachments.itemID
+WHERE path IS NOT NULL AND itemAnnotations.itemID {_NOT_DELETED} ORDER BY path, sortIndex"""
+
+
+class Annotation(NamedTuple):
+    """What the user marked in a PDF, or wrote. kind: `highlight` or `note`; page: from 1, 0 if unknown."""
+
+    kind: str
+    text: str
+    page: int
+
+
+def read_attachments(database: Path) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the PDFs of items, by item key."""
+    found: dict[str, dict[str, None]] = {}
+    for item, key, path, kind in _rows(database, _ATTACHMENTS):
+        if name := _place(database, key, path, kind):
+            found.setdefault(item, {})[name] = None
+    return {item: tuple(names) for item, names in found.items()}
+
+
+def read_annotations(database: Path) -> dict[str, list[Annotation]]:
+    """Return highlights and notes by the path of their PDF."""
+    found: dict[str, list[Annotation]] = {}
+    for key, path, kind, _, text, comment, position in _rows(database, _ANNOTATIONS):
+        if name := _place(database, key, path, kind):
+            page = _page(position)
+            marked = [("highlight", text), ("note", comment)]
+            found.setdefault(name, []).extend(
+                Annotation(what, " ".join(str(words).split()), page) for what, words in marked if words
+            )
+    return found
+
+
+def _rows(database: Path, statement: str) -> Iterator[Any]:
+    try:
+        [rows] = select_rows(database, [statement])
+    except InputError as error:
+        if "no such table" not in str(error):  # of an earlier version
+            raise
+        return
+    yield from rows
+
+
+def _place(database: Path, key: str, path: str, kind: str | None) -> str:
+    """Return the absolute path of an attachment, "" if it is no PDF."""
+    if kind != _PDF and not path.lower().endswith(SUFFIX):
+        return ""
+    if path.startswith(_STORAGE):
+        return str(database.absolute().parent / "storage" / key / path.removeprefix(_STORAGE))
+    if path.startswith(_BASE):
+        base = attachment_base()
+        return str(base / path.removeprefix(_BASE)) if base else ""
+    return path
+
+
+def _page(position: str | None) -> int:
+    """Return the page of an annotation's position, as in {"pageIndex": 3, "rects": [...]}."""
+    try:
+        return int(json.loads(position or "")["pageIndex"]) + 1
+    except (ValueError, TypeError, KeyError):
+        return 0
