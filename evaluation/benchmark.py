@@ -52,6 +52,8 @@ class Benchmark(ABC):
     """Tables of several outputs, by their top-left cell; one row per output."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}
     """Measures of per_query.csv whose differences a results page tests, with their labels."""
+    compared_by_group: ClassVar[bool] = False
+    """Whether differences are tested in each group of queries, and between the first and the last."""
     about: ClassVar[str] = ""
     """Introduction of a results page, as Markdown list items."""
     published: ClassVar[Sequence[str]] = ()

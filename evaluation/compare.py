@@ -7,10 +7,13 @@ two-sided randomisation test, both clustered by citing paper (evaluation.signifi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
@@ -20,7 +23,7 @@ from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.protocol import metric_key, protocol_file
 from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
-from citerec.evaluation.significance import Difference, paired_difference
+from citerec.evaluation.significance import Difference, format_p, holm, paired_difference
 
 MEASURES = ("mrr", "recall@10", "recall@100")
 
@@ -53,31 +56,42 @@ def compare(
     measures: Sequence[str] = MEASURES,
     protocol: str = TRANSDUCTIVE,
     seed: int = 0,
+    group: str = "",
 ) -> dict[str, Difference]:
     """Compare two evaluation output folders by the given measures.
 
+    group: compare only its queries, such as those of a field or a pool size.
     Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
-    (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
-    for key, value in setup_a.items():  # must agree, so that only the rankings differ
-        if setup_b[key] != value:
-            raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")
-    rows = {query: row for row, query in enumerate(of_b.query_ids)}
-    if len(of_a) != len(of_b) or any(query not in rows for query in of_a.query_ids):
-        raise InputError(f"{a} and {b}: not comparable: they have different queries")
-    order = [rows[query] for query in of_a.query_ids]
-    differences = {}
-    for name in measures:
-        for folder, values in ((a, of_a.values), (b, of_b.values)):
-            if name not in values:
-                raise InputError(f"{folder}: no measure {name!r}; choose from {', '.join(values)}")
-        values_b = of_b.values[name][order]
-        differences[name] = paired_difference(of_a.values[name], values_b, of_a.papers, seed=seed)
-    return differences
+    of_a, of_b = _read_both(a, b, protocol, group)
+    return {
+        name: paired_difference(_values(a, of_a, name), _values(b, of_b, name), of_a.papers, seed=seed)
+        for name in measures
+    }
 
 
-def difference_rows(differences: dict[str, Difference]) -> list[list[str]]:
-    """Return one table row per measure; HEADER names the columns."""
+def compare_change(
+    a: str | Path, b: str | Path, measure: str, first: str, last: str, seed: int = 0
+) -> Difference:
+    """Compare the lead of A over B in group `last` (a) with that in group `first` (b), by the same queries.
+
+    Tests whether the order of two retrievers changes between pools of two sizes. Leads are means over the
+    samplings of a pool.
+    """
+    leads = []
+    for group in (last, first):
+        of_a, of_b = _read_both(a, b, TRANSDUCTIVE, group)
+        lead = _values(a, of_a, measure) - _values(b, of_b, measure)
+        sums = np.bincount(of_a.papers, lead) / np.bincount(of_a.papers)
+        leads.append(dict(zip(dict.fromkeys(of_a.citing_ids), sums.tolist(), strict=True)))
+    papers = [paper for paper in leads[0] if paper in leads[1]]
+    at_last, at_first = (np.array([of[paper] for paper in papers]) for of in leads)
+    return paired_difference(at_last, at_first, np.arange(len(papers)), seed=seed)
+
+
+def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
+    """Return one table row per measure; HEADER names the columns. Holm's p is for all of these tests."""
+    adjusted = holm([one.p for one in differences.values()])
     return [
         [
             name,
@@ -85,13 +99,42 @@ def difference_rows(differences: dict[str, Difference]) -> list[list[str]]:
             f"{one.b:.4f}",
             f"{one.difference:+.4f}",
             f"{one.low:+.4f} to {one.high:+.4f}" if one.papers > 1 else "",
-            f"{one.p:.4f}",
+            format_p(one.p),
+            format_p(p, tests=len(differences)),
         ]
-        for name, one in differences.items()
+        for (name, one), p in zip(differences.items(), adjusted, strict=True)
     ]
 
 
-HEADER = ["measure", "A", "B", "A - B", "95 %", "p"]
+HEADER = ["measure", "A", "B", "A - B", "95 %", "p", "p, Holm"]
+
+
+def _values(folder: str | Path, of: PerQuery, measure: str) -> NDArray[np.float64]:
+    if measure not in of.values:
+        raise InputError(f"{folder}: no measure {measure!r}; choose from {', '.join(of.values)}")
+    return of.values[measure]
+
+
+def _take_group(of: PerQuery, group: str) -> PerQuery:
+    return of.take([row for row, query in enumerate(of.query_ids) if query.startswith(f"{group}/")])
+
+
+def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
+    """Return the values of both folders for the same queries in the same order."""
+    (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
+    if group:
+        setup_a, setup_b = ({"candidates": of["groups"].get(group)} for of in (setup_a, setup_b))
+        of_a, of_b = (
+            of.take([row for row, query in enumerate(of.query_ids) if query.startswith(f"{group}/")])
+            for of in (of_a, of_b)
+        )
+    for key, value in setup_a.items():  # must agree, so that only the rankings differ
+        if setup_b[key] != value:
+            raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")
+    rows = {query: row for row, query in enumerate(of_b.query_ids)}
+    if len(of_a) != len(of_b) or any(query not in rows for query in of_a.query_ids):
+        raise InputError(f"{a} and {b}: not comparable: they have different queries")
+    return of_a, of_b.take([rows[query] for query in of_a.query_ids])
 
 
 def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:

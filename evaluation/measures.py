@@ -156,6 +156,11 @@ class PerQuery:
         codes: dict[str, int] = {}
         return np.array([codes.setdefault(paper, len(codes)) for paper in self.citing_ids], np.int64)
 
+    def take(self, rows: Sequence[int]) -> PerQuery:
+        """Select queries by position."""
+        ids, citing = ([of[row] for row in rows] for of in (self.query_ids, self.citing_ids))
+        return PerQuery(ids, citing, {name: values[rows] for name, values in self.values.items()})
+
     def write(self, path: str | Path) -> None:
         """Write a CSV file with one row per query; numbers keep all digits."""
         columns = [array.tolist() for array in self.values.values()]

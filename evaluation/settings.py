@@ -270,7 +270,8 @@ class Tuning(Settings):
     queries: int = setting(200, least=1)
     """validation queries, per field if there are fields"""
     size: int | None = setting(None, least=1)
-    """papers in a validation pool; null: as in the smallest test pool, or more if the queries cite more"""
+    """papers in a validation pool; null: as in each test pool, which then has its own parameters (as in the
+    paper), or more if the queries cite more"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

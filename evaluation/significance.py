@@ -8,7 +8,7 @@ queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,29 @@ def paired_difference(
         queries=len(a),
         papers=len(np.unique(papers)),
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for as many tests, in the same order (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def format_p(p: float, draws: int = DRAWS, tests: int = 1) -> str:
+    """Format a p-value; the smallest that so many draws can give, times `tests`, is an upper bound.
+
+    >>> format_p(0.0312), format_p(1 / 10_001), format_p(3 / 10_001, tests=3)
+    ('0.0312', '≤ 0.0001', '≤ 0.0003')
+    """
+    return f"{'≤ ' if p <= 1.0001 * tests / (draws + 1) else ''}{p:.4f}"
 
 
 def _sum_by_paper(values: Floats, papers: npt.NDArray[np.integer]) -> Floats:

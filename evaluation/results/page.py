@@ -17,11 +17,12 @@ from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
-from citerec.evaluation.compare import HEADER, compare, difference_rows
+from citerec.evaluation.compare import HEADER, compare, compare_change, difference_rows
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import markdown_table, to_markdown
 from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
+from citerec.evaluation.significance import DRAWS, Difference
 
 ABOUT = """\
 Generated from `{plan}` by one command; do not edit:
@@ -32,7 +33,12 @@ citerec results {plan}
 """
 DIFFERENCES = (
     "Means over all queries, as shares. Intervals (95 %) and two-sided randomisation tests are clustered by "
-    "citing paper, without correction for multiple tests."
+    f"citing paper. p is at least {1 / (DRAWS + 1):.4f}, since {DRAWS:,} assignments are drawn; Holm's is "
+    "corrected for all tests of the table."
+)
+BY_GROUP = (
+    "Each pool size on its own, and whether A's lead over B at the largest size (A) differs from that at the "
+    "smallest (B): what crosses over, and whether it does, is the point of Medić and Šnajder 2022."
 )
 
 
@@ -88,7 +94,8 @@ def _section(
         view = kind.view(outputs, f"{one.title}, split {one.split}")
         parts += to_markdown(view, plan.page.parent, f"{plan.page.stem}-{data}")
     if rows := _difference_rows(plan, benchmarks):
-        parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEADER], rows)]
+        about = [DIFFERENCES, *([BY_GROUP] if any(kind.compared_by_group for kind in benchmarks) else [])]
+        parts += ["### Differences", " ".join(about), markdown_table(["A is", "B is", *HEADER], rows)]
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
     if one.published:
@@ -102,16 +109,38 @@ def _section(
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
     """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
     outputs = {name: (kind, output) for kind, of in benchmarks.items() for name, output in of.items()}
-    rows = []
+    tested: dict[str, Difference] = {}
+    pairs = []
     for a, b in plan.file.compare:
-        if a not in outputs or b not in outputs:
-            continue
-        (kind, one), (_, other) = outputs[a], outputs[b]
-        groups = [{name for name, of in out.metrics.items() if isinstance(of, dict)} for out in (one, other)]
-        if groups[0] == groups[1]:
-            tested = compare(one.folder, other.folder, list(kind.compared))
-            rows += [[a, b, kind.compared[row[0]], *row[1:]] for row in difference_rows(tested)]
-    return rows
+        if a in outputs and b in outputs:
+            (kind, one), (_, other) = outputs[a], outputs[b]
+            found = _differences(kind, one, other)
+            tested |= {f"{a} {b} {label}": difference for label, difference in found.items()}
+            pairs += [[a, b, label] for label in found]
+    rows = difference_rows(tested)
+    return [[*pair, *row[1:]] for pair, row in zip(pairs, rows, strict=True)]
+
+
+def _differences(kind: type[Benchmark], one: Output, other: Output) -> dict[str, Difference]:
+    """Compare two outputs, in each group of queries if the benchmark says so; {label of the measure: ..}."""
+    groups = [[name for name, of in out.metrics.items() if isinstance(of, dict)] for out in (one, other)]
+    folders = one.folder, other.folder
+    if not kind.compared_by_group:
+        if set(groups[0]) != set(groups[1]):
+            return {}
+        return {kind.compared[key]: of for key, of in compare(*folders, list(kind.compared)).items()}
+    shared = sorted(set(groups[0]) & set(groups[1]), key=int)
+    found = {
+        f"{label}, {int(group):,}": compare(*folders, [key], group=group)[key]
+        for key, label in kind.compared.items()
+        for group in shared
+    }
+    if len(shared) > 1:
+        first, last = shared[0], shared[-1]
+        for key, label in kind.compared.items():
+            change = compare_change(*folders, key, first, last)
+            found[f"lead in {label}: {int(last):,}, {int(first):,}"] = change
+    return found
 
 
 def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.generate import open_demo
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.compare import CompareSettings, compare
+from citerec.evaluation.compare import CompareSettings, compare, compare_change
 from citerec.evaluation.measures import PerQuery
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
@@ -103,6 +103,37 @@ def test_incomparable_evaluations_are_one_line(
         compare(outputs / "bm25", outputs / other, measures)
 
 
+def grouped(folder: Path, level: float, sizes: dict[str, float]) -> Path:
+    """An evaluation of 20 papers in two pools each of some sizes, with their MAP less `level`."""
+    rng = np.random.default_rng(0)
+    ids, papers, values = [], [], []
+    for size, mean in sizes.items():
+        for sampling in (0, 1):
+            ids += [f"{size}/{sampling}/p{paper}" for paper in range(20)]
+            papers += [f"p{paper}" for paper in range(20)]
+            values += (level + mean + 0.01 * rng.standard_normal(20)).tolist()
+    folder.mkdir()
+    PerQuery(ids, papers, {"map": np.array(values)}).write(folder / "per_query.csv")
+    metrics = {size: {"map": 0.0, "candidates": int(size)} for size in sizes}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) -> None:
+    a = grouped(
+        tmp_path / "a", 0.5, {"100": 0.05, "400": -0.05}
+    )  # better in small pools, worse in large ones
+    b = grouped(tmp_path / "b", 0.5, {"100": 0.0, "400": 0.0, "900": 0.0})
+    for group, lead in (("100", 0.05), ("400", -0.05)):
+        one = compare(a, b, ["map"], group=group)["map"]
+        assert one.difference == pytest.approx(lead, abs=1e-9) and (one.queries, one.papers) == (40, 20)
+    change = compare_change(a, b, "map", "100", "400")
+    assert change.difference == pytest.approx(-0.1, abs=1e-9) and change.papers == 20
+    assert (change.a, change.b) == pytest.approx((-0.05, 0.05)) and change.p < 0.001
+    with pytest.raises(InputError, match="not comparable: candidates is None and 900"):
+        compare(a, b, ["map"], group="900")
+
+
 def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
     command = [
         sys.executable,
@@ -116,7 +147,7 @@ def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == (outputs / "table.md").read_text()
     head, line = done.stdout.splitlines()[2], done.stdout.splitlines()[4]
-    assert head == "| measure | A | B | A - B | 95 % | p |" and line.startswith("| recall@10 | 0.")
+    assert head == "| measure | A | B | A - B | 95 % | p | p, Holm |" and line.startswith("| recall@10 | 0.")
     with pytest.raises(InputError, match="citerec compare: name two output folders, not 1"):
         CompareSettings(folders=("bm25",))
     bad = subprocess.run([*command, "measures=x"], cwd=ROOT, capture_output=True, text=True)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from citerec.evaluation import significance
-from citerec.evaluation.significance import Floats, intervals, paired_difference, randomisation_test
+from citerec.evaluation.significance import (
+    Floats,
+    format_p,
+    holm,
+    intervals,
+    paired_difference,
+    randomisation_test,
+)
 
 
 def exact_p(sums: Floats) -> float:
@@ -118,3 +125,22 @@ def test_paired_differences() -> None:
     assert (found.queries, found.papers) == (80, 10)
     surely = paired_difference(a + 0.5, a, papers, draws=2000)
     assert surely.low == pytest.approx(0.5) and surely.p < 0.01
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.5):
+        rejected = set[int]()  # step down: the k-th smallest against level / (tests - k)
+        order = sorted(range(len(p_values)), key=p_values.__getitem__)
+        for rank, place in enumerate(order):
+            if p_values[place] * (len(order) - rank) > level:
+                break
+            rejected.add(place)
+        assert {place for place, p in enumerate(adjusted) if p <= level} == rejected
+
+
+def test_the_smallest_p_is_an_upper_bound() -> None:
+    surely = randomisation_test(np.ones(50), np.arange(50))
+    assert format_p(surely) == "≤ 0.0001" and format_p(holm([surely] * 12)[0], tests=12) == "≤ 0.0012"
+    assert format_p(2 * surely) == "0.0002"

@@ -29,7 +29,7 @@ from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFacto
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report, Table
 from citerec.evaluation.settings import DRAFT, DraftsSettings
-from citerec.evaluation.significance import DRAWS, intervals, paired_difference
+from citerec.evaluation.significance import DRAWS, format_p, holm, intervals, paired_difference
 from citerec.library.drafts.collection import (
     MaskedDraft,
     Question,
@@ -55,6 +55,7 @@ MODEL, BASELINE = "model", "baseline"
 MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
 KINDS = {"": "all", "first/": "first", "again/": "re-citations"}
 """Prefixes of the measures in metrics.json, and labels of the queries."""
+TESTED = ("recall@10", "mrr")
 LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
 BATCH = 32
 """Citations between two steps of the progress bar."""
@@ -147,7 +148,8 @@ class Drafts(Benchmark):
   R@10 is the share of queries whose paper is among the first 10, hit@1 of those where it is first, MRR the
   mean of 1 / rank. First: no other citation of the draft cites the paper; re-citations: another one does.
 - Numbers are means over drafts of their means over queries. Brackets: 95 % intervals; p: two-sided
-  randomisation tests. Both draw drafts ({DRAWS:,} times).
+  randomisation tests. Both draw drafts ({DRAWS:,} times, so p is at least {1 / (DRAWS + 1):.4f}). Holm's p is
+  corrected for all tests of the table.
 - In their group: first citations among the papers that no other citation of the draft cites, re-citations
   among those that another one does, as `citerec draft` shows them.
 - Sure: for each citation, the probability of the best paper, and whether it is cited there, over all drafts.
@@ -465,24 +467,26 @@ def _labels(group: str) -> tuple[str, str]:
 
 def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:
     """Return a table of the differences between models and the baseline; nothing without a baseline."""
-    rows = []
+    tested, places = list[list[str]](), list[tuple[list[str], int, float]]()
     for name, metrics in results.items():
         for group, found in metrics.items():
             for kind, label in KINDS.items():
                 row = [name, *_labels(group), label]
-                for measure in ("recall@10", "mrr"):
+                if any(f"difference/{kind}{measure}" not in found for measure in TESTED):
+                    continue
+                for measure in TESTED:
                     key = f"{kind}{measure}"
-                    if f"difference/{key}" not in found:
-                        break
                     low, high, p = (found[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
                     other = found[f"baseline/{key}"]
                     row += [f"{found[key] / other:.2f}" if other else ""]
-                    row += [f"{found[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", f"{p:.4f}"]
-                else:
-                    rows.append(row)
-    head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", "difference", "p"]
-    head += [f"MRR, A / {baseline}", "difference", "p"]
-    return [Table(head, rows, brief=False)] if rows else []
+                    row += [f"{found[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
+                    places.append((row, len(row) - 1, p))
+                tested.append(row)
+    for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
+        row[column] = format_p(p, tests=len(places))
+    test = ["difference", "p", "p, Holm"]
+    head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", *test]
+    return [Table([*head, f"MRR, A / {baseline}", *test], tested, brief=False)] if tested else []
 
 
 def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:

@@ -21,7 +21,7 @@ from citerec.evaluation.benchmarks.contexts.shared import (
 from citerec.evaluation.protocol import GROUPS, metric_key
 from citerec.evaluation.report import Column, Headline, Metrics, Table, under
 from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
-from citerec.evaluation.significance import paired_difference
+from citerec.evaluation.significance import format_p, paired_difference
 from citerec.rerank.cross_encoder.scores import ScoredPairs, first_k, reorder
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.fusion import VALIDATION, fuse_scores, sample_queries, tune_weight
@@ -159,7 +159,7 @@ def headline(metrics: Metrics, protocol: str) -> Headline:
     for name in [*COMPARED, *(f"f1@{rank}" for rank in ranks if rank.isdecimal())]:
         key = metric_key(name, protocol)
         gain = f"{GAIN}{key}"
-        test = f"p {metrics[f'{gain}/p']:.4f}"
+        test = f"p {format_p(metrics[f'{gain}/p'])}"
         if f"{gain}/low" in metrics:
             test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
         values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"

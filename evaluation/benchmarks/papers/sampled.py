@@ -193,19 +193,13 @@ class TuningResult:
 def tune(
     tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
 ) -> TuningResult:
-    """Set the retriever's k1 and b to the pair with the highest MAP on the pools, averaged over groups."""
-    if not pools:
-        raise InputError(
-            "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
-        )
+    """Return the k1 and b with the highest MAP on the pools, averaged over groups."""
     maps: dict[tuple[float, float], float] = {}
     for k1, b in product(tuning.k1, tuning.b):
         retriever.set_parameters(k1=k1, b=b)
         runs = zip(ranker.rank(retriever, pools, None), pools, strict=True)
         maps[k1, b] = 100 * float(np.mean([ranker.measure(run, pool)["map"].mean() for run, pool in runs]))
-    k1, b = max(maps, key=lambda pair: maps[pair])
-    retriever.set_parameters(k1=k1, b=b)
-    result = TuningResult(k1, b, maps)
+    result = TuningResult(*max(maps, key=lambda pair: maps[pair]), maps)
     log.info("%s: %s", retriever.name, result)
     return result
 
@@ -234,6 +228,27 @@ def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) 
     return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
 
 
+def _tuned_runs(
+    ranker: PoolRanker,
+    retriever: Retriever,
+    pools: Sequence[SampledPool],
+    tuned: Mapping[str, TuningResult],
+    index_dir: Path | None,
+) -> Iterator[Run]:
+    """Yield a run per pool, with the parameters of its group."""
+    if not tuned:
+        yield from ranker.rank(retriever, pools, index_dir)
+    for pool in pools if tuned else ():
+        best = tuned.get(pool.group) or tuned[""]
+        retriever.set_parameters(k1=best.k1, b=best.b)
+        yield from ranker.rank(retriever, [pool], index_dir)
+
+
+def _describe_tuning(tuned: Mapping[str, TuningResult]) -> str | None:
+    texts = [f"{int(group):,} papers: {one}" if group else str(one) for group, one in tuned.items()]
+    return "; ".join(texts) or None
+
+
 DrawnPools = tuple[list[SampledPool], list[SampledPool], list[str]]
 """Test pools, validation pools (if there is something to tune), and remarks."""
 
@@ -256,6 +271,16 @@ class SampledBenchmark(PoolBenchmark):
         """Return a plot of the groups if they form a curve; collection: papers without distractors."""
         return []
 
+    def tune(
+        self, tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
+    ) -> dict[str, TuningResult]:
+        """Return the best parameters for each group of test queries; "" stands for all others."""
+        if not pools:
+            raise InputError(
+                "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
+            )
+        return {"": tune(tuning, ranker, pools, retriever)}
+
     def make_sampler(self) -> Sampler:
         """Return a sampler of the files' citation graph."""
         given = self.settings
@@ -269,14 +294,14 @@ class SampledBenchmark(PoolBenchmark):
         tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
         ranker = PoolRanker(sampler, tests, validations, name, given.cache_dir, given.depth)
-        tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
-        if ranks.tunable and tuned is None:
+        tuned = {} if tuning is None else self.tune(tuning, ranker, validations, ranks)
+        if ranks.tunable and not tuned:
             log.info("%s: uses the configured parameters, without tuning", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
         runs: list[tuple[SampledPool, Run]] = []
         index_dir = None if given.index_dir is None else Path(given.index_dir)
-        for pool, run in zip(tests, ranker.rank(ranks, tests, index_dir), strict=True):
+        for pool, run in zip(tests, _tuned_runs(ranker, ranks, tests, tuned, index_dir), strict=True):
             measured.append((pool, ranker.measure(run, pool)))
             if pool.sampling == 0 and given.run_depth != 0:
                 runs.append((pool, run))
@@ -293,7 +318,7 @@ class SampledBenchmark(PoolBenchmark):
             "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
-            "tuned": tuned and str(tuned),
+            "tuned": _describe_tuning(tuned),
         }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
@@ -303,7 +328,7 @@ class SampledBenchmark(PoolBenchmark):
         parts: list[Part] = [
             *self._protocol(),
             " ".join(remarks),
-            *([f"BM25: {tuned}."] if tuned else []),
+            *([f"BM25: {sample['tuned']}."] if tuned else []),
             Table.of(metrics, COLUMNS, self.column),
             *self.curves(metrics, ranks.name, name, sample["collection"]),
             f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries over all pools.",
@@ -332,6 +357,7 @@ class DatasetLevel(SampledBenchmark):
     settings: DatasetLevelSettings
     settings_class = DatasetLevelSettings
     title, column, averaged = "Dataset-level evaluation", "pool size", False
+    compared_by_group = True
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
@@ -347,8 +373,18 @@ class DatasetLevel(SampledBenchmark):
         tests = dataset_pools(sampler, test, given.sizes, given.samplings)
         if tuning is None or not len(val):
             return tests, [], remarks
-        size = tuning.size or max(min(given.sizes), len(sampler.cited_by(val)))
-        return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
+        least = len(sampler.cited_by(val))  # a pool holds all that its queries cite
+        sizes = [tuning.size] if tuning.size else sorted({max(size, least) for size in given.sizes})
+        return tests, dataset_pools(sampler, val, sizes, 1, "validation pool"), remarks
+
+    def tune(
+        self, tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
+    ) -> dict[str, TuningResult]:
+        """Return the best parameters for each pool size, or for all if `tuning.size` is one."""
+        if tuning.size is not None or not pools:
+            return super().tune(tuning, ranker, pools, retriever)
+        found = {int(pool.group): tune(tuning, ranker, [pool], retriever) for pool in pools}
+        return {str(size): found[min(of for of in found if of >= size)] for size in self.settings.sizes}
 
     def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
         return [size_curves({retriever: table}, f"{retriever} on {data}", collection)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,29 @@ def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: P
         (run,) = ranker.rank(BM25(k1=k1, b=b), vals, None)
         assert value == pytest.approx(100 * ranker.measure(run, vals[0])["map"].mean())
     assert tuned.maps[tuned.k1, tuned.b] == max(tuned.maps.values()) and len(tuned.maps) == 6
-    assert (retriever.settings()["k1"], retriever.settings()["b"]) == (tuned.k1, tuned.b)
     with pytest.raises(InputError, match=r"benchmark\.tune: no queries left for validation"):
-        tune(Tuning(), ranker, [], retriever)
+        DatasetLevel(sizes=[100]).tune(Tuning(), ranker, [], retriever)
+
+
+def test_each_pool_size_has_its_own_parameters(
+    sampler: Sampler, world_file: Path, distractors_file: Path, tmp_path: Path
+) -> None:
+    given = settings_of(world_file, tmp_path, distractors=distractors_file, samplings=1, depth=50, queries=6)
+    grid: dict[str, Any] = {"k1": (0.0, 1.2, 8.0), "b": (0.0, 1.0), "queries": 6}
+    sizes = [80, 150]
+    runs = {}
+    for name, size in (("own", None), ("one", 80)):
+        benchmark = DatasetLevel(sizes=sizes, **{**given, "tune": Tuning(**grid, size=size)})
+        found = benchmark.run(tmp_path / name, Provenance(), BM25)
+        tuned = json.loads((tmp_path / name / "sample.json").read_text())["tuned"]
+        runs[name] = (found.metrics, [part.split(": MAP")[0] for part in tuned.split("; ")])
+    assert len(runs["one"][1]) == 1 and len(runs["own"][1]) == 2
+    for size, text in zip(sizes, runs["own"][1], strict=True):
+        assert text.startswith(f"{size} papers: k1 = ")
+        k1, b = (float(part.split(" = ")[1]) for part in text.split(": ")[1].split(", "))
+        fixed = DatasetLevel(sizes=[size], **given)
+        alone = fixed.run(tmp_path / "fixed", Provenance(), partial(BM25, k1=k1, b=b)).metrics
+        assert alone[str(size)]["map"] == runs["own"][0][str(size)]["map"]
 
 
 def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
