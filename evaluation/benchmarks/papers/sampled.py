@@ -24,6 +24,7 @@ from citerec.base.progress import count_progress
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.citations.queries import QuerySet, graph_corpus
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TRAIN
 from citerec.evaluation.benchmark import Output, RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import Findings, Percent, PoolBenchmark, first_few, read_json
 from citerec.evaluation.benchmarks.papers.sampling import (
@@ -78,13 +79,18 @@ class PoolRanker:
         name: str,
         cache_dir: str | Path,
         depth: int,
+        training: bool = False,
     ) -> None:
+        """training: add the other papers of the collection as training queries, for what reads contexts."""
         self.sampler, self.depth = sampler, depth
         queries = {split: _pool_queries(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
-        papers = [*queries.values(), *(pool.papers for pool in [*tests, *validations])]
-        self.papers: Rows = np.unique(np.concatenate(papers))
-        self.queries: Rows = np.union1d(*queries.values())
+        if training:
+            queries[TRAIN] = sampler.training(np.concatenate(list(queries.values())))
         splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in queries.items() if len(q)}
+        pools = [pool.papers for pool in [*tests, *validations]]
+        relevant = [split.relevant.values.astype(np.int64) for split in splits.values()]
+        self.papers: Rows = np.unique(np.concatenate([*queries.values(), *pools, *relevant]))
+        self.queries: Rows = np.unique(np.concatenate(list(queries.values())))
         self.corpus = graph_corpus(sampler.graph, self.papers, splits, name, cache_dir)
 
     def rank(
@@ -293,7 +299,8 @@ class SampledBenchmark(PoolBenchmark):
         tuning = given.tune if ranks.tunable else None
         tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
-        ranker = PoolRanker(sampler, tests, validations, name, given.cache_dir, given.depth)
+        cache, training = given.cache_dir, ranks.reads_contexts
+        ranker = PoolRanker(sampler, tests, validations, name, cache, given.depth, training)
         tuned = {} if tuning is None else self.tune(tuning, ranker, validations, ranks)
         if ranks.tunable and not tuned:
             log.info("%s: uses the configured parameters, without tuning", ranks.name)

@@ -15,6 +15,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import CitationGraph
 from citerec.datasets.citations.queries import citable_references, read_query_lists
 from citerec.datasets.columns import Ragged
+from citerec.datasets.records import TRAIN
 from citerec.evaluation.settings import SamplingRules
 
 TEST, VALIDATION = "test", "val"
@@ -94,6 +95,15 @@ class Sampler:
         known = VALIDATION in lists.splits
         val = order[np.isin(order, lists.rows(VALIDATION, self.graph))] if known else order[:0]
         return test[:number], val[:validation]
+
+    def training(self, queries: Rows) -> Rows:
+        """Return the papers of any year that cite a candidate, without these queries and listed ones."""
+        rows = np.flatnonzero(self.graph.titled & ~self.graph.is_distractor & (self.relevant.lengths > 0))
+        if self.rules.queries_file is not None:
+            lists = read_query_lists(self.rules.queries_file)
+            listed = [lists.rows(split, self.graph) for split in lists.splits if split != TRAIN]
+            queries = np.concatenate([queries, *listed])
+        return np.setdiff1d(rows, queries)
 
     def shuffle(self, rows: Rows, *purpose: str | int) -> Rows:
         """Return the rows in a random order for this purpose."""

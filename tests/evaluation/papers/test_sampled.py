@@ -264,3 +264,18 @@ def test_the_command(world_file: Path, tmp_path: Path, evaluate: Callable[..., D
     done = evaluate(*options, "benchmark.sizes=[80,5000]")
     assert done.code == 2 and "a pool of 5,000 papers cannot be filled" in done.err
     assert len([line for line in done.err.splitlines() if line.startswith("error:")]) == 1
+
+
+def test_training_contexts_are_those_of_other_papers(sampler: Sampler, tmp_path: Path) -> None:
+    queries, _ = sampler.queries(20, 0)
+    pools = dataset_pools(sampler, queries, [100], 1)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 100, training=True)
+    corpus, citing = ranker.corpus, {sampler.graph.ids[row] for row in queries.tolist()}
+    training = {corpus.paper_ids[row] for row in corpus.citing[corpus.split("train").contexts].tolist()}
+    assert training and not training & citing
+    plain = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 100)
+    (with_contexts,), (without,), (same,) = (
+        [of.measure(run, pools[0])["map"].mean() for run in of.rank(retriever, pools, None)]
+        for of, retriever in ((ranker, BM25(contexts=100)), (plain, BM25()), (ranker, BM25()))
+    )
+    assert same == without != with_contexts
