@@ -179,6 +179,8 @@ class WordsSettings(Settings):
     where: ClassVar[str] = "model"
     punctuation: bool = False
     """keep tokens without a letter or digit"""
+    markers: bool = True
+    """give the two citation markers random vectors if the word vectors lack them; else they are dropped"""
     centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)

@@ -11,26 +11,27 @@ from scipy import sparse
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import MARKER_WORDS
 from citerec.retrieval.queries import Queries
 
-WORD = re.compile(r"[^\W\d_]{2,}")
+WORD = re.compile(r"\w+")
 ROW_CHUNK = 1 << 16
 
 
 class WordSets:
-    """Sets of word stems of papers and queries as rows of sparse matrices, without stop words."""
+    """Sets of word stems of papers and queries as rows of sparse matrices.
+
+    As in the authors' code: the corpus's words without NLTK's English stop words, split at everything but
+    letters, digits and _. Theirs are lemmas.
+    """
 
     def __init__(self, corpus: Corpus) -> None:
-        from gensim.parsing.preprocessing import STOPWORDS
+        from bm25s.stopwords import STOPWORDS_EN_PLUS  # NLTK's
 
-        stem = Stemmer.Stemmer("english").stemWord
+        stem, stop = Stemmer.Stemmer("english").stemWord, frozenset(STOPWORDS_EN_PLUS)
         ids: dict[str, int] = {}
-        stem_ids = np.full(len(corpus.words), -1, np.int64)
-        for word_id, word in enumerate(corpus.words):
-            if WORD.fullmatch(word) and word not in STOPWORDS and word not in MARKER_WORDS:
-                stem_ids[word_id] = ids.setdefault(stem(word), len(ids))
-        self.corpus, self._stem_ids, self._stems = corpus, stem_ids, len(ids)
+        parts = (() if word in stop else map(stem, WORD.findall(word)) for word in corpus.words)
+        self._stems = Ragged.from_rows([[ids.setdefault(part, len(ids)) for part in word] for word in parts])
+        self.corpus, self._size = corpus, len(ids)
         self._papers: sparse.csr_array = self._rows(corpus.title_tokens, corpus.abstract_tokens)
         self._sizes = np.diff(self._papers.indptr)
 
@@ -55,11 +56,11 @@ class WordSets:
             part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
             words = [column.take(part) for column in columns]
             row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
-            stem = np.concatenate([self._stem_ids[column.values] for column in words])
-            keys = np.unique(row[stem >= 0] * self._stems + stem[stem >= 0])
-            found.append((keys % max(self._stems, 1)).astype(np.int32))
-            sizes.append(np.bincount(keys // max(self._stems, 1), minlength=len(part)))
-        stems = np.concatenate([np.empty(0, np.int32), *found])
+            stems = self._stems.take(np.concatenate([column.values for column in words]))
+            keys = np.unique(np.repeat(row, stems.lengths) * self._size + stems.values)
+            found.append((keys % max(self._size, 1)).astype(np.int32))
+            sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
+        columns_found = np.concatenate([np.empty(0, np.int32), *found])
         ends = offsets_of(np.concatenate([np.empty(0, np.int64), *sizes]))
-        ones = np.ones(len(stems), np.float32)
-        return sparse.csr_array((ones, stems, ends), shape=(len(columns[0]), self._stems))
+        ones = np.ones(len(columns_found), np.float32)
+        return sparse.csr_array((ones, columns_found, ends), shape=(len(columns[0]), self._size))

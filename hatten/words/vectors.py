@@ -152,21 +152,18 @@ class GloVe(Embeddings):
     """Vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
 
     The file may be text, with or without a header line of counts, or binary, and gzip-compressed (.gz).
-    markers: add random vectors for the citation markers, for a model that trains them.
     """
 
     source: str = GLOVE
     dim: int = 200
     cache_dir: str = field(default_factory=lambda: str(cache_folder()))
-    markers: bool = True
 
     def load(self, corpus: Corpus) -> WordVectors:
         path = self._find_file()
         status = path.stat()
         settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
         found = cached_vectors(self.cache_dir, "file", settings, lambda: read_vectors(path))
-        found = WordVectors(found.words, found.matrix, path.name, self.dim)
-        return log_coverage(found.with_words(MARKER_WORDS) if self.markers else found, corpus)
+        return log_coverage(WordVectors(found.words, found.matrix, path.name, self.dim), corpus)
 
     def _find_file(self) -> Path:
         """The file, downloaded if it is GLOVE; InputError if there is none."""
@@ -193,7 +190,7 @@ class ReferenceVectors(Embeddings):
     """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
 
     None means the published file, downloaded on first use. Checkpoints rely on the order of the words, which
-    is kept. No markers are added, since the authors' code drops words without a vector.
+    is kept.
     """
 
     vectors: str | None = None
@@ -274,6 +271,8 @@ def load_initial_vectors(
 ) -> tuple[str, Vocabulary, NDArray[np.float32]]:
     """Return name, vocabulary [V] and initial vectors [V, D] of word vectors."""
     vectors = embeddings.load(corpus)
+    if config.markers:
+        vectors = vectors.with_words(MARKER_WORDS)
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
     if config.centre_vectors:
         table = subtract_mean(table, vocabulary, corpus)

@@ -13,10 +13,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
+from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
 from citerec.evaluation.benchmarks.papers.mdcr import MDCR, TYPES
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
@@ -228,6 +230,7 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
+        ("drafts", {"Drafts"}),
     ],
 )
 def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
@@ -238,8 +241,11 @@ def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> N
     assert all(published_tables(one.published) for one in plan.file.data.values() if one.published)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
-            config = compose("train" if step.script == TRAIN else "build_mdcr", step.overrides)
-            assert config.get("output_dir", config.get("output")) in (str(step.folder), str(step.output))
+            if step.script == TRAIN:
+                folder = compose("train", step.overrides).output_dir
+            else:
+                folder = read_arguments(MdcrSettings, step.overrides).output
+            assert folder in (str(step.folder), str(step.output))
 
 
 # Jobs

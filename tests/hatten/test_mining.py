@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import Stemmer
+from bm25s.stopwords import STOPWORDS_EN_PLUS
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -113,13 +114,10 @@ def test_bm25_can_mine_the_first_pool(
 
 
 def stems(corpus: Corpus, *texts: NDArray[np.integer]) -> set[str]:
-    """Return the stems of lower-cased words of two or more letters, without stop words and markers."""
-    from gensim.parsing.preprocessing import STOPWORDS
-
+    """Return the stems of the words between white space, stop words out, split at punctuation."""
     stem = Stemmer.Stemmer("english").stemWord
-    words = {corpus.words[i] for text in texts for i in text}
-    kept = {word for word in words if re.fullmatch(r"[^\W\d_]{2,}", word)}
-    return {stem(word) for word in kept - STOPWORDS - {"targetcit", "othercit"}}
+    words = {corpus.words[i] for text in texts for i in text} - set(STOPWORDS_EN_PLUS)
+    return {stem(part) for word in words for part in re.findall(r"\w+", word)}
 
 
 def jaccard_by_sets(corpus: Corpus, context: int, paper: int) -> float:

@@ -183,11 +183,13 @@ def test_every_variant_resumes_to_the_same_weights(options: Options, demo: Optio
     ("experiment", "documents", "random_level"), [("paper", 450, 4), ("paper_small", 102, 3)]
 )
 def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: int) -> None:
-    model = train_config({"experiment": experiment, "data": "custom", "data.dir": "x"}).model
+    config = train_config({"experiment": experiment, "data": "custom", "data.dir": "x"})
+    model = config.model
     batch, encoder = model.batch, model.encoder
     assert batch.queries * (1 + 1 + batch.mined + batch.random) == documents
     assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
-    assert model.rounds * batch.steps_per_round == 35_000
+    assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
+    assert (config.data.tokenizer, model.markers) == ("reference", False)
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 

@@ -22,11 +22,13 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.releases import RELEASES
+from citerec.hatten.settings import HAttenSettings
 from citerec.hatten.words.vectors import (
     GloVe,
     ReferenceVectors,
     WordVectors,
     cached_vectors,
+    load_initial_vectors,
     log_coverage,
     read_vectors,
 )
@@ -158,9 +160,18 @@ def test_every_format_gives_the_same_vectors(
     np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
     for _ in range(2):  # read, then from the cache
         vectors = GloVe(str(path), 4, str(tmp_path / "cache")).load(tiny_corpus)
-        assert vectors.words == [*WORDS, "targetcit", "othercit"]
-        np.testing.assert_array_equal(vectors.matrix[:5], found.matrix)
-    assert GloVe(str(path), 4, str(tmp_path / "cache"), markers=False).load(tiny_corpus).words == WORDS
+        assert vectors.words == WORDS
+        np.testing.assert_array_equal(vectors.matrix, found.matrix)
+
+
+def test_citation_markers_get_vectors_only_if_asked(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    """The authors drop words without a vector, the markers too."""
+    vectors = GloVe(str(write(tmp_path / "glove.txt")), 4, str(tmp_path / "cache"))
+    for markers in (True, False):
+        settings = HAttenSettings(markers=markers, centre_vectors=False)
+        _, vocabulary, table = load_initial_vectors(vectors, tiny_corpus, settings)
+        assert ("targetcit" in vocabulary.words, "othercit" in vocabulary.words) == (markers, markers)
+        assert len(table) == len(vocabulary)
 
 
 @pytest.mark.parametrize("header", [False, True])
@@ -182,7 +193,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> No
     path = write(tmp_path / "glove.txt")
     GloVe(str(path), 4, str(tmp_path)).load(tiny_corpus)
     path.write_text("trees 1 2 3 4\n")
-    assert GloVe(str(path), 4, str(tmp_path), markers=False).load(tiny_corpus).words == ["trees"]
+    assert GloVe(str(path), 4, str(tmp_path)).load(tiny_corpus).words == ["trees"]
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -251,7 +262,7 @@ def test_glove_is_downloaded_on_first_use(
     archive = zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
     release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
-        found = GloVe("glove.6B", 50, str(tmp_path), markers=False).load(tiny_corpus)
+        found = GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus)
         assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
     assert len(server.requests) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
@@ -265,7 +276,7 @@ def test_a_glove_file_in_the_cache_folder_is_found(
     (tmp_path / "vectors").mkdir()
     with gzip.open(tmp_path / "vectors" / "glove.6B.50d.txt.gz", "wt") as file:
         file.writelines(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS)
-    assert GloVe("glove.6B", 50, str(tmp_path), markers=False).load(tiny_corpus).words == WORDS
+    assert GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus).words == WORDS
 
 
 @pytest.fixture
