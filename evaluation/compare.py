@@ -124,10 +124,7 @@ def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple
     (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
         setup_a, setup_b = ({"candidates": of["groups"].get(group)} for of in (setup_a, setup_b))
-        of_a, of_b = (
-            of.take([row for row, query in enumerate(of.query_ids) if query.startswith(f"{group}/")])
-            for of in (of_a, of_b)
-        )
+        of_a, of_b = _take_group(of_a, group), _take_group(of_b, group)
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
         if setup_b[key] != value:
             raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")

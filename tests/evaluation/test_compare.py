@@ -135,13 +135,7 @@ def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) 
 
 
 def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "citerec.evaluation.compare",
-        str(outputs / "bm25"),
-        str(outputs / "popularity"),
-    ]
+    command = [sys.executable, "-m", "citerec", "compare", str(outputs / "bm25"), str(outputs / "popularity")]
     options = ["measures=recall@10", f"output={outputs / 'table.md'}"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
