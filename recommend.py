@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from citerec.base.arguments import HELP, options_help, run_command
@@ -35,8 +34,6 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "lsp": (settings.LspSettings, "citerec.library.language_server.server:lsp"),
 }
 """Settings class and function of each command."""
-ON_DISK = {name: f"citerec.library.disk.commands:{name}" for name in ("build", "add", "remove", "info")}
-"""Their functions for libraries on disk; the other commands open such a library or refuse it."""
 SAID = ("citerec.base.files", "citerec.library.commands.temporary", "citerec.library.commands.watch")
 """The loggers of what a user waits for; of all others, only warnings are shown."""
 
@@ -73,20 +70,10 @@ def run(arguments: Sequence[str]) -> None:
     def call(given: settings.LibrarySettings) -> None:
         for logger in SAID:
             logging.getLogger(logger).setLevel(logging.INFO)
-        place = ON_DISK[name] if name in ON_DISK and is_on_disk(given) else target
-        module, _, function = place.partition(":")
+        module, _, function = target.partition(":")
         getattr(import_module(module), function)(given)
 
     run_command(name, kind, call, options, logging.WARNING)
-
-
-def is_on_disk(given: settings.LibrarySettings) -> bool:
-    """True for a library on disk (library.disk). Raises InputError if there is none."""
-    if isinstance(given, settings.BuildSettings):
-        return given.storage == "disk"
-    from citerec.library.library import read_manifest
-
-    return bool(read_manifest(Path(given.library).expanduser()).shards)
 
 
 def with_library(name: str, options: Sequence[str]) -> list[str]:

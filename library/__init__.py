@@ -1,15 +1,14 @@
 """Libraries: folders of your own papers that recommend which of them to cite.
 
-library      the folder: open, create, change            sources/        readers for files of papers
-papers       one paper: clean, merge                     identities      which records are the same paper
-recommender  recommendations for a passage               duplicates      merging records of the same paper
-models       the ranking model of a library              builtin         making the built-in model
-explanation  why a paper is recommended                  filters         which papers may be recommended
-search       papers by words of title, author, year      formats         tables, JSON, BibTeX, citations
-commands     build, add, remove, info                    questions       ask, search
-watch        update, once or at every change             temporary       libraries of files that are asked
-nearby       what there is to ask                        references      papers as RIS and CSL JSON
-limits       sizes, counts and times of the server       settings        options of the commands
-drafts/      missing citations in drafts                 serving/        HTTP API, web page, MCP
-enrichment/  abstracts, DOIs, years from services        language_server/  citations in editors
+library      what a library answers and changes  memory/  disk/  the two ways to keep it
+recommender  opens one, ranks for a passage      question        the passage, and which papers may answer
+candidates   papers in memory that are ranked    models          the ranking model of a library
+folder       library.json, lock, generations     settings        options of the commands
+explanation  why a paper is recommended          search          papers by words of title, author, year
+papers       one paper: clean, merge             identities      which records are the same paper
+duplicates   merging records of the same paper   sources/        readers for files of papers, Zotero
+commands/    build, add, remove, update, ask     export/         tables, JSON, BibTeX, RIS, CSL JSON
+drafts/      missing citations in drafts         serving/        HTTP API, web page, MCP
+enrichment/  abstracts, DOIs, years              language_server/  citations in editors
+builtin/     the model that comes with the package
 """

@@ -14,8 +14,9 @@ from tempfile import TemporaryFile
 import msgspec
 import numpy as np
 
+from citerec.base.progress import count_progress
+from citerec.library.candidates import Candidates
 from citerec.library.identities import Identities, similar_titles
-from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper, fill_again, merge_records
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -29,7 +30,9 @@ class Deduplicator:
     `finish`.
     """
 
-    def __init__(self, folder: Path, library: Library | None = None, former: Library | None = None) -> None:
+    def __init__(
+        self, folder: Path, library: Candidates | None = None, former: Candidates | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
@@ -98,6 +101,13 @@ class Deduplicator:
                 id, suffix = f"{paper.id}-{suffix}", suffix + 1
             seen.add(id)
             yield paper if id == paper.id else paper._replace(id=id)
+
+    def papers_with_progress(self) -> Iterator[LibraryPaper]:
+        """Yield what `papers` does, with a progress bar on terminals."""
+        with count_progress("papers", self.count) as advance:
+            for paper in self.papers():
+                yield paper
+                advance(1)
 
     def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
         """Fill the gaps of a paper with what was filled in the former library."""

@@ -8,7 +8,7 @@ words weighted by idf and nearness to the mark (rerank.ranker.texts), and traini
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -106,18 +106,8 @@ class Recommendation:
         return {name: getattr(self, name) for name in names}
 
 
-class Recommendations(list[Recommendation]):
-    """Recommendations of a library in shards. missing: shards that did not answer in time."""
-
-    def __init__(self, found: Iterable[Recommendation] = (), missing: int = 0) -> None:
-        super().__init__(found)
-        self.missing = missing
-
-
 def note_on(found: Sequence[Recommendation]) -> str:
-    """Return what to say above a list: that shards are missing, or that no paper is probable; or nothing."""
-    if isinstance(found, Recommendations) and found.missing:
-        return f"partial: {found.missing} of the library's shards did not answer in time"
+    """Return what to say above a list if no paper is probable; else nothing."""
     known = [paper.probability for paper in found if paper.probability is not None]
     return NOTHING_FITS if known and max(known) < LEAST_PROBABILITY else ""
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import link_or_copy
+from citerec.datasets.some_papers import TOKENIZER
 from citerec.hatten.static.model import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
-from citerec.library.library import TOKENIZER
 from citerec.rerank.ranker.model import MODEL as RANKING
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever

@@ -89,15 +89,7 @@ def make_paper(id: str = "", **fields: Any) -> LibraryPaper:
     doi, arxiv = clean_doi(fields.get("doi", "")), find_arxiv_id(fields.get("arxiv", ""))
     if not arxiv and "arxiv." in doi:
         arxiv = find_arxiv_id(doi)
-    if not id:
-        if doi and not (arxiv and "arxiv." in doi):
-            id = f"doi:{doi}"
-        elif arxiv:
-            id = f"arxiv:{arxiv}"
-        elif key := fields.get("key", ""):
-            id = "key:" + re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", "_", key)
-        else:
-            id = f"title:{title_key(normalise_title(fields['title'] or fields['abstract'])):016x}"
+    id = id or derived_id(doi, arxiv, fields.get("key", ""), fields["title"] or fields["abstract"])
     fields["year"] = int(fields.get("year", 0))  # readers may give a subclass of int
     return LibraryPaper(**(fields | {"id": id, "doi": doi, "arxiv": arxiv}))
 
@@ -105,6 +97,17 @@ def make_paper(id: str = "", **fields: Any) -> LibraryPaper:
 def terminal_text(text: str) -> str:
     """Return a text on one line without control characters, since titles come from untrusted files."""
     return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def derived_id(doi: str, arxiv: str, key: str, title: str) -> str:
+    """Return the id of a paper without one: of its DOI, arXiv id, key or title, the first that it has."""
+    if doi and not (arxiv and "arxiv." in doi):
+        return f"doi:{doi}"
+    if arxiv:
+        return f"arxiv:{arxiv}"
+    if key:
+        return "key:" + re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", "_", key)
+    return f"title:{title_key(normalise_title(title)):016x}"
 
 
 def clean_text(text: str) -> str:

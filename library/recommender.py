@@ -1,59 +1,39 @@
-"""Recommends papers of a library for a passage that lacks a citation."""
+"""Opens a library, and recommends papers of it for a passage that lacks a citation."""
 
 from __future__ import annotations
 
 import math
 import re
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import link_or_copy
-from citerec.base.progress import spinner
-from citerec.datasets.corpus import Corpus
-from citerec.datasets.languages.known import LANGUAGES
-from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.library.drafts.placeholders import target_mark
-from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import Explainer, Recommendation
-from citerec.library.filters import Filters
-from citerec.library.library import (
-    MANIFEST,
-    METADATA,
-    Indexer,
-    Library,
-    LibraryPaper,
-    Rows,
-    damaged,
-    outdated,
-    read_manifest,
-)
-from citerec.library.limits import MAX_TEXT
-from citerec.library.models import install_model, open_model
-from citerec.library.search import IN_PART, SearchIndex, count_words, named_papers, plain_words, query_words
-from citerec.rerank.ranker.model import Ranker
-from citerec.retrieval.arrays import Mask
-from citerec.retrieval.base import OtherIndex, Ranking, Retriever
+from citerec.library.candidates import Candidates, Rows
+from citerec.library.explanation import Recommendation
+from citerec.library.folder import read_manifest
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.library.question import Filters, Request, mark_query
+from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words
+from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
-from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.queries import WINDOW, Queries, Query, cut_around_mark
+from citerec.retrieval.queries import Queries, Query
 from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
     from citerec.rerank.cross_encoder.reranker import Reranker
     from citerec.rerank.settings import ScoringSettings
 
-MODEL, RANKING = "model", "index/ranking"
-"""Folders of a generation that hold the model and the retriever's index."""
-HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
-"""Files of a library to download from the hub."""
+HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")] + ["search.sqlite"]
+"""Files of a library in memory to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 CITED = 3
@@ -65,95 +45,28 @@ NAMED = 0.9
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
-_PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
-"""Marks that are of no language."""
+
+def kind_of(path: str | Path) -> type[Library]:
+    """Return the class of the library in a folder. Raises InputError if there is none."""
+    if read_manifest(Path(path).expanduser()).shards:
+        from citerec.library.disk.library import DiskLibrary  # imports tantivy
+
+        return DiskLibrary
+    from citerec.library.memory.library import MemoryLibrary
+
+    return MemoryLibrary
 
 
-def mark_context(text: str) -> str:
-    r"""Replace the first mark of a text, or TARGETCIT, by `target_mark` and other marks by OTHER_MARKER.
-
-    Marks are the missing citations of drafts in any language, such as [CITE], \cite{?} and [@TODO:blei2003];
-    [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
-
-    >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
-    ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
-    """
-    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    for language in LANGUAGES:
-        spans += [(found.start, found.end) for found in language.citations(text) if found.missing]
-    target = min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span), default=None)
-    pieces, done = list[str](), 0
-    for span in sorted(spans):
-        if span[0] >= done:
-            mark = text[slice(*span)]
-            pieces += [text[done : span[0]], target_mark(mark) if span == target else OTHER_MARKER]
-            done = span[1]
-    return "".join([*pieces, text[done:]]) if pieces else append_mark(text)
+def open_library(path: str | Path) -> Library:
+    """Open the library in a folder. Raises InputError if there is none, or if it is damaged."""
+    return kind_of(path).open(path)
 
 
-def append_mark(text: str) -> str:
-    return f"{text.rstrip()} {TARGET_MARKER}"
-
-
-def mark_query(query: Query) -> Query:
-    """Mark the citation in a query, and cut its context from a longer text, which becomes its surroundings.
-    A text without a mark is not cut. Raises InputError for one that is too long or has no words."""
-    if len(query.context) > MAX_TEXT:
-        raise InputError(
-            f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
-            f"most {MAX_TEXT:,}"
-        )
-    context = mark_context(query.context)
-    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-        raise InputError("text: has no words; give the passage around the citation")
-    if context == append_mark(query.context):
-        return replace(query, context=context)
-    near = cut_around_mark(context, WINDOW)
-    return replace(query, context=near, surroundings="" if near == context else context)
-
-
-@dataclass(frozen=True)
-class Request:
-    """A query, and which papers may answer it."""
-
-    query: Query
-    filters: Filters = field(default_factory=Filters)
-
-
-@dataclass(frozen=True)
-class Generation:
-    """The library, retriever and explanations of one generation."""
-
-    library: Library
-    retriever: Retriever
-    explainer: Explainer
-
-    @classmethod
-    def load(cls, library: Library) -> Generation:
-        try:
-            retriever = open_model(library.folder / MODEL)
-            retriever.load(library.folder / RANKING, library.corpus)
-        except OtherIndex:
-            raise outdated(library.path) from None
-        except (InputError, OSError) as error:
-            raise damaged(library.path, error) from None
-        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
-        return cls(library, retriever, Explainer(library.corpus, statistics))
-
-    @cached_property
-    def search_index(self) -> SearchIndex:
-        return SearchIndex.open(self.library)
-
-    @cached_property
-    def text_search(self) -> BM25:
-        """BM25 over titles and abstracts; shares the index of the retriever's BM25 if it has one."""
-        parts = self.retriever.parts if isinstance(self.retriever, Ranker) else {"": self.retriever}
-        for part in parts.values():
-            if isinstance(part, BM25) and not part.reads_contexts:
-                return part.with_query_fields(("context",))
-        bm25 = BM25(query=("context",))
-        bm25.index(self.library.corpus)
-        return bm25
+@contextmanager
+def edit_library(path: str | Path, wait: bool = True) -> Iterator[Library]:
+    """Open the library in a folder and lock it against changes by other processes; `wait` for these."""
+    with kind_of(path).edit(path, wait) as library:
+        yield library
 
 
 class Recommender:
@@ -161,10 +74,10 @@ class Recommender:
 
     def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
         """reranker: a cross-encoder that reranks the top papers."""
-        self.reranker = reranker
-        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
-        self._reload_lock = threading.Lock()
-        self._current, self._mtime = Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
+        self.library, self.reranker = library, reranker
+        """The library as of the last query or change."""
+        self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
+        _ = library.retriever  # loaded now rather than at the first query
 
     @classmethod
     def open(
@@ -176,21 +89,15 @@ class Recommender:
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        on_disk = bool(read_manifest(Path(path).expanduser()).shards)
-        library = None if on_disk else Library.open(path)
-        cross_encoder = None
-        if reranker is not None:
-            from citerec.rerank.cross_encoder.reranker import (
-                Reranker,  # imports torch, which nothing else here needs
-            )
-            from citerec.rerank.settings import ScoringSettings
+        library = open_library(path)
+        if reranker is None:
+            return cls(library)
+        # These import torch, which nothing else here needs.
+        from citerec.rerank.cross_encoder.reranker import Reranker
+        from citerec.rerank.settings import ScoringSettings
 
-            cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
-        if library is None:
-            from citerec.library.disk.library import LargeLibrary, LargeRecommender  # imports tantivy
-
-            return LargeRecommender(LargeLibrary.open(path), cross_encoder)
-        if cross_encoder is not None:
+        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
+        if isinstance(library, Candidates):
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
@@ -212,14 +119,9 @@ class Recommender:
             ) from None
 
     @property
-    def library(self) -> Library:
-        """The library as of the last query or change."""
-        return self._current.library
-
-    @property
     def calibrated(self) -> bool:
         """True if scores are logarithms of probabilities."""
-        return self._current.retriever.log_probabilities
+        return self.library.retriever.log_probabilities
 
     @property
     def reranks(self) -> bool:
@@ -252,61 +154,31 @@ class Recommender:
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """Like `recommend`, for several requests."""
-        generation, queries, rankings, named = self._rank(requests, k, rerank)
-        return [
-            self._recommendations(
-                generation,
-                queries[row : row + 1],
-                _both_groups(ranking, queries.known[row], k),
-                explain,
-                named[row],
-            )
-            for row, ranking in enumerate(rankings)
-        ]
+        ranked = [self.ranked(request, k, rerank) for request in requests]
+        return [one.best(k, explain) for one in ranked]
 
-    def ranked(self, request: Request, depth: int) -> Ranked:
-        """Rank at most `depth` papers for a request, to recommend some of them later."""
-        generation, queries, [ranking], [named] = self._rank([request], depth, False)
-        return Ranked(self, generation, queries, ranking, named)
-
-    def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
-        """Like `recommend_batch`, but return only library rows and scores, [1, k or more] per request."""
-        return self._rank(requests, k, rerank)[2]
-
-    def _rank(
-        self, requests: Sequence[Request], k: int, rerank: bool | None
-    ) -> tuple[Generation, Queries, list[Ranking], list[dict[int, str]]]:
+    def ranked(self, request: Request, depth: int, rerank: bool | None = False) -> Ranked:
+        """Rank at most `depth` papers for a request, to recommend some of them."""
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
-        generation, reranks = self.refresh(), self.reranker is not None and rerank is not False
-        depth = max(k, RERANK_DEPTH) if reranks else k
-        log_probabilities = generation.retriever.log_probabilities
-        prepared = [self._prepare_query(generation.library, request.query) for request in requests]
-        queries = Queries.from_list(generation.library.corpus, prepared)
-        with self._search_lock:
-            masks = [request.filters.mask(generation.library) for request in requests]
-            rankings = [
-                generation.retriever.search_allowed(
-                    queries[row : row + 1], _depth(depth, len(queries.known[row])), mask
-                )
-                for row, mask in enumerate(masks)
-            ]
-            named = [
-                self._named(generation, query.context, mask)
-                for query, mask in zip(prepared, masks, strict=True)
-            ]
+        reranks = self.reranker is not None and rerank is not False
+        depth = max(depth, RERANK_DEPTH) if reranks else depth
+        papers = self.refresh().candidates(request, depth)
+        query, corpus = mark_query(request.query), papers.corpus
+        known = [row for name in query.known if (row := papers.row(name)) is not None]
+        query = replace(query, known=tuple(corpus.paper_ids[row] for row in known))
+        queries = Queries.from_list(corpus, [query])
+        if not len(papers):
+            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {})
+        with papers.lock:
+            allowed = request.filters.mask(papers)
+            found = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            rows, name = named_papers(papers, query.context)
+        named = {row: name for row in rows if allowed is None or allowed[row]}
         if reranks:
-            rankings = [self._rerank(queries[row : row + 1], ranking) for row, ranking in enumerate(rankings)]
-        rankings = [
-            _named_first(ranking, list(rows), log_probabilities)
-            for ranking, rows in zip(rankings, named, strict=True)
-        ]
-        return generation, queries, rankings, named
-
-    def _named(self, generation: Generation, context: str, mask: Mask | None) -> dict[int, str]:
-        """Return the rows of the papers that a question names, and their name in it."""
-        rows, name = named_papers(generation.library, generation, context)
-        return {row: name for row in rows if mask is None or mask[row]}
+            found = self._rerank(queries, found)
+        found = _named_first(found, list(named), papers.retriever.log_probabilities)
+        return Ranked(papers, queries, found, named)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -316,50 +188,35 @@ class Recommender:
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
-        generation = self.refresh()
-        with self._search_lock:
-            rows, has_all = generation.search_index.search(query, max(k, IN_PART))
+        papers = self.refresh().search_candidates(query)
+        if not len(papers):
+            return []
+        with papers.lock:
+            rows, has_all = papers.search_index.search(query, max(k, IN_PART))
             if has_all:
-                return [generation.library.paper(row) for row in rows[:k]]
-            queries = Queries.from_list(generation.library.corpus, [Query(query)])
-            more = generation.text_search.search(queries, max(k, IN_PART)).papers[0]
-        papers = map(generation.library.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
-        return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
+                return [papers.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(papers.corpus, [Query(query)])
+            more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
+        found = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(found, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
-        with Library.edit(self.library.path) as library, Deduplicator(library.path, library) as records:
-            for paper in papers:
-                records.add(paper)
-            records.finish()
-            if records.count:
-                add_papers(library, records, records.papers())
+        with edit_library(self.library.path) as library:
+            library.add(papers)
         self.refresh()
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
-        with Library.edit(self.library.path) as library:
-            remove_papers(library, names)
+        with edit_library(self.library.path) as library:
+            library.remove(names)
         self.refresh()
 
-    def refresh(self) -> Generation:
-        """Return the current generation, reloaded if the library has changed on disk."""
-        path = self._current.library.path
-        try:
-            mtime = (path / MANIFEST).stat().st_mtime_ns
-        except OSError:
-            return self._current  # the library was deleted
-        if mtime != self._mtime:
-            with self._reload_lock:
-                if mtime != self._mtime:
-                    self._current, self._mtime = Generation.load(Library.open(path)), mtime
-        return self._current
-
-    def _prepare_query(self, library: Library, query: Query) -> Query:
-        """Mark the citation and resolve known papers to ids. Raises InputError like `mark_query`."""
-        known = [library.row(name) for name in query.known]
-        ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
-        return replace(mark_query(query), known=ids)
+    def refresh(self) -> Library:
+        """Return the library, reloaded if it has changed on disk."""
+        with self._reload_lock:
+            self.library = self.library.refresh()
+            return self.library
 
     def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
         assert self.reranker is not None
@@ -371,56 +228,35 @@ class Recommender:
         papers = np.take_along_axis(head.papers, order, axis=1)
         return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
 
-    def _recommendations(
-        self,
-        generation: Generation,
-        query: Queries,
-        ranking: Ranking,
-        explain: bool,
-        named: dict[int, str],
-    ) -> list[Recommendation]:
-        papers, known = ranking.papers[0], set(query.known[0].tolist())
-        calibrated = generation.retriever.log_probabilities
-        features = generation.retriever.explain(query, papers[None]) if explain else {}
-        evidence = generation.explainer.explain(query, papers.tolist())
-        recommendations = []
-        for index, row in enumerate(papers.tolist()):
-            paper = generation.library.paper(row)
-            fields = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
-            values = {name: float(column[0, index]) for name, column in features.items()}
-            score = float(ranking.scores[0, index])
-            why = replace(evidence[index], name=named[row]) if row in named else evidence[index]
-            probability = math.exp(score) if calibrated else None
-            about = why, values, probability, row in known, paper.names
-            recommendations.append(Recommendation(index + 1, score, *fields, *about))
-        return recommendations
-
 
 @dataclass(frozen=True)
 class Ranked:
-    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick."""
+    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
-    recommender: Recommender
-    generation: Generation
+    papers: among which they were ranked. ranking: their rows there, [1, depth] and some more that the
+    question names. named: rows of these, and their names in it.
+    """
+
+    papers: Candidates
     query: Queries
     ranking: Ranking
     named: dict[int, str]
 
-    def best(self, k: int) -> list[Recommendation]:
-        """Return what `Recommender.recommend_batch` returns, without a cross-encoder."""
+    def best(self, k: int, explain: bool = False) -> list[Recommendation]:
+        """Return what `Recommender.recommend_batch` returns."""
         known = self.query.known[0]
         depth = _depth(k, len(known))
         head = Ranking(self.ranking.papers[:, :depth], self.ranking.scores[:, :depth])
-        return self._recommend(_both_groups(head, known, k))
+        return self._recommend(_both_groups(head, known, k), explain)
 
     @cached_property
     def _texts(self) -> list[str]:
         """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
-        library, corpus, rows = self.generation.library, self.generation.library.corpus, self._rows
+        papers, corpus, rows = self.papers, self.papers.corpus, self._rows
         return [
             plain_words(f"{one['key']} {' '.join(one['authors'])} {year} {corpus.titles[row]} {one['venue']}")
             for one, row, year in zip(
-                library.select(rows, ["key", "authors", "venue"]),
+                papers.select(rows, ["key", "authors", "venue"]),
                 rows.tolist(),
                 corpus.years[rows],
                 strict=True,
@@ -431,15 +267,19 @@ class Ranked:
     def _rows(self) -> Rows:
         return self.ranking.papers[0, self.ranking.papers[0] >= 0]
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the ranked papers, best first."""
+        return [self.papers.corpus.paper_ids[row] for row in self._rows.tolist()]
+
     def matching(self, query: str) -> list[str]:
         """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
         words = [f" {word}" for word in plain_words(query).split()]
-        ids, pairs = self.generation.library.corpus.paper_ids, zip(self._rows, self._texts, strict=True)
-        return [ids[row] for row, text in pairs if all(word in text for word in words)]
+        return [id for id, text in zip(self.ids, self._texts, strict=True) if all(w in text for w in words)]
 
     def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
         """Return the k best of these papers; those that are not ranked follow in the given order."""
-        corpus = self.generation.library.corpus
+        corpus = self.papers.corpus
         rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
         kept = np.isin(self.ranking.papers[0], rows)
         others = rows[~np.isin(rows, self.ranking.papers[0])]
@@ -448,8 +288,21 @@ class Ranked:
         scores = np.concatenate([self.ranking.scores[0, kept], np.full(len(others), least)])[:k]
         return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
 
-    def _recommend(self, ranking: Ranking) -> list[Recommendation]:
-        return self.recommender._recommendations(self.generation, self.query, ranking, False, self.named)
+    def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
+        features = retriever.explain(self.query, rows[None]) if explain else {}
+        evidence = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        recommendations = []
+        for index, row in enumerate(rows.tolist()):
+            paper = self.papers.paper(row)
+            fields = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
+            values = {name: float(column[0, index]) for name, column in features.items()}
+            score = float(ranking.scores[0, index])
+            why = replace(evidence[index], name=self.named[row]) if row in self.named else evidence[index]
+            probability = math.exp(score) if retriever.log_probabilities else None
+            about = why, values, probability, row in known, paper.names
+            recommendations.append(Recommendation(index + 1, score, *fields, *about))
+        return recommendations
 
 
 def _depth(k: int, known: int) -> int:
@@ -484,63 +337,3 @@ def _named_first(ranking: Ranking, named: list[int], log_probabilities: bool) ->
     best = scores[0] if len(scores) else np.float32(0)
     added = np.full(papers.shape[1] - len(scores), best, np.float32)  # they have no score of their own
     return Ranking(papers, np.concatenate([added, scores])[None])
-
-
-def add_papers(
-    library: Library, records: Deduplicator, papers: Iterable[LibraryPaper], **fields: Any
-) -> Library:
-    """Write a generation with the deduplicated `papers` of `records`. Call it inside `Library.edit`."""
-    kept = np.delete(np.arange(len(library)), records.replaced)
-    removed = library.manifest.removed
-    if removed:
-        added = {paper.id for paper in records.papers()}
-        removed = [id for id in removed if id not in added]
-    return library.write_generation(kept, papers, indexer(), removed=removed, **fields)
-
-
-def remove_papers(library: Library, names: Iterable[str]) -> Library:
-    """Write a generation without the papers of these ids or keys. Call it inside `Library.edit`.
-
-    Raises InputError for an unknown paper, or if no paper would be left.
-    """
-    rows = library.rows(names)
-    if len(rows) == len(library):
-        raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-    ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
-    removed = list(dict.fromkeys([*library.manifest.removed, *ids]))
-    kept = np.delete(np.arange(len(library)), rows)
-    return library.write_generation(kept, (), indexer(), removed=removed)
-
-
-def indexer(model: str = "", ranker: str = "") -> Indexer:
-    """Return an Indexer. A new library gets `model` and `ranker` (library.models), others keep theirs."""
-
-    def index(old: Library | None, new: Corpus, kept: Rows, folder: Path) -> None:
-        if old is None:
-            install_model(model, ranker, folder / MODEL)
-        else:
-            link_or_copy(old.folder / MODEL, folder / MODEL)
-        try:
-            retriever = open_model(folder / MODEL)
-            with spinner("indexing (the first time may take a minute)"):
-                if old is None:
-                    retriever.index(new)
-                    retriever.save(folder / RANKING)
-                else:
-                    _change_index(retriever, old, new, kept, folder)
-        except OtherIndex:
-            if old is None:
-                raise
-            raise outdated(old.path) from None
-        SearchIndex.write(old, new, kept, folder, folder / METADATA)
-
-    return index
-
-
-def _change_index(retriever: Retriever, old: Library, new: Corpus, kept: Rows, folder: Path) -> None:
-    before, after = old.folder / RANKING, folder / RANKING
-    if retriever.can_extend(old.corpus, new, before):
-        retriever.extend(old.corpus, new, before, after)
-    else:
-        retriever.reindex(old.corpus, new, kept, before)
-        retriever.save(after)

@@ -14,18 +14,17 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from citerec.datasets.columns import table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import TARGET_MARKER
 
 if TYPE_CHECKING:
-    from citerec.library.library import Library, Rows
+    from citerec.library.candidates import Candidates, Rows
     from citerec.library.papers import LibraryPaper
 
 INDEX, NUMBERS = "search.sqlite", "search.npy"
@@ -48,37 +47,43 @@ class SearchIndex:
         self._connection, self._numbers = connection, numbers
 
     @classmethod
-    def open(cls, library: Library) -> SearchIndex:
-        """Open the index of a library, or make one in memory for a library of a former version."""
-        path = library.folder / INDEX
-        if not path.exists():
-            connection = sqlite3.connect(":memory:", check_same_thread=False)
-            _create(connection)
-            _insert(connection, library.corpus, library.metadata.to_batches(), np.arange(len(library)))
-            return cls(connection, np.arange(len(library)))
-        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    def open(cls, folder: Path) -> SearchIndex:
+        """Open the index that `write` has written to a generation's folder."""
+        uri = f"{(folder / INDEX).absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        return cls(connection, np.load(library.folder / NUMBERS))
+        return cls(connection, np.load(folder / NUMBERS))
 
     @classmethod
-    def write(cls, old: Library | None, corpus: Corpus, kept: Rows, folder: Path, metadata: Path) -> None:
-        """Write the index of a new generation to its folder, from the old one's if that has one."""
-        former = None if old is None else old.folder / INDEX
-        if old is None or former is None or not former.exists():
-            kept, numbers = np.empty(0, np.int64), np.empty(0, np.int64)
-        else:
-            shutil.copyfile(former, folder / INDEX)
-            numbers = np.load(old.folder / NUMBERS)
+    def make(cls, corpus: Corpus, metadata: Iterable[pa.RecordBatch]) -> SearchIndex:
+        """Make an index in memory."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        numbers = np.arange(len(corpus.paper_ids))
+        _create(connection)
+        _insert(connection, corpus, metadata, numbers)
+        return cls(connection, numbers)
+
+    @staticmethod
+    def write(
+        folder: Path, corpus: Corpus, metadata: Iterable[pa.RecordBatch], before: Path | None, kept: Rows
+    ) -> None:
+        """Write the index of a new generation to its folder, from that in the folder `before`, if any.
+
+        Row i was row kept[i] there for i < len(kept).
+        """
+        numbers = np.empty(0, np.int64)
+        if before is not None:
+            shutil.copyfile(before / INDEX, folder / INDEX)
+            numbers = np.load(before / NUMBERS)
         first = int(numbers[-1]) + 1 if len(numbers) else 0
         new = np.arange(first, first + len(corpus.paper_ids) - len(kept))
         with _disk_full_as_os_error(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
             connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
             connection.execute("PRAGMA synchronous = OFF")
-            if first == 0:
+            if before is None:
                 _create(connection)
             removed = np.delete(numbers, kept)
             connection.executemany("DELETE FROM papers WHERE rowid = ?", ((n,) for n in removed.tolist()))
-            _insert(connection, corpus, table_batches(metadata)[1], new, len(kept))
+            _insert(connection, corpus, metadata, new, len(kept))
             connection.commit()
         np.save(folder / NUMBERS, np.concatenate([numbers[kept], new]), allow_pickle=False)
 
@@ -194,26 +199,19 @@ def named_key(context: str) -> str:
     return alone[1] if alone else ""
 
 
-class Searchable(Protocol):
-    """Has a search index, which may be made on demand."""
-
-    @property
-    def search_index(self) -> SearchIndex: ...
-
-
-def named_papers(library: Library, searchable: Searchable, context: str) -> tuple[list[int], str]:
+def named_papers(papers: Candidates, context: str) -> tuple[list[int], str]:
     """Return the rows of the papers that a question names, and the name: its key, or authors and year.
 
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
     key = named_key(context)
-    if key and (row := library.row(key)) is not None:
+    if key and (row := papers.row(key)) is not None:
         return [row], key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]
         for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := searchable.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
                 named = citation["names"].partition(names[start])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, check_count, setting
-from citerec.library import limits
+from citerec.library.serving import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
@@ -262,10 +262,6 @@ class ServeSettings(RankingSettings):
     """maximum bytes of a request body"""
     timeout: float = setting(limits.TIMEOUT, above=0)
     """seconds in which a request's head, and then its body, must arrive"""
-    replicas: int = setting(0, least=0)
-    """processes per shard of a library on disk, over Ray Serve (RAY_ADDRESS: on a cluster); 0: in this one"""
-    deadline: float = setting(2.0, above=0)
-    """seconds to wait for served shards; the answer then is partial, and says so"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

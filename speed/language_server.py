@@ -26,7 +26,8 @@ from pygls.lsp.client import LanguageClient
 from citerec.datasets.formats.source_files import find_files
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.commands.change import build
-from citerec.library.library import MANIFEST
+from citerec.library.folder import MANIFEST
+from citerec.library.memory.library import in_memory
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.speed._common import make_parser, setup, source_folder
@@ -48,7 +49,7 @@ def read_passages(args: argparse.Namespace) -> list[tuple[str, str, str]]:
     """Return the text before and after a citation, and letters to type, per citation."""
     recommender = Recommender.open(args.library)
     draw, passages, times = random.Random(0), [], []
-    for text, title, abstract in read_questions(args, recommender.library, args.questions):
+    for text, title, abstract in read_questions(args, in_memory(recommender.library), args.questions):
         start = time.perf_counter()
         found = recommender.recommend(text, title, abstract, K)
         times.append(time.perf_counter() - start)

@@ -32,24 +32,36 @@ from numpy.typing import NDArray
 from citerec.datasets.generate import GenerationPlan, Generator, generate_corpus
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.evaluation.report import markdown_table
-from citerec.library.disk.build import EMPTY_CODES, MODEL, STATISTICS, dense_part, paper_batches
-from citerec.library.disk.candidates import entries, records_of
-from citerec.library.disk.commands import build
+from citerec.library.disk.build import (
+    EMPTY_CODES,
+    MODEL,
+    STATISTICS,
+    build_library,
+    dense_part,
+    paper_batches,
+)
 from citerec.library.disk.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.disk.deduplicate import deduplicate, kept_batches
-from citerec.library.disk.library import (
-    LargeLibrary,
-    LargeRecommender,
-    LocalShards,
-    ShardAnswer,
-    ShardQuery,
-)
+from citerec.library.disk.entries import entries, records_of
+from citerec.library.disk.library import DiskLibrary, Shards
 from citerec.library.disk.parts import plan_pieces
 from citerec.library.disk.reading import PART_FILES, part_path, read_piece
-from citerec.library.disk.shard import CODES, MADV_RANDOM, NOTHING, VECTORS, Found, Shard, advise
+from citerec.library.disk.shard import (
+    CODES,
+    MADV_RANDOM,
+    NOTHING,
+    VECTORS,
+    Found,
+    Shard,
+    ShardAnswer,
+    ShardQuery,
+    advise,
+)
 from citerec.library.disk.tasks import LocalRunner
+from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Request
+from citerec.library.question import Request
+from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.indexes.cpu import faiss
@@ -93,14 +105,14 @@ def per_paper(files: Sequence[tuple[Path, int]], papers: int) -> dict[str, float
     return {kind: round(value, 2) for kind, value in sorted(sums.items())}
 
 
-def library_files(library: LargeLibrary) -> list[Path]:
+def library_files(library: Library) -> list[Path]:
     return [path for path in library.folder.rglob("*") if path.is_file()]
 
 
 # Building.
 
 
-def build_stages(library: LargeLibrary, sources: Sequence[str]) -> dict[str, Any]:
+def build_stages(library: DiskLibrary, sources: Sequence[str]) -> dict[str, Any]:
     """Run each build stage on the papers of sources, in this process; CPU seconds and bytes per paper."""
     seconds: dict[str, float] = {}
     scratch: dict[str, float] = {}
@@ -160,11 +172,11 @@ def build_stages(library: LargeLibrary, sources: Sequence[str]) -> dict[str, Any
 # Asking.
 
 
-class MeasuredShards(LocalShards):
+class MeasuredShards(Shards):
     """Asks one shard after the other, and notes the seconds of each stage and the vectors of the queries."""
 
     def __init__(self, shards: Sequence[Shard], clock: Callable[[], float]) -> None:
-        self.shards, self.clock = list(shards), clock
+        self.all, self.clock = list(shards), clock
         self.stages: dict[str, list[float]] = defaultdict(list)
         self.read_papers = self.by_vector = 0
         self.vectors: list[Floats] = []
@@ -177,11 +189,11 @@ class MeasuredShards(LocalShards):
         self.stages[stage].append(self.clock() - start)
         return found
 
-    def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
-        return [self._ask(number, shard, query) for number, shard in enumerate(self.shards)]
+    def ask(self, query: ShardQuery) -> list[ShardAnswer]:
+        return [self._ask(number, shard, query) for number, shard in enumerate(self.all)]
 
     def _ask(self, number: int, shard: Shard, query: ShardQuery) -> ShardAnswer:
-        """What library.ask_shard does."""
+        """What Shard.ask does."""
         near = NOTHING
         words = self._time("words", lambda: shard.search_terms(query.terms, query.by_words, query.between))
         if (vector := query.vector) is not None:
@@ -196,23 +208,20 @@ class MeasuredShards(LocalShards):
         called = shard.search_names(query.called, query.by_name)
         return ShardAnswer(words, near, named, called)
 
-    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
         self.read_papers = sum(map(len, rows))
         start = self.clock()
-        found: list[dict[int, LibraryPaper] | None] = [
-            shard.read(own) for shard, own in zip(self.shards, rows, strict=True)
-        ]
+        found = [shard.read(own) for shard, own in zip(self.all, rows, strict=True)]
         self.stages["read"].append(self.clock() - start)
         return found
 
 
-class MeasuredRecommender(LargeRecommender):
+class MeasuredRecommender(Recommender):
     """Answers in one thread, and notes the seconds of each stage of the last request."""
 
-    def __init__(self, library: LargeLibrary, clock: Callable[[], float]) -> None:
+    def __init__(self, library: DiskLibrary, clock: Callable[[], float]) -> None:
         super().__init__(library)
-        assert isinstance(library.shards, LocalShards)
-        self.shards, self.clock = MeasuredShards(library.shards.shards, clock), clock
+        self.shards, self.clock = MeasuredShards(library.shards.all, clock), clock
         library.shards = self.shards
         self._encode = library.encode
         library.encode = self.encode  # type: ignore[method-assign]
@@ -237,7 +246,7 @@ class MeasuredRecommender(LargeRecommender):
         return [one.id for one in found], times
 
 
-def generated_requests(library: LargeLibrary, papers: int, count: int) -> Iterator[tuple[Request, str]]:
+def generated_requests(library: DiskLibrary, papers: int, count: int) -> Iterator[tuple[Request, str]]:
     """Yield requests and the id of the cited paper, for contexts of a generated corpus of this size."""
     raw = Generator(GenerationPlan(papers, max(1000, papers // 100))).block("contexts", 0)["contexts"]
     contexts = list(orjson.loads(raw + b"}").values())
@@ -276,14 +285,14 @@ def cached_files(files: Sequence[Path]) -> list[tuple[Path, int]]:
 
 
 def ask_queries(
-    args: argparse.Namespace, library: LargeLibrary
+    args: argparse.Namespace, library: DiskLibrary
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Ask with cold and warm cache; returns figures of all queries, and the CPU seconds of each."""
     papers, files = len(library), library_files(library)
     asked = list(generated_requests(library, args.papers or papers, args.questions))
 
     def opened(clock: Callable[[], float]) -> MeasuredRecommender:
-        made = MeasuredRecommender(LargeLibrary.open(library.path), clock)
+        made = MeasuredRecommender(DiskLibrary.open(library.path), clock)
         made.ask(asked[0][0])  # loads compiled code
         return made
 
@@ -325,7 +334,7 @@ def ask_in_turn(
 
     read_first: all files, so that they are in the page cache if it can hold them.
     """
-    recommender = LargeRecommender(LargeLibrary.open(path))
+    recommender = Recommender(DiskLibrary.open(path))
     for file in library_files(recommender.library) if read_first else ():
         with file.open("rb") as opened:
             while opened.read(1 << 24):
@@ -350,17 +359,17 @@ def exact_recall(
 ) -> dict[str, float]:
     """Compare the search by vectors with exact search over the 8-bit vectors, and the answers with both."""
     shards = recommender.shards
-    vectors = np.stack(shards.vectors[-len(requests) * len(shards.shards) :: len(shards.shards)])
+    vectors = np.stack(shards.vectors[-len(requests) * len(shards.all) :: len(shards.all)])
     shards.nearest = [
         {
             vector.tobytes(): found
             for vector, found in zip(vectors, exact_search(shard, vectors, NEAREST), strict=True)
         }
-        for shard in shards.shards
+        for shard in shards.all
     ]
     result: dict[str, float] = {}
     found = [
-        [shard.search_vector(vector, shards.by_vector).rows for vector in vectors] for shard in shards.shards
+        [shard.search_vector(vector, shards.by_vector).rows for vector in vectors] for shard in shards.all
     ]
     for k in (10, 100, 200):
         shares = [
@@ -422,13 +431,13 @@ def small_library(folder: Path, papers: int) -> tuple[Path, list[str]]:
     generate_corpus(papers, max(1000, papers // 100), folder / "corpus", seed=0, workers=1)
     source = str(folder / "corpus" / "papers.json")
     settings = BuildSettings(library=str(folder / "library"), source=(source,), storage="disk", workers=1)
-    build(settings)
+    build_library(settings, "", "")
     return folder / "library", [source]
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Measure the library; asks first, while memory is free."""
-    library = LargeLibrary.open(args.library)
+    library = DiskLibrary.open(args.library)
     sizes = [(path, path.stat().st_size) for path in library_files(library)]
     asking, queries = ask_queries(args, library)
     return {

@@ -33,9 +33,11 @@ from citerec.datasets.formats.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
 from citerec.library.commands.change import add, build, remove
-from citerec.library.library import Library
+from citerec.library.memory.generation import MODEL, RANKING
+from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import open_model
-from citerec.library.recommender import MODEL, RANKING, Recommender, mark_context
+from citerec.library.question import mark_context
+from citerec.library.recommender import Recommender
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.author_names import named_papers
@@ -90,7 +92,7 @@ def add_papers(args: argparse.Namespace) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             times.append(time_call(args, partial(add, settings)))
     start = time.perf_counter()
-    library = Library.open(args.library)
+    library = MemoryLibrary.open(args.library)
     opened = time.perf_counter() - start
     added = sorted(times[1:])[len(times) // 2 - 1]
     print(
@@ -107,7 +109,9 @@ def add_papers(args: argparse.Namespace) -> None:
     )
 
 
-def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
+def read_questions(
+    args: argparse.Namespace, library: MemoryLibrary, count: int
+) -> Iterator[tuple[str, str, str]]:
     """Yield context, title and abstract of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
     contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
@@ -119,8 +123,8 @@ def read_questions(args: argparse.Namespace, library: Library, count: int) -> It
 def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
-    opened, times = time.perf_counter() - start, []
-    for text, title, abstract in read_questions(args, recommender.library, args.questions):
+    opened, times, library = time.perf_counter() - start, list[float](), in_memory(recommender.library)
+    for text, title, abstract in read_questions(args, library, args.questions):
         ask = partial(recommender.recommend, mark_context(text), title, abstract)
         times.append(1000 * time_call(args, ask))
     p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
@@ -128,12 +132,12 @@ def ask_questions(args: argparse.Namespace) -> None:
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
         f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
     )
-    if isinstance(ranker := open_model(recommender.library.folder / MODEL), Ranker):
-        ranker.load(recommender.library.folder / RANKING, recommender.library.corpus)
-        look_up_names(args, ranker.statistics, recommender.library)
+    if isinstance(ranker := open_model(library.folder / MODEL), Ranker):
+        ranker.load(library.folder / RANKING, library.corpus)
+        look_up_names(args, ranker.statistics, library)
 
 
-def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, library: Library) -> None:
+def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, library: MemoryLibrary) -> None:
     """Find papers that questions name by author or initials; the baseline scans the names of all papers."""
     texts = [mark_context(text) for text, *_ in read_questions(args, library, args.questions)]
     by_hash = [statistics.sorted_names(name) for name in statistics.SORTED]
@@ -152,7 +156,7 @@ def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, librar
 
 
 def serve_questions(args: argparse.Namespace) -> None:
-    library = Library.open(args.library)
+    library = MemoryLibrary.open(args.library)
     questions = [
         {"text": text, "title": title, "abstract": abstract[:20_000]}
         for text, title, abstract in read_questions(args, library, args.requests)

@@ -24,6 +24,7 @@ from citerec.base.settings import Settings
 from citerec.datasets.columns import Ragged
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import open_static, static_retriever
+from citerec.library.candidates import Candidates
 from citerec.library.drafts.collection import (
     MaskedDraft,
     find_drafts,
@@ -32,9 +33,9 @@ from citerec.library.drafts.collection import (
     read_papers,
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import BUILT_IN, encoder_parts
-from citerec.library.recommender import mark_query
+from citerec.library.question import mark_query
 from citerec.rerank.ranker.linear import TrainingLists, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.training import fit_calibrated, read_lists, read_paper_lists, read_variants
@@ -127,7 +128,7 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
         for number, one in enumerate(drafts):
             with TemporaryDirectory() as place:
                 read_papers(one.bibs, Path(place) / "library")
-                library = Library.open(Path(place) / "library")
+                library = MemoryLibrary.open(Path(place) / "library")
                 # Cross-fitting keeps the lists of a draft together.
                 parts += [
                     replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
@@ -137,7 +138,7 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
     return parts
 
 
-def _read_draft(ranker: Ranker, one: MaskedDraft, library: Library) -> Iterator[TrainingLists]:
+def _read_draft(ranker: Ranker, one: MaskedDraft, library: Candidates) -> Iterator[TrainingLists]:
     """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
     same sentence cites, as in `citerec draft`."""
     known, own = known_papers(one.draft, library)

@@ -12,8 +12,8 @@ from citerec.library.commands.temporary import open_recommender
 from citerec.library.explanation import note_on
 from citerec.library.export.formats import as_json, citation, paper_list, table
 from citerec.library.export.references import ENTRIES
-from citerec.library.filters import Filters
 from citerec.library.papers import LibraryPaper
+from citerec.library.question import Filters
 from citerec.library.settings import AskSettings, SearchSettings
 
 

@@ -20,7 +20,7 @@ from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import spinner
 from citerec.library.commands.change import create, refresh
 from citerec.library.export.formats import count_noun
-from citerec.library.library import LOCK, MANIFEST
+from citerec.library.folder import LOCK, MANIFEST
 from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings

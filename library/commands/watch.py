@@ -18,7 +18,7 @@ from watchfiles import watch
 from citerec.base.errors import InputError, error_text
 from citerec.library.commands.change import Change, refresh
 from citerec.library.export.formats import count_noun
-from citerec.library.library import read_manifest
+from citerec.library.folder import read_manifest
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi

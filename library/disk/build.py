@@ -1,4 +1,4 @@
-"""Builds a large library: parts, word statistics, codes, shards. A killed build goes on where it was.
+"""Builds a library on disk: parts, word statistics, codes, shards. A killed build goes on where it was.
 
 building/   parts/        deduplicated papers (parts)
             counts/       counts of each part, and of each range of hashes (counts)
@@ -8,6 +8,7 @@ building/   parts/        deduplicated papers (parts)
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,18 +20,29 @@ from typing import Any
 import numpy as np
 
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
+from citerec.base.files import full_disk_as_os_error, write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
-from citerec.library.disk.candidates import entries, records_of
 from citerec.library.disk.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.disk.deduplicate import kept_batches
+from citerec.library.disk.entries import entries, records_of
 from citerec.library.disk.parts import MERGED, Parts, prepare_parts
 from citerec.library.disk.reading import to_papers
 from citerec.library.disk.shard import TRAINING, Shard, train_codes
-from citerec.library.disk.tasks import TaskRunner
-from citerec.library.models import install_model, open_model
+from citerec.library.disk.tasks import TaskRunner, task_runner
+from citerec.library.folder import (
+    BUILDING,
+    GENERATIONS,
+    Manifest,
+    lock_target,
+    next_generation,
+    now,
+    remove_old_generations,
+    write_manifest,
+)
+from citerec.library.models import PLAIN, install_model, model_files, open_model
 from citerec.library.papers import LibraryPaper
+from citerec.library.settings import BuildSettings
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
@@ -38,10 +50,16 @@ from citerec.retrieval.base import Retriever
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.indexes.cpu import faiss
 
+log = logging.getLogger(__name__)
+
 PARTS, COUNTS, GENERATION, INPUTS = "parts", "counts", "generation", "inputs.json"
 MODEL, STATISTICS, SHARDS, EMPTY_CODES, DONE = "model", "statistics", "shards", "codes.faiss", "done.json"
 PAPERS_PER_SHARD = 5_000_000
 """Papers of a shard, unless the number of shards is given."""
+
+
+SHOWN = 10
+"""Maximum number of bad records to log."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,58 @@ class ShardTask:
     building: str
     number: int
     parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """Numbers of papers, shards, records merged into others, records dropped, and files skipped."""
+
+    papers: int
+    shards: int
+    duplicates: int
+    dropped: int
+    skipped: int
+
+
+def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
+    """Build a library on disk. model, ranker: as for `install_model`. Logs bad records and skipped files."""
+    path = Path(settings.library).expanduser()
+    if settings.contexts:
+        raise InputError("contexts: a library on disk does not rank by contexts; leave them out")
+    if model_files(model, ranker)[1] == PLAIN:  # also reports other errors before the papers are read
+        raise InputError(f"model={model}: a library on disk needs one with vectors")
+    bad: list[InputError] = []
+    with lock_target(path, settings.overwrite, settings.wait), full_disk_as_os_error(path):
+        with task_runner(settings.workers) as run:
+            generation, parts = build_generation(
+                settings.source,
+                path / BUILDING,
+                (model, ranker),
+                settings.shards,
+                run,
+                bad_parts=settings.bad_parts,
+                on_bad=bad.append,
+            )
+        for line in bad[:SHOWN]:
+            log.warning("%s", line)
+        for name, reason in parts.skipped.items():
+            log.warning("%s: skipped: %s", name, reason)
+        number, shards = next_generation(path), len(list((generation / SHARDS).iterdir()))
+        generation.rename(path / GENERATIONS / str(number))
+        manifest = Manifest(
+            generation=number,
+            model=model,
+            ranker=ranker,
+            named=list(settings.source),
+            shards=shards,
+            created=now(),
+            changed=now(),
+            counts={"papers": parts.papers, "contexts": 0},
+        )
+        write_manifest(path, manifest)
+        remove_old_generations(path)
+        shutil.rmtree(path / BUILDING)
+    return Built(parts.papers, shards, parts.duplicates, sum(parts.bad.values()), len(parts.skipped))
 
 
 def build_generation(

@@ -1,71 +1,59 @@
-"""A large library: its shards, its word statistics and its model; and a recommender over it.
+"""A library on disk: its shards, its word statistics and its model.
 
-    library.json        as a small library's, with the number of `shards`
-    generations/N/      model/  statistics/  shards/0 ...  codes.faiss (empty: new shards begin with it)
+    generations/N/  model/  statistics/  shards/0 ...  codes.faiss (empty: new shards begin with it)
 
-A query goes to all shards. The papers that they find make a small library (candidates), which a `Recommender`
-ranks. Papers are added to the last shard and removed from any, each time by one commit.
+A query goes to all shards. The papers that they find are ranked in memory, by the same code as those of a
+library in memory and with the word statistics of the whole collection (`Corpus.whole`). Papers are added to
+the last shard and removed from any, each time by one commit.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import full_disk_as_os_error
-from citerec.datasets.records import quoted
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
+from citerec.library.candidates import SCHEMA, Candidates, record_of
 from citerec.library.disk.build import MODEL, SHARDS, STATISTICS, find_dense
-from citerec.library.disk.candidates import (
+from citerec.library.disk.entries import (
     CALLED,
     FIRST,
-    CandidateLibrary,
     entries,
     folded,
     names_in,
     query_terms,
     shared_names,
 )
-from citerec.library.disk.shard import NOTHING, Found, Shard
+from citerec.library.disk.shard import NOTHING, Shard, ShardAnswer, ShardQuery
 from citerec.library.duplicates import Deduplicator
-from citerec.library.explanation import Explainer, Recommendation, Recommendations
-from citerec.library.filters import Filters, year_range
-from citerec.library.identities import MAX_SAME_KEY
-from citerec.library.library import (
-    GENERATIONS,
-    Manifest,
-    damaged,
-    lock_folder,
-    now,
-    read_manifest,
-    write_manifest,
-)
+from citerec.library.folder import Manifest, now, read_manifest, write_manifest
+from citerec.library.identities import MAX_SAME_KEY, identity
+from citerec.library.library import Added, Library
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Generation, Ranked, Recommender, Request, mark_query
-from citerec.library.search import IN_PART, named_key, query_words
+from citerec.library.question import Filters, Request, mark_query, year_range
+from citerec.library.search import IN_PART, SearchIndex, named_key, query_words
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Floats
-from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
-
-if TYPE_CHECKING:
-    from citerec.rerank.cross_encoder.reranker import Reranker
 
 DEPTH = 200
 """Papers by words and by vectors, unless the ranker reads more."""
@@ -75,110 +63,67 @@ FILTERED = 5
 """Times as many if only some may be recommended."""
 
 
-@dataclass(frozen=True)
-class ShardQuery:
-    """What a shard is asked.
+class FoundPapers(Candidates):
+    """The papers that shards found for a query."""
 
-    terms: of BM25, and their counts times their idf in the whole collection. vector: [D], or None. names,
-    years: near the mark. called: ids and keys. by_words, by_vector, by_name: number of papers. between: first
-    and last year that may be found.
-    """
+    def __init__(
+        self, path: Path, papers: Sequence[LibraryPaper], whole: WordStatistics, model: Retriever
+    ) -> None:
+        """model: to rank them, not indexed."""
+        corpus = SomePapers([record_of(paper) for paper in papers], whole, path.name)
+        columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, 7)
+        super().__init__(path, corpus, [pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)], identities)
+        self._model = model
 
-    terms: dict[str, float]
-    vector: Floats | None
-    names: list[str]
-    years: list[int]
-    called: list[str]
-    by_words: int = 0
-    by_vector: int = 0
-    by_name: int = 100
-    between: tuple[int, int] | None = None
+    @cached_property
+    def retriever(self) -> Retriever:
+        """A copy of the model, indexed while others search."""
+        made = copy(self._model)
+        if isinstance(made, Ranker):
+            made.all_parts = {name: copy(part) for name, part in made.all_parts.items()}
+        return made.index(self.corpus)
 
-
-@dataclass(frozen=True)
-class ShardAnswer:
-    """What it finds by words, by the vector, by names near the mark and by what papers are called."""
-
-    words: Found
-    near: Found
-    named: Found
-    called: Found
+    @cached_property
+    def search_index(self) -> SearchIndex:
+        return SearchIndex.make(self.corpus, self._batches)
 
 
-def ask_shard(shard: Shard, query: ShardQuery) -> ShardAnswer:
-    """Ask a shard."""
-    return ShardAnswer(
-        shard.search_terms(query.terms, query.by_words, query.between),
-        NOTHING if query.vector is None else shard.search_vector(query.vector, query.by_vector),
-        shard.search_names(query.names, query.by_name, query.years),
-        shard.search_names(query.called, query.by_name),
-    )
+class Shards:
+    """The shards of a library, searched by threads."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.all = list(shards)
+        self._pool = ThreadPoolExecutor(len(self.all))
+
+    def ask(self, query: ShardQuery) -> list[ShardAnswer]:
+        """Ask all shards."""
+        return list(self._pool.map(lambda shard: shard.ask(query), self.all))
+
+    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper]]:
+        """Read papers of each shard, by row."""
+        return list(self._pool.map(Shard.read, self.all, rows))
 
 
-class Shards(Protocol):
-    """The shards of a library, in this process or in others."""
+class DiskLibrary(Library):
+    """A library in shards. A row stands for a row of a shard: row * number of shards + shard."""
 
-    def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
-        """Ask all shards; None for one that does not answer in time."""
-        ...
-
-    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
-        """Read papers of each shard; None likewise."""
-        ...
-
-    def refresh(self) -> None:
-        """See the latest changes."""
-        ...
-
-
-class LocalShards:
-    """Shards in this process, searched by threads."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self.shards = [Shard(folder) for folder in folders]
-        self._pool = ThreadPoolExecutor(len(self.shards))
-
-    def ask(self, query: ShardQuery) -> list[ShardAnswer | None]:
-        return list(self._pool.map(lambda shard: ask_shard(shard, query), self.shards))
-
-    def read(self, rows: Sequence[Sequence[int]]) -> list[dict[int, LibraryPaper] | None]:
-        return list(self._pool.map(Shard.read, self.shards, rows))
-
-    def refresh(self) -> None:
-        for shard in self.shards:
-            shard.reload()
-
-
-class LargeLibrary:
-    """A large library. A row stands for a row of a shard: row * number of shards + shard."""
+    on_disk: ClassVar[bool] = True
+    collections: Sequence[str] = ()
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path, self.manifest = path, manifest
-        self.folder = path / GENERATIONS / str(manifest.generation)
-        try:
-            self.whole = WordStatistics.open(self.folder / STATISTICS)
-            self.retriever = _without_contexts(open_model(self.folder / MODEL))
-            self.shards: Shards = LocalShards(self.shard_folders)
-        except (InputError, OSError, ValueError) as error:
-            raise damaged(path, error) from None
-        self.dense = find_dense(self.retriever)
-
-    @classmethod
-    def open(cls, path: str | Path) -> LargeLibrary:
-        """Open a library. Raises InputError if there is none, or if it is in memory."""
-        path = Path(path).expanduser()
-        manifest = read_manifest(path)
-        if not manifest.shards:
-            raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
-        return cls(path, manifest)
+        super().__init__(path, manifest)
+        self.whole = WordStatistics.open(self.folder / STATISTICS)
+        self._model = _without_contexts(open_model(self.folder / MODEL))
+        self.shards = Shards([Shard(folder) for folder in self.shard_folders])
+        self.dense = find_dense(self._model)
 
     @classmethod
     @contextmanager
-    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[LargeLibrary]:
-        """Open a library and lock it against changes by other processes."""
-        folder = Path(path).expanduser()
-        with lock_folder(folder, wait), full_disk_as_os_error(folder):
-            yield cls.open(folder)
+    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Self]:
+        with super().edit(path, wait) as library, full_disk_as_os_error(library.path):
+            yield library
 
     def __len__(self) -> int:
         return self.manifest.counts["papers"]
@@ -189,48 +134,32 @@ class LargeLibrary:
         return [self.folder / SHARDS / str(number) for number in range(self.manifest.shards)]
 
     @property
-    def corpus(self) -> Any:
-        raise InputError(f"{self.path}: is kept on disk (storage=disk), which this command cannot use")
-
-    metadata = corpus
-    collections: Sequence[str] = ()
-    """of a library in memory"""
+    def retriever(self) -> Retriever:
+        """The ranking model, not indexed: it ranks what shards find."""
+        return self._model
 
     def row(self, name: str) -> int | None:
-        """Return the row of the paper with this id, citation key or alias; None if there is none."""
         found = self.find([name])
         return found[0][0] if found else None
 
-    def rows(self, names: Iterable[str], option: str = "id") -> list[int]:
-        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
-        rows = []
-        for name in names:
-            if (row := self.row(name)) is None:
-                raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
-            rows.append(row)
-        return sorted(set(rows))
-
     def paper(self, row: int) -> LibraryPaper:
-        """Return the paper of a row. Raises IndexError if there is none."""
         inside, shard = divmod(row, self.manifest.shards)
         wanted = [[inside] if number == shard else [] for number in range(self.manifest.shards)]
-        if not (found := self.shards.read(wanted)[shard] or {}):
+        if not (found := self.shards.read(wanted)[shard]):
             raise IndexError(f"row {row}")
         return found[inside]
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
         most = MAX_SAME_KEY * (len(names) + len(called))
-        asked = ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
-        answers = self.shards.ask(asked)
-        wanted = [
-            [] if one is None else np.unique(np.concatenate([one.named.rows, one.called.rows])).tolist()
-            for one in answers
-        ]
+        answers = self.shards.ask(
+            ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
+        )
+        wanted = [np.union1d(one.named.rows, one.called.rows).tolist() for one in answers]
         return [
             (row * self.manifest.shards + number, paper)
             for number, found in enumerate(self.shards.read(wanted))
-            for row, paper in sorted((found or {}).items())
+            for row, paper in sorted(found.items())
         ]
 
     def encode(self, query: Query) -> Floats:
@@ -241,87 +170,15 @@ class LargeLibrary:
         vectors = dense.encode_queries(Queries.from_list(corpus, [replace(query, known=(), own=None)]))
         return np.asarray(vectors[0], np.float32)
 
-    def candidates(self, papers: Sequence[LibraryPaper]) -> CandidateLibrary:
-        """Return the small library of papers that the shards found."""
-        return CandidateLibrary(self.path, self.manifest, papers, self.whole)
-
-    def change(self, added: Sequence[tuple[int, LibraryPaper]], removed: Iterable[int], **fields: Any) -> int:
-        """Add papers to shards and remove rows. Call it inside `edit`. Returns the number of papers.
-
-        added: the shard of each paper; one that replaces a removed paper belongs to the same shard, whose
-        commit then does both. fields: of the manifest.
-        """
-        shards = self.manifest.shards
-        new: dict[int, list[LibraryPaper]] = {}
-        gone: dict[int, list[int]] = {}
-        for number, paper in added:
-            new.setdefault(number, []).append(paper)
-        for row in removed:
-            gone.setdefault(row % shards, []).append(row // shards)
-        assert isinstance(self.shards, LocalShards)
-        for number in sorted({*gone, *new}):
-            found, vectors, _ = entries(new.get(number, []), self.dense, self.whole)
-            self.shards.shards[number].change(found, vectors, gone.get(number, ()))
-        papers = sum(map(len, self.shards.shards))
-        changed = msgspec.structs.replace(
-            self.manifest, counts=self.manifest.counts | {"papers": papers}, changed=now(), **fields
-        )
-        write_manifest(self.path, changed)
-        return papers
-
-
-def _without_contexts(retriever: Retriever) -> Retriever:
-    """Leave out the parts that need contexts, which a large library has not."""
-    if not isinstance(retriever, Ranker):
-        return retriever
-    parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
-    return Ranker(retriever.model, parts, retriever.depth, retriever.features)
-
-
-class LargeRecommender(Recommender):
-    """Recommends papers of a large library. Several threads may query it at once."""
-
-    def __init__(self, library: LargeLibrary, reranker: Reranker | None = None) -> None:
-        self.reranker, self._large = reranker, library
-        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
-
-    @property
-    def library(self) -> Any:
-        return self._large
-
-    @property
-    def calibrated(self) -> bool:
-        return self._large.retriever.log_probabilities
-
-    def recommend_batch(
-        self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
-    ) -> list[list[Recommendation]]:
-        self.refresh()
-        answers: list[list[Recommendation]] = []
-        for request in requests:
-            small = self.small(request, k)
-            options: dict[str, Any] = {"rerank": rerank, "explain": explain}
-            found = small.recommend_batch([request], k, **options)[0] if len(small.library) else ()
-            answers.append(Recommendations(found, small.missing))
-        return answers
-
-    def ranked(self, request: Request, depth: int) -> Ranked:
-        return self.small(request, depth).ranked(request, depth)
-
-    def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
-        raise NotImplementedError("rows of a large library mean nothing outside it; use recommend_batch")
-
-    def small(self, request: Request, k: int) -> CandidateRecommender:
-        """Return the recommender of what the shards find for a request."""
-        large, query = self._large, mark_query(request.query)
-        filters = request.filters
-        depth = max(k, getattr(large.retriever, "depth", DEPTH)) + 1
+    def candidates(self, request: Request, depth: int) -> Candidates:
+        query, filters = mark_query(request.query), request.filters
+        depth = max(depth, getattr(self._model, "depth", DEPTH)) + 1
         depth *= FILTERED if filters != Filters() else 1
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
         asked = ShardQuery(
             self._weights(query),
-            large.encode(query),
+            self.encode(query),
             names,
             sorted(years),
             [CALLED + name for name in called if name],
@@ -329,119 +186,103 @@ class LargeRecommender(Recommender):
             round(MORE_VECTORS * depth),
             between=year_range(filters.years) if filters.years else None,
         )
-        papers, missing = self._read(asked)
-        return CandidateRecommender(large.candidates(papers), large.retriever, self, missing)
+        return FoundPapers(self.path, self._read(asked), self.whole, self._model)
+
+    def search_candidates(self, query: str) -> Candidates:
+        names = [FIRST + folded(word) for word in query_words(query)]
+        called = [CALLED + word for word in query.split()]
+        papers = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
+        return FoundPapers(self.path, papers, self.whole, BM25(query=("context",)))
 
     def _weights(self, query: Query) -> dict[str, float]:
         """Return BM25's terms of a query, and their counts times their idf in the whole collection."""
-        counts, whole = Counter(query_terms(query)), self._large.whole
+        counts, whole = Counter(query_terms(query)), self.whole
         rarity = idf(whole.count(BM25_TERM, list(counts)), whole.papers)
         return {term: times * float(rarity[n]) for n, (term, times) in enumerate(counts.items())}
 
-    def _read(self, query: ShardQuery) -> tuple[list[LibraryPaper], int]:
-        """Ask all shards, and read the best papers that they find; also returns how many did not answer."""
-        answers = self._large.shards.ask(query)
-        wanted: list[list[NDArray[np.int64]]] = [[] for _ in answers]
+    def _read(self, query: ShardQuery) -> list[LibraryPaper]:
+        """Ask all shards, and read the best papers that they find."""
+        answers = self.shards.ask(query)
+        wanted: list[list[NDArray[np.int64]]] = [[NOTHING.rows] for _ in answers]
         for kind, most in (
             ("words", query.by_words),
             ("near", query.by_vector),
             ("named", query.by_name),
             ("called", query.by_name),
         ):
-            found = [NOTHING if answer is None else getattr(answer, kind) for answer in answers]
+            found = [getattr(answer, kind) for answer in answers]
             scores = np.concatenate([part.scores for part in found])
             shard = np.repeat(np.arange(len(found)), [len(part.rows) for part in found])
             rows = np.concatenate([part.rows for part in found])
             best = np.lexsort((rows, shard, -scores))[:most]
             for number, own in enumerate(wanted):
                 own.append(rows[best[shard[best] == number]])
-        parts = self._large.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
-        papers = [paper for part in parts if part is not None for _, paper in sorted(part.items())]
-        missing = sum(part is None or answer is None for part, answer in zip(parts, answers, strict=True))
-        return papers, missing
+        parts = self.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
+        return [paper for part in parts for _, paper in sorted(part.items())]
 
-    def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
-        words = query_words(query)
-        names = [FIRST + folded(word) for word in words]
-        called = [CALLED + word for word in query.split()]
-        papers, _ = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
-        small = CandidateRecommender(self._large.candidates(papers), BM25(query=("context",)))
-        return small.search(query, k) if papers else []
+    def _reopened(self) -> Library:
+        manifest = read_manifest(self.path)
+        if manifest.generation != self.manifest.generation:
+            return self.open(self.path)
+        for shard in self.shards.all:
+            shard.reload()
+        self.manifest = manifest
+        return self
 
-    def add(self, papers: Sequence[LibraryPaper]) -> None:
-        with LargeLibrary.edit(self._large.path) as library:
-            add_records(library, papers)
-        self.refresh()
+    def add(
+        self, records: Iterable[LibraryPaper], files: Sequence[str] = (), named: Sequence[str] = ()
+    ) -> Added:
+        new = list(records)
+        shared = sorted({name for paper in new for name in shared_names(paper)})
+        found = self.find([paper.id for paper in new], shared)
+        known = FoundPapers(self.path, [paper for _, paper in found], self.whole, self._model)
+        with Deduplicator(self.path, known) as merged:
+            for paper in new:
+                merged.add(paper)
+            merged.finish()
+            papers, shards = list(merged.papers()), self.manifest.shards
+            replaced = [found[row][0] for row in merged.replaced.tolist()]
+        # What replaces a paper belongs to its shard, whose commit then does both.
+        numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
+        names = list(dict.fromkeys([*self.manifest.named, *named]))
+        self._change(list(zip(numbers, papers, strict=True)), replaced, named=names)
+        return Added(len(papers) - len(replaced), len(replaced), len(self))
 
-    def remove(self, names: Sequence[str]) -> None:
-        with LargeLibrary.edit(self._large.path) as library:
-            library.change([], library.rows(names))
-        self.refresh()
+    def remove(self, names: Iterable[str]) -> int:
+        rows = self.rows(names)
+        self.check_some_left(len(rows))
+        self._change([], rows.tolist())
+        return len(rows)
 
-    def refresh(self) -> Any:
-        """Reload the library if it has changed on disk."""
-        try:
-            manifest = read_manifest(self._large.path)
-        except InputError:
-            return self._large  # it was deleted
-        if manifest.generation != self._large.manifest.generation:
-            self._large = LargeLibrary(self._large.path, manifest)
-        elif manifest != self._large.manifest:
-            self._large.manifest = manifest
-            self._large.shards.refresh()
-        return self._large
-
-
-def add_records(
-    library: LargeLibrary, records: Iterable[LibraryPaper], **fields: Any
-) -> tuple[int, int, int]:
-    """Add records to a library; those of papers that it has complete these (library.duplicates).
-
-    Call it inside `LargeLibrary.edit`. fields: of the manifest. Returns the numbers of added and completed
-    papers, and of all papers.
-    """
-    new = list(records)
-    shared = sorted({name for paper in new for name in shared_names(paper)})
-    found = library.find([paper.id for paper in new], shared)
-    rows, known = [row for row, _ in found], library.candidates([paper for _, paper in found])
-    with Deduplicator(library.path, known) as merged:
-        for paper in new:
-            merged.add(paper)
-        merged.finish()
-        papers, shards = list(merged.papers()), library.manifest.shards
-        replaced = [rows[row] for row in merged.replaced.tolist()]
-    numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
-    total = library.change(list(zip(numbers, papers, strict=True)), replaced, **fields)
-    return len(papers) - len(replaced), len(replaced), total
-
-
-class CandidateRecommender(Recommender):
-    """Recommends papers of the small library that one query has."""
-
-    def __init__(
-        self,
-        library: CandidateLibrary,
-        retriever: Retriever,
-        asked: LargeRecommender | None = None,
-        missing: int = 0,
+    def _change(
+        self, added: Sequence[tuple[int, LibraryPaper]], removed: Iterable[int], **fields: Any
     ) -> None:
-        """asked: whose cross-encoder reranks. missing: shards that did not answer."""
-        self.missing, self._search_lock = missing, threading.Lock()
-        self.reranker = None if asked is None else asked.reranker
-        self._reranker_lock = threading.Lock() if asked is None else asked._reranker_lock
-        retriever = fresh(retriever)
-        if len(library):
-            retriever.index(library.corpus)
-        statistics = retriever.statistics if isinstance(retriever, Ranker) and len(library) else None
-        self._current = Generation(library, retriever, Explainer(library.corpus, statistics))
+        """Add papers to shards, given by their numbers, and remove rows. fields: of the manifest."""
+        shards = self.manifest.shards
+        new: dict[int, list[LibraryPaper]] = {}
+        gone: dict[int, list[int]] = {}
+        for number, paper in added:
+            new.setdefault(number, []).append(paper)
+        for row in removed:
+            gone.setdefault(row % shards, []).append(row // shards)
+        for number in sorted({*gone, *new}):
+            found, vectors, _ = entries(new.get(number, []), self.dense, self.whole)
+            self.shards.all[number].change(found, vectors, gone.get(number, ()))
+        counts = self.manifest.counts | {"papers": sum(map(len, self.shards.all))}
+        self.manifest = msgspec.structs.replace(self.manifest, counts=counts, changed=now(), **fields)
+        write_manifest(self.path, self.manifest)
 
-    def refresh(self) -> Generation:
-        return self._current
+    def verify(self) -> None:
+        raise InputError(f"{self.path}: is kept on disk (storage=disk), which this command cannot use")
+
+    def describe(self) -> dict[str, str]:
+        lines = super().describe()
+        return {"papers": lines.pop("papers"), "shards": f"{self.manifest.shards}", **lines}
 
 
-def fresh(retriever: Retriever) -> Retriever:
-    """Return a copy of a retriever that can be indexed while others search."""
-    made = copy(retriever)
-    if isinstance(made, Ranker):
-        made.all_parts = {name: copy(part) for name, part in made.all_parts.items()}
-    return made
+def _without_contexts(retriever: Retriever) -> Retriever:
+    """Leave out the parts that need contexts, which a library on disk has not."""
+    if not isinstance(retriever, Ranker):
+        return retriever
+    parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
+    return Ranker(retriever.model, parts, retriever.depth, retriever.features)

@@ -32,19 +32,17 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.files import BYTE_ORDER_MARK, atomic_write, cache_folder, fetch_file, is_url, open_bytes
 from citerec.datasets.columns import BATCH_CHARACTERS, BATCH_ROWS
 from citerec.datasets.formats.json_lines import LONGEST, Object, parse_object
-from citerec.datasets.fulltext.catalogue import find_arxiv_id
-from citerec.datasets.records import YEARS
 from citerec.library.identities import Identities
 from citerec.library.papers import (
     LibraryPaper,
-    clean_doi,
     clean_text,
     make_paper,
     merge_records,
     usable_paper,
 )
 from citerec.library.sources.fields import Fields
-from citerec.library.sources.readers import OTHER_LAYOUTS, parse_line, parse_openalex, read_source, recognise
+from citerec.library.sources.own_records import OwnRecord
+from citerec.library.sources.readers import is_own, parse_line, parse_openalex, read_source, recognise
 from citerec.library.sources.zotero_places import is_zotero
 
 SHOWN = 10
@@ -188,7 +186,7 @@ class PartWriter:
     def add_record(self, record: Object, number: int, parse: ParseRecord = parse_line) -> None:
         """Add the paper of a record, if it has one."""
         self._found.usable += 1
-        if (own := _read_own(record)) is not None:
+        if (own := _own_paper(record)) is not None:
             self.add(own, number)
             return
         for paper in usable_paper(
@@ -308,82 +306,16 @@ def unclean_rows(texts: list[str]) -> list[int]:
     return cast(list[int], np.unique(rows).tolist())
 
 
-_OWN_TEXTS = ("key", "title", "abstract", "doi", "arxiv", "url", "bibtex")
-
-
-def _read_own(record: Object) -> LibraryPaper | None:
-    """Return the paper of one of our own lines, title and abstract not cleaned; None if it is unusual."""
-    if not OTHER_LAYOUTS.isdisjoint(record):
+def _own_paper(record: Object) -> LibraryPaper | None:
+    """Return the paper of one of our own records, title and abstract not cleaned; None if it is unusual."""
+    id = record.get("id") or record.get("paper_id")
+    is_plain = type(id) is str and id.isascii() and id.isprintable() and " " not in id
+    if not is_plain or not is_own(record):
         return None
-    get = record.get
-    id, venue, year = get("id"), get("venue"), get("year")
-    if id is None or id == "":
-        id = get("paper_id")
-    if type(id) is not str or not id or not id.isascii() or not id.isprintable() or " " in id:
+    try:
+        return OwnRecord.read(record, "").paper("", clean=str)
+    except InputError:  # is told by reading it in the usual way
         return None
-    if venue is None or venue == "":
-        venue = get("journal")
-    texts = [venue, *map(get, _OWN_TEXTS)]
-    for text in texts:
-        if text is not None and type(text) is not str:
-            return None
-    if year is None:
-        year = 0
-    elif type(year) is not int or year not in YEARS:
-        return None
-    lists = _plain_lists(get)
-    if lists is None:
-        return None
-    authors, collections, tags = lists
-    venue, key, title, abstract, doi, arxiv, url, bibtex = (text or "" for text in texts)
-    doi = doi and clean_doi(doi)
-    arxiv = arxiv and find_arxiv_id(arxiv)
-    if not arxiv and "arxiv." in doi:
-        arxiv = find_arxiv_id(doi)
-    return LibraryPaper(
-        id,
-        key,
-        title,
-        abstract,
-        tuple(filter(None, map(clean_text, authors))) if authors else (),
-        year,
-        venue and clean_text(venue),
-        doi,
-        arxiv,
-        url,
-        _distinct(collections) if collections else (),
-        _distinct(tags) if tags else (),
-        bibtex,
-    )
-
-
-def _distinct(texts: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(clean_text, texts))))
-
-
-_OWN_LISTS = (("authors",), ("collections", "collection"), ("tags", "keywords", "fields", "field"))
-
-
-def _plain_lists(get: Callable[[str], Any]) -> list[list[str]] | None:
-    """Return authors, collections and tags; None unless they are texts."""
-    lists: list[list[str]] = []
-    for names in _OWN_LISTS:
-        found: list[str] = []
-        for name in names:
-            value = get(name)
-            if value is None:
-                continue
-            if type(value) is str:
-                found.append(value)
-            elif type(value) is list:
-                found += value
-            else:
-                return None
-        for text in found:
-            if type(text) is not str:
-                return None
-        lists.append(found)
-    return lists
 
 
 def _read(piece: Piece, writer: PartWriter) -> None:

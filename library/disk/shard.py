@@ -1,4 +1,4 @@
-"""A shard of a large library: papers on disk, found by their words, their vectors and what names them.
+"""A shard of a library on disk: papers found by their words, their vectors and what names them.
 
     words/          tantivy's index: terms, names and identifiers of each paper, and its record
     codes.faiss     each vector in 4 bits per two dimensions (product quantisation), searched whole in memory
@@ -82,6 +82,36 @@ class Found:
 NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
+@dataclass(frozen=True)
+class ShardQuery:
+    """What a shard is asked.
+
+    terms: of BM25, and their counts times their idf in the whole collection. vector: [D], or None. names,
+    years: near the mark. called: ids and keys. by_words, by_vector, by_name: number of papers. between: first
+    and last year that may be found.
+    """
+
+    terms: dict[str, float]
+    vector: Floats | None
+    names: list[str]
+    years: list[int]
+    called: list[str]
+    by_words: int = 0
+    by_vector: int = 0
+    by_name: int = 100
+    between: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ShardAnswer:
+    """What it finds by words, by the vector, by names near the mark and by what papers are called."""
+
+    words: Found
+    near: Found
+    named: Found
+    called: Found
+
+
 def train_codes(vectors: Floats) -> Any:
     """Return empty codes of unit vectors [n, D], to be given to each shard."""
     dim = vectors.shape[1]
@@ -113,7 +143,7 @@ class Shard:
         try:
             self._index = tantivy.Index.open(str(folder / WORDS))
         except ValueError as error:
-            raise InputError(f"{folder}: not a part of a large library ({error})") from None
+            raise InputError(f"{folder}: not a part of a library on disk ({error})") from None
         self._schema = self._index.schema
         self._searcher, self._codes_time = self._index.searcher(), 0
         self._read_pages()
@@ -158,6 +188,15 @@ class Shard:
         return os.open(self.folder / VECTORS, os.O_RDONLY)
 
     # Searching.
+
+    def ask(self, query: ShardQuery) -> ShardAnswer:
+        """Return what is found for a query."""
+        return ShardAnswer(
+            self.search_terms(query.terms, query.by_words, query.between),
+            NOTHING if query.vector is None else self.search_vector(query.vector, query.by_vector),
+            self.search_names(query.names, query.by_name, query.years),
+            self.search_names(query.called, query.by_name),
+        )
 
     def search_terms(self, terms: Mapping[str, float], k: int, years: tuple[int, int] | None = None) -> Found:
         """Return the k best papers by BM25. terms: with their counts times their idf in the whole collection.

@@ -14,11 +14,12 @@ from citerec.base.errors import InputError
 from citerec.datasets.languages.bibliographies import BIB_ENTRY, read_csl
 from citerec.datasets.languages.inputs import Inputs, decode_text
 from citerec.datasets.languages.language import MISSING
+from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import PlaceholderReader
 from citerec.library.drafts.reader import draft_language
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import Identities, similar_titles
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.bibtex import parse_bibtex
@@ -85,7 +86,7 @@ def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
     root = Path(settings.root).expanduser() if settings.root else None
     draft = read_checked(Path(settings.tex).expanduser(), root)
-    library = Library.open(settings.library) if settings.library else None
+    library = MemoryLibrary.open(settings.library) if settings.library else None
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
             f"{settings.tex}: names no .bib file that is in its folder; give library=DIR or root="
@@ -147,7 +148,7 @@ def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
             yield Entry(match[2], file, line, papers.get(match[2]))
 
 
-def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
+def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published, and
     entries that are never cited."""
     by_key: dict[str, Entry] = {}
@@ -174,7 +175,9 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     return findings
 
 
-def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
+def find_preprints(
+    entries: Mapping[str, Entry], cited: Set[str], library: Candidates | None
+) -> list[Finding]:
     """Return the cited preprints whose published version is in the bibliography or the library."""
     found = [one for one in _doubles(entries, cited) if one.kind == "preprint"]
     if library is not None:
@@ -185,7 +188,7 @@ def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Libra
 
 
 def _unknown_keys(
-    draft: CheckedDraft, entries: dict[str, Entry], library: Library | None
+    draft: CheckedDraft, entries: dict[str, Entry], library: Candidates | None
 ) -> Iterator[Finding]:
     where = " or ".join(bib.name for bib in draft.bibs) or "a bibliography"
     for one in draft.citations:
@@ -243,7 +246,7 @@ def _place(entry: Entry) -> str:
     return f"{entry.key} ({entry.file.name}:{entry.line})"
 
 
-def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
+def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
     preprints = [(entry, entry.paper) for entry in entries if entry.paper and is_preprint(entry.paper)]
     identities = Identities(library.identities)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,10 @@ from citerec.datasets.fulltext.readers import find_files
 from citerec.datasets.languages.latex import LATEX
 from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.published.drafts import LIST, read_list
-from citerec.library.commands.change import build
+from citerec.library.candidates import Candidates
+from citerec.library.commands.change import create
 from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
-from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.settings import BuildSettings
 
@@ -146,7 +145,7 @@ def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:
     ]
 
 
-def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
+def find_cited(draft: Draft, library: Candidates) -> tuple[Draft, dict[str, str]]:
     """Return the ids of the papers of the author's library that a draft cites, by key.
 
     The returned draft cites these by their titles there, so that they are found in any library, even if the
@@ -159,8 +158,8 @@ def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
 
 def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
     """Return the papers of .bib files, as `citerec build` reads them for a library, which it writes."""
-    with contextlib.redirect_stdout(io.StringIO()), quiet(level):
-        built = build(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
+    with quiet(level):
+        built, _ = create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
     return [built.paper(row) for row in range(len(built))]
 
 

@@ -17,12 +17,12 @@ from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.languages.bibliographies import BIB_ENTRY, OTHER_FILES, bib_entries
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import replaced
+from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.explanation import Recommendation
 from citerec.library.export.formats import terminal_text
 from citerec.library.export.references import bibtex
-from citerec.library.library import Library
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -142,7 +142,7 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield path.resolve()
 
 
-def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
+def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, sure: float = 0) -> list[str]:
     """Write the copies. Return lines for the user: what was written, and what is left to do.
 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.

@@ -13,10 +13,12 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
+from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.matching import Found, complete
 from citerec.library.enrichment.services import Work
+from citerec.library.folder import MANIFEST
 from citerec.library.identities import Identities, Identity, KeyIndex
-from citerec.library.library import MANIFEST, Library, Rows
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.readers import find_sources, read_source
 
@@ -34,7 +36,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
     if (path / MANIFEST).is_file():
         if path.resolve() == library.resolve():
             raise InputError(f"from={name}: is the library itself; name another one, or a file")
-        other = Library.open(path)
+        other = MemoryLibrary.open(path)
         yield from ((path.name, other.paper(row)) for row in range(len(other)))
         return
     for file in find_sources([name], "from"):
@@ -47,7 +49,7 @@ class DumpFinder:
     They are the same as for `citerec add` (library.identities). rows: papers that lack something.
     """
 
-    def __init__(self, library: Library, rows: Rows) -> None:
+    def __init__(self, library: Candidates, rows: Rows) -> None:
         self._library = library
         self._wanted = np.zeros(len(library), np.uint8)
         self._wanted[rows] = MAX_WORKS

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -26,7 +25,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
-from citerec.library.commands.change import context_finder, describe_contexts
+from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.answers import FILE, AnswerCache
 from citerec.library.enrichment.client import Client, Unavailable
 from citerec.library.enrichment.dumps import DumpFinder, read_works
@@ -34,9 +33,9 @@ from citerec.library.enrichment.matching import FIELDS, Found, complete, lookups
 from citerec.library.enrichment.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import KeyIndex
-from citerec.library.library import Library, Rows
+from citerec.library.memory.contexts import current_contexts
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, fill_again, without_filled
-from citerec.library.recommender import indexer
 from citerec.library.settings import EnrichSettings
 
 KEYS = {"openalex": "OPENALEX_API_KEY", "semanticscholar": "S2_API_KEY"}
@@ -54,8 +53,8 @@ class Finder(Protocol):
 
 def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
-    library = Library.open(settings.library)
-    describe_contexts(library)  # to report missing files before anything is asked
+    library = MemoryLibrary.open(settings.library)
+    current_contexts(library.manifest)  # to report missing files before anything is asked
     if settings.from_:
         _use_files(settings)
     else:
@@ -65,7 +64,7 @@ def enrich(settings: EnrichSettings) -> None:
 
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
-    with Library.edit(settings.library, settings.wait) as library:
+    with MemoryLibrary.edit(settings.library, settings.wait) as library:
         rows = lacking_rows(library)
         finder = DumpFinder(library, rows)
         count = finder.read(read_works(settings.from_, library.path, bad.append))
@@ -77,7 +76,7 @@ def _use_files(settings: EnrichSettings) -> None:
         _report(settings, _complete_library(library, rows, finder), library, rows, finder)
 
 
-def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
+def _use_services(settings: EnrichSettings, library: MemoryLibrary, cache: AnswerCache) -> None:
     services, rows = make_services(settings), lacking_rows(library)
     finder = ServiceFinder(library, services, cache)
     plan = _plan(library, rows, finder)
@@ -88,7 +87,7 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
-    with Library.edit(settings.library, settings.wait) as library:
+    with MemoryLibrary.edit(settings.library, settings.wait) as library:
         rows, finder = lacking_rows(library), ServiceFinder(library, services, cache)
         report = replace(_complete_library(library, rows, finder), unavailable=unavailable)
         _report(settings, report, library, rows, finder)
@@ -116,7 +115,7 @@ def make_services(settings: EnrichSettings) -> list[Service]:
     return services
 
 
-def lacking_rows(library: Library) -> Rows:
+def lacking_rows(library: Candidates) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
     corpus, metadata = library.corpus, library.metadata
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
@@ -128,7 +127,7 @@ def lacking_rows(library: Library) -> Rows:
 class ServiceFinder:
     """What services have answered about the papers of a library. Each is asked what the former have left."""
 
-    def __init__(self, library: Library, services: Sequence[Service], cache: AnswerCache) -> None:
+    def __init__(self, library: Candidates, services: Sequence[Service], cache: AnswerCache) -> None:
         self.services, self.cache = services, cache
         self._dois = KeyIndex(library.identities[:, 1])
 
@@ -183,7 +182,7 @@ Plan = dict[str, Counter[str]]
 """Kinds of lookups and their numbers, by the name of the service."""
 
 
-def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
+def _plan(library: Candidates, rows: Rows, finder: ServiceFinder) -> Plan:
     """Count what will be asked at most."""
     plan: Plan = {service.name: Counter() for service in finder.services}
     with count_progress("papers to look up", len(rows)) as advance:
@@ -233,7 +232,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
-def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
+def _ask_all(library: Candidates, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
     """Ask all services. Return why some could not be asked, by name."""
     unavailable = {}
     for service in finder.services:
@@ -252,7 +251,9 @@ def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) ->
     return unavailable
 
 
-def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Service) -> Iterator[list[Lookup]]:
+def _batches(
+    library: Candidates, rows: Rows, finder: ServiceFinder, service: Service
+) -> Iterator[list[Lookup]]:
     """Yield the next lookup of each paper, in batches of one kind."""
     groups: dict[str, dict[Lookup, int]] = {}
     for row in rows.tolist():
@@ -280,8 +281,8 @@ class Report:
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def _complete_library(library: Library, rows: Rows, finder: Finder) -> Report:
-    """Write a generation with what was found. Call it inside `Library.edit`."""
+def _complete_library(library: MemoryLibrary, rows: Rows, finder: Finder) -> Report:
+    """Write a generation with what was found. Call it inside `MemoryLibrary.edit`."""
     report, changed = Report(len(rows)), list[int]()
     for row, found in _findings(library, rows, finder):
         report.statuses[found.status] += 1
@@ -292,25 +293,24 @@ def _complete_library(library: Library, rows: Rows, finder: Finder) -> Report:
         if found.filled:
             changed.append(row)
     if changed:
-        cited = describe_contexts(library)
-        library.write_generation(
+        library.write(
             np.delete(np.arange(len(library)), changed),
             (found.paper for _, found in _findings(library, np.array(changed), finder)),
-            indexer(),
-            context_finder([Path(file.path) for file in cited]) if cited else None,
-            contexts=cited,
+            reread=current_contexts(library.manifest),
         )
     return report
 
 
-def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Found]]:
+def _findings(library: Candidates, rows: Rows, finder: Finder) -> Iterator[tuple[int, Found]]:
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
             yield row, finder.find(row, library.paper(row))
             advance(1)
 
 
-def _report(settings: EnrichSettings, report: Report, library: Library, rows: Rows, finder: Finder) -> None:
+def _report(
+    settings: EnrichSettings, report: Report, library: Candidates, rows: Rows, finder: Finder
+) -> None:
     """Print what was found. library, rows: as they were before."""
     if settings.format == "json":
         about: dict[str, Any] = {name: getattr(report, name) for name in ("papers", "statuses", "fields")}

@@ -16,7 +16,7 @@ from citerec.library.papers import terminal_text as terminal_text
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from citerec.library.library import LibraryPaper
+    from citerec.library.papers import LibraryPaper
 
 _SHOWN_AUTHORS = 2
 ALREADY_CITED = "already cited in this draft"

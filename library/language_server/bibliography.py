@@ -19,11 +19,11 @@ from citerec.datasets.languages.bibliographies import BIB_ENTRY, References
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import Language
 from citerec.datasets.languages.markdown import MARKDOWN
+from citerec.library.candidates import Candidates
 from citerec.library.drafts.copies import clean_key
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
-from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.bibtex import parse_bibtex
 
@@ -99,7 +99,9 @@ def _parse(text: str, strings: str) -> LibraryPaper | None:
     return None
 
 
-def match_entries(files: Sequence[Path], entries: Iterable[Entry], library: Library | None) -> Bibliography:
+def match_entries(
+    files: Sequence[Path], entries: Iterable[Entry], library: Candidates | None
+) -> Bibliography:
     """Match entries with the papers of a library, by identity (library.identities)."""
     by_key: dict[str, Entry] = {}
     for entry in entries:

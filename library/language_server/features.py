@@ -27,7 +27,7 @@ from citerec.library.drafts import check
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
 from citerec.library.export.formats import ALREADY_CITED, percentage, short_authors, terminal_text
 from citerec.library.export.references import bibtex
-from citerec.library.filters import Filters
+from citerec.library.folder import MANIFEST
 from citerec.library.language_server.bibliography import (
     Bibliography,
     Entry,
@@ -47,9 +47,10 @@ from citerec.library.language_server.documents import (
     passage_at,
     sentence_end_at,
 )
-from citerec.library.library import MANIFEST, Library
+from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Ranked, Recommender, Request
+from citerec.library.question import Filters, Request
+from citerec.library.recommender import Ranked, Recommender
 from citerec.library.search import count_words, query_words
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
@@ -115,6 +116,7 @@ class Features:
             try:
                 if self._recommender is None:
                     recommender = open_recommender(self.settings.library)
+                    in_memory(recommender.library)
                     recommender.recommend("loads what the first question needs [CITE]", k=1)
                     self._recommender = recommender
                 self._recommender.refresh()
@@ -123,9 +125,9 @@ class Features:
         return self._recommender
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> MemoryLibrary | None:
         """The library as of the last question."""
-        return self._recommender.library if self._recommender else None
+        return in_memory(self._recommender.library) if self._recommender else None
 
     def root(self, document: Document) -> Path | None:
         """Return the folder whose files may be read for a document: of the workspace, else its own."""
@@ -210,7 +212,8 @@ class Features:
         about, recommender = self.outline(document), self.recommender()
         if recommender is None:
             return []
-        library, bibliography, context = recommender.library, self.bibliography(document), passage.context
+        library, bibliography = in_memory(recommender.library), self.bibliography(document)
+        context = passage.context
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
             if not re.search(r"\w", words := f"{about.title} {typed}"):
                 return []

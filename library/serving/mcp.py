@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.base.errors import InputError
-from citerec.library import limits
+from citerec.library.serving import limits
 from citerec.library.serving.messages import (
     Answer,
     EntryFormat,

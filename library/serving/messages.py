@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import raise_bad
-from citerec.library import limits
 from citerec.library.explanation import MARK, Recommendation, note_on
 from citerec.library.export.references import ENTRIES, bibtex
-from citerec.library.filters import Filters
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
+from citerec.library.question import Filters
+from citerec.library.serving import limits
 from citerec.library.sources.bibtex import parse_bibtex
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class About(BaseModel):
     @classmethod
     def describe(cls, recommender: Recommender, name: str) -> About:
         library = recommender.library
-        collections = library.collections[: limits.MAX_COLLECTIONS_SHOWN]
+        collections = list(library.collections[: limits.MAX_COLLECTIONS_SHOWN])
         return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
 
 

@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, StorageError
-from citerec.library import limits
 from citerec.library.export.formats import count_noun
+from citerec.library.serving import limits
 from citerec.library.serving.mcp import McpOverHttp, make_server
 from citerec.library.serving.messages import (
     About,
@@ -365,18 +365,7 @@ def serve(settings: ServeSettings) -> None:
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
     from citerec.library.commands.temporary import open_recommender
 
-    if settings.replicas:
-        from citerec.library.disk.serving import served  # imports Ray
-
-        if settings.reranker:
-            raise InputError("reranker: not with replicas")
-        opened: AbstractContextManager[Recommender] = served(
-            settings.library, settings.replicas, settings.deadline
-        )
-    else:
-        opened = nullcontext(open_recommender(settings.library, settings.reranker))
-    with opened as recommender:
-        _run(recommender, listening, settings)
+    _run(open_recommender(settings.library, settings.reranker), listening, settings)
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:

@@ -25,12 +25,15 @@ LISTS = ("items", "references")
 """Keys of an object that has a list of items."""
 _ITEM_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
 _CSL_ONLY = frozenset(("issued", "container-title", "publisher-place", "title-short", "author", "editor"))
+_CSL_FIRST = frozenset(("type", "author", "editor"))
 _NOT_TEXTS = ("id", "custom", "categories", "collections")
 _KEY_IN_NOTE = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def is_csl(record: Mapping[str, Any]) -> bool:
     """True if a record is an item of CSL JSON rather than one of our own lines."""
+    if _CSL_FIRST.isdisjoint(record):
+        return False
     listed = [names for role in ("author", "editor") if isinstance(names := record.get(role), list)]
     names = (name for names in listed for name in names if isinstance(name, dict))
     is_item = "type" in record and not _CSL_ONLY.isdisjoint(record)

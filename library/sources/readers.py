@@ -6,8 +6,7 @@
                             (zotero_items); papers.json, an object of papers by id
     .yaml, .yml             CSL YAML and hayagriva's (csl)
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
-                            metadata, and our own: {"id" or "paper_id", "title", "abstract", "year",
-                            "authors", "venue", "doi", "arxiv", "url", "key", "collections", "tags"}
+                            metadata, and our own (own_records)
 
 All may be gzipped. Files with other names are recognised by their first bytes. Invalid records are reported
 to `on_bad` with their position, and reading continues.
@@ -33,19 +32,20 @@ from citerec.base.errors import InputError
 from citerec.base.files import BYTE_ORDER_MARK, open_bytes, read_limited, strip_byte_order_mark
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
-from citerec.datasets.formats.json_lines import OnBadRecord, parse_object, read_objects
+from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object, read_objects
 from citerec.datasets.formats.source_files import stream_json
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
-from citerec.library.library import MANIFEST
+from citerec.library.folder import MANIFEST
 from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex
 from citerec.library.sources.csl import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.sources.fields import Fields
+from citerec.library.sources.own_records import OwnRecord
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_items import read_better_bibtex
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
@@ -227,17 +227,8 @@ def _read_json(
 
 
 def _parse_own(fields: Fields, id: str) -> LibraryPaper:
-    """Parse an entry of papers.json, or one of our own lines."""
-    authors = [author.text("name") for author in fields.children("authors")]
-    return make_paper(
-        id,
-        **{name: fields.text(name) for name in ("key", "title", "abstract", "doi", "arxiv", "url", "bibtex")},
-        authors=authors or fields.texts("authors"),
-        year=fields.year(),
-        venue=fields.text("venue", "journal"),
-        collections=fields.texts("collections", "collection"),
-        tags=fields.texts("tags", "keywords", "fields", "field"),
-    )
+    """Parse an entry of papers.json."""
+    return OwnRecord.read(fields.record, fields.where).paper(fields.where, id)
 
 
 def _in_order(index: dict[str, Any]) -> str:
@@ -262,8 +253,12 @@ _S2_FIELDS = {
     *("corpusid", "citingcorpusid", "paperAbstract", "outCitations", "out_citations"),
     *("outbound_citations", "mag_field_of_study"),
 }
-OTHER_LAYOUTS = frozenset(_ARXIV_FIELDS | _OPENALEX_FIELDS | _S2_FIELDS)
-"""Keys that our own lines do not have."""
+_OTHERS = frozenset(_ARXIV_FIELDS | _OPENALEX_FIELDS | _S2_FIELDS)
+
+
+def is_own(record: Object) -> bool:
+    """True if a JSON line has no key of another format."""
+    return _OTHERS.isdisjoint(record) and not is_csl(record)
 
 
 def parse_line(fields: Fields) -> LibraryPaper | None:
@@ -277,7 +272,7 @@ def parse_line(fields: Fields) -> LibraryPaper | None:
         return _parse_s2(fields)
     if is_csl(fields.record):
         return parse_csl(fields)
-    return _parse_own(fields, fields.text("id", "paper_id"))
+    return _parse_own(fields, "")
 
 
 def _parse_arxiv(fields: Fields) -> LibraryPaper:

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from citerec.library.disk.library import LargeLibrary, LargeRecommender
+from citerec.library.disk.library import DiskLibrary
 from citerec.library.disk.shard import VECTORS, Shard
+from citerec.library.recommender import Recommender
 from citerec.speed import large_library
 
 
@@ -26,10 +27,10 @@ def test_measuring_a_library(tmp_path: Path) -> None:
     assert found["asking"]["recall@200 of vectors"] > 0.9
     assert "| vectors, 8 bits, bytes a paper | 200.0 |" in large_library.measured_table(found)
 
-    library = LargeLibrary.open(folder)
+    library = DiskLibrary.open(folder)
     asked = [request for request, _ in large_library.generated_requests(library, 1200, 4)]
-    plain = [[one.id for one in found] for found in LargeRecommender(library).recommend_batch(asked)]
-    measured = large_library.MeasuredRecommender(LargeLibrary.open(folder), lambda: 0.0)
+    plain = [[one.id for one in found] for found in Recommender(library).recommend_batch(asked)]
+    measured = large_library.MeasuredRecommender(DiskLibrary.open(folder), lambda: 0.0)
     assert [measured.ask(request)[0] for request in asked] == plain
     large_library.evict(folder)
     assert [measured.ask(request)[0] for request in asked] == plain

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from citerec.library.candidates import Papers
 from citerec.library.explanation import Recommendation
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, Request, indexer
+from citerec.library.question import Request
+from citerec.library.recommender import Recommender
 from citerec.library.serving.server import listen, make_uvicorn
 from citerec.library.settings import ServeSettings
 
@@ -41,7 +43,7 @@ PAPERS = [
 ]  # fmt: skip
 
 
-def papers_of(library: Library) -> list[LibraryPaper]:
+def papers_of(library: Papers) -> list[LibraryPaper]:
     """All papers, by row."""
     return [library.paper(row) for row in range(len(library))]
 
@@ -57,7 +59,7 @@ class RecommenderSpy(Recommender):
     @classmethod
     def create(cls, folder: Path) -> RecommenderSpy:
         """Create a library and its recommender."""
-        recommender = cls(Library.create(folder / "papers", PAPERS, model="bm25", indexer=indexer("bm25")))
+        recommender = cls(MemoryLibrary.create(folder / "papers", PAPERS, model="bm25"))
         recommender.texts, recommender.resume = [], threading.Event()
         return recommender
 

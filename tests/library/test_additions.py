@@ -14,9 +14,10 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.columns import later_rows
 from citerec.datasets.generate import generate_corpus
-from citerec.library import library as library_module
 from citerec.library.commands.change import build, verify
-from citerec.library.library import METADATA, Library
+from citerec.library.memory import writer
+from citerec.library.memory.generation import METADATA
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings, VerifySettings
@@ -59,7 +60,7 @@ def answers(recommender: Recommender, questions: Sequence[str] = QUESTIONS) -> l
 
 
 def files(path: Path) -> dict[str, int]:
-    folder = Library.open(path).folder
+    folder = MemoryLibrary.open(path).folder
     return {str(file.relative_to(folder)): file.stat().st_ino for file in folder.rglob("*") if file.is_file()}
 
 
@@ -67,14 +68,14 @@ def files(path: Path) -> dict[str, int]:
 def test_additions_share_files_and_answer_like_a_library_written_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, known = files(path), papers_of(Library.open(path))
-    former = Library.open(path)  # another process that has it open
+    before, known = files(path), papers_of(MemoryLibrary.open(path))
+    former = MemoryLibrary.open(path)  # another process that has it open
     anew = Path(shutil.copytree(path, path.parent / "anew" / "mine"))
     grown, written = Recommender.open(path), Recommender.open(anew)
     for paper in ADDED[:3]:
         grown.add([paper])
         with monkeypatch.context() as patch:
-            patch.setattr(library_module, "_room", lambda _: 0)
+            patch.setattr(writer, "_room", lambda _: 0)
             written.add([paper])
         assert answers(grown) == answers(written)
         assert answers(Recommender.open(path)) == answers(grown)
@@ -82,12 +83,13 @@ def test_additions_share_files_and_answer_like_a_library_written_anew(
     shared = {name for name in after if after[name] == before.get(name)}
     largest = {"corpus/papers.arrow", "corpus/abstract_tokens.values.npy", METADATA, "identities.npy"}
     assert shared >= largest and any(name.endswith("data.csc.index.npy") for name in shared)
-    library = Library.open(path, trust=False)
-    assert papers_of(library) == [*known, *ADDED[:3]] == papers_of(Library.open(anew))
-    assert library.identities.tolist() == Library.open(anew).identities.tolist()
+    library = MemoryLibrary.open(path)
+    library.verify()
+    assert papers_of(library) == [*known, *ADDED[:3]] == papers_of(MemoryLibrary.open(anew))
+    assert library.identities.tolist() == MemoryLibrary.open(anew).identities.tolist()
     surnames = [
         [of.field_names[code] for code in of.fields.take(np.arange(len(known), len(known) + 3)).values]
-        for of in (library.corpus, Library.open(anew).corpus)
+        for of in (library.corpus, MemoryLibrary.open(anew).corpus)
     ]
     assert surnames == [["Lee", "Wu0", "Lee", "Wu1", "Lee", "Wu2"]] * 2
     assert papers_of(former) == known and former.corpus.path.exists() is False

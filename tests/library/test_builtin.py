@@ -16,9 +16,9 @@ from citerec.evaluation.publish import open_trained
 from citerec.library.builtin.make import DRAFTS, LARGEST, read_drafts
 from citerec.library.commands.change import build
 from citerec.library.explanation import NOTHING_FITS, note_on
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import BUILT_IN, model_files
-from citerec.library.recommender import Recommender, indexer
+from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.model import Ranker
@@ -47,7 +47,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example library with the built-in model."""
     bad: list[InputError] = []
     folder = tmp_path_factory.mktemp("builtin") / "example"
-    Library.create(folder, read_source(EXAMPLES, bad.append), indexer=indexer(""))
+    MemoryLibrary.create(folder, read_source(EXAMPLES, bad.append))
     return folder
 
 
@@ -119,8 +119,8 @@ def test_a_paper_is_found_by_the_words_that_cite_it(tmp_path: Path, model: str) 
 def test_an_encoder_joins_the_built_in_model(tmp_path: Path) -> None:
     papers = list(read_source(EXAMPLES, lambda error: None))
     whole, grown = tmp_path / "whole", tmp_path / "grown"
-    Library.create(whole, papers, indexer=indexer("builtin+minilm"))
-    Library.create(grown, papers[:-5], indexer=indexer("builtin+minilm"))
+    MemoryLibrary.create(whole, papers, model="builtin+minilm")
+    MemoryLibrary.create(grown, papers[:-5], model="builtin+minilm")
     Recommender.open(grown).add(papers[-5:])
     question = "Words that never occur together may still mean the same [CITE]."
     answers = [

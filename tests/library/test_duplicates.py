@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from citerec.library.duplicates import Deduplicator
 from citerec.library.identities import Identities, Identity, identity
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, merge_records
 
 TITLE = "A long title of more than twenty letters"
@@ -140,7 +140,9 @@ def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
 
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
-    library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
+    library = MemoryLibrary.create(
+        tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")]
+    )
     with Deduplicator(tmp_path, library) as records:
         for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
             records.add(one)

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from citerec.base.errors import InputError
 from citerec.base.files import CHECKED, CHECKSUMS, write_checksums
-from citerec.datasets.corpus import Corpus
-from citerec.datasets.prepare import prepare_store
 from citerec.library.commands.change import build, verify
-from citerec.library.library import MANIFEST, SCHEMA, Library, LibraryPaper, Rows
-from citerec.library.recommender import Recommender, indexer
+from citerec.library.folder import MANIFEST
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings, VerifySettings
-from citerec.rerank.ranker.author_names import author_names, has_authors
+from citerec.rerank.ranker.author_names import has_authors
+from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.forked import exit_code, in_child
 from citerec.tests.library.conftest import papers_of
 
@@ -45,18 +45,18 @@ NEW = LibraryPaper("key:new", "new", "A new title", "Its abstract.")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    Library.create(tmp_path / "mine", SHELF, model="bm25")
+    MemoryLibrary.create(tmp_path / "mine", SHELF, model="bm25")
     return tmp_path / "mine"
 
 
-def change(path: Path, drop: int = 4, indexer: Any = None) -> Library:
+def change(path: Path, drop: int = 4) -> MemoryLibrary:
     """Write a generation without paper `drop` and with NEW."""
-    with Library.edit(path) as library:
-        return library.write_generation(np.delete(np.arange(len(library)), drop), [NEW], indexer)
+    with MemoryLibrary.edit(path) as library:
+        return library.write(np.delete(np.arange(len(library)), drop), [NEW])
 
 
 def test_papers_survive_a_round_trip(path: Path) -> None:
-    library = Library.open(path)
+    library = MemoryLibrary.open(path)
     assert papers_of(library) == SHELF
     assert (library.manifest.generation, library.manifest.model, len(library)) == (1, "bm25", 9)
     corpus = library.corpus
@@ -70,7 +70,7 @@ def test_papers_survive_a_round_trip(path: Path) -> None:
         library.paper(9)
 
 
-def surnames(library: Library) -> list[list[str]]:
+def surnames(library: MemoryLibrary) -> list[list[str]]:
     """The fields of each paper."""
     corpus = library.corpus
     return [[corpus.field_names[code] for code in corpus.fields[row].tolist()] for row in range(len(library))]
@@ -81,13 +81,13 @@ def test_the_corpus_keeps_surnames(tmp_path: Path) -> None:
     papers = [
         LibraryPaper(f"key:{row}", f"key{row}", f"Title {row}", authors=of) for row, of in enumerate(authors)
     ]
-    library = Library.create(tmp_path / "mine", papers, model="bm25")
+    library = MemoryLibrary.create(tmp_path / "mine", papers, model="bm25")
     assert has_authors(library.corpus)
     wanted = [["Lee", "Maaten"], [], ["Lukasz"]] * 20
     assert surnames(library) == wanted
     more = NEW._replace(id="key:more", authors=("Di Wu", "Ann Lee", *(f"A{row} Zoe" for row in range(5000))))
-    with Library.edit(tmp_path / "mine") as library:
-        library = library.write_generation(np.arange(60), [more])
+    with MemoryLibrary.edit(tmp_path / "mine") as library:
+        library = library.write(np.arange(60), [more])
     assert library.corpus.continues
     wanted += [["Wu", "Lee", *["Zoe"] * 8]]
     assert surnames(library) == wanted
@@ -95,41 +95,10 @@ def test_the_corpus_keeps_surnames(tmp_path: Path) -> None:
     assert surnames(library) == [*wanted[:2], *wanted[3:], []] and not library.corpus.continues
 
 
-def test_libraries_of_earlier_versions_lack_surnames_until_they_are_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    papers = [LibraryPaper(f"key:{row}", f"key{row}", f"Title {row}") for row in range(60)]
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "citerec.library.library.prepare_store",
-            lambda source, folder, settings, **more: prepare_store(
-                source, folder, {name: settings[name] for name in ("tokenizer", "candidates")}, **more
-            ),
-        )
-        library = Library.create(tmp_path / "mine", papers, model="bm25")
-    assert not has_authors(library.corpus)
-    rows = np.arange(60)
-    with Library.edit(tmp_path / "mine") as library:
-        library = library.write_generation(rows, [NEW._replace(id="key:more", authors=("Di Wu",))])
-    assert library.corpus.continues and not has_authors(library.corpus)
-    names = author_names(library.corpus, np.arange(61))
-    assert not any(len(of.hashes) for of in names.values())
-    library = change(tmp_path / "mine")
-    assert has_authors(library.corpus) and surnames(library) == [*[[]] * 59, ["Wu"], []]
-
-
 def test_a_change_is_a_new_generation(path: Path) -> None:
-    old = Library.open(path)
-    calls: list[Any] = []
-
-    def index(before: Library | None, new: Corpus, kept: Rows, folder: Path) -> None:
-        calls.append((before and before.folder, new.path.parent, kept.tolist(), folder))
-        (folder / "index").write_text("index")
-
-    new = change(path, indexer=index)
+    old = MemoryLibrary.open(path)
+    new = change(path)
     assert papers_of(new) == SHELF[:4] + SHELF[5:] + [NEW]
-    assert calls == [(old.folder, new.folder, [0, 1, 2, 3, 5, 6, 7, 8], new.folder)]
-    assert (new.folder / "index").read_text() == "index"
     assert new.manifest.created == old.manifest.created and new.manifest.generation == 2
     assert new.identities[:8].tolist() == old.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
     assert [folder.name for folder in (path / "generations").iterdir()] == ["2"]
@@ -137,16 +106,19 @@ def test_a_change_is_a_new_generation(path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [InputError("the index"), KeyboardInterrupt()])
-def test_a_failed_change_changes_nothing(path: Path, error: BaseException) -> None:
+def test_a_failed_change_changes_nothing(
+    path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise error
 
+    monkeypatch.setattr(BM25, "save", fail)
     with pytest.raises(type(error)):
-        change(path, indexer=fail)
-    assert papers_of(Library.open(path)) == SHELF
+        change(path)
+    assert papers_of(MemoryLibrary.open(path)) == SHELF
     assert [folder.name for folder in (path / "generations").iterdir()] == ["1"]
     with pytest.raises(type(error)):
-        Library.create(path.parent / "other", SHELF, indexer=fail)
+        MemoryLibrary.create(path.parent / "other", SHELF, model="bm25")
     assert not (path.parent / "other").exists()
 
 
@@ -154,17 +126,17 @@ def test_a_failed_change_changes_nothing(path: Path, error: BaseException) -> No
 @pytest.mark.parametrize("way", ["written anew", "added to files"])
 def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path, way: str) -> None:
     moments, fatal = 0, -1
-    known, changed, index = SHELF, SHELF[:4] + SHELF[5:] + [NEW], None
+    known, changed = SHELF, SHELF[:4] + SHELF[5:] + [NEW]
     if way == "added to files":
         known = [paper._replace(id=f"key:{row}", doi="") for row, paper in enumerate(7 * SHELF)]
-        changed, index = [*known, NEW], indexer("bm25")
-        Library.create(path, known, model="bm25", indexer=index, overwrite=True)
-    first = Library.open(path).manifest.generation
+        changed = [*known, NEW]
+        MemoryLibrary.create(path, known, model="bm25", overwrite=True)
+    first = MemoryLibrary.open(path).manifest.generation
     remaining = [row for row, paper in enumerate(known) if paper in changed]
 
-    def change_library() -> Library:
-        with Library.edit(path) as library:
-            return library.write_generation(np.array(remaining), [NEW], index)
+    def change_library() -> MemoryLibrary:
+        with MemoryLibrary.edit(path) as library:
+            return library.write(np.array(remaining), [NEW])
 
     def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
         # Every access to the disk raises one of these audit events.
@@ -186,47 +158,47 @@ def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_pa
     assert exit_code(change_and_die) == 0
     last = int((tmp_path / "moments").read_text())
     assert last > 40
-    assert papers_of(Library.open(path)) == changed
+    assert papers_of(MemoryLibrary.open(path)) == changed
     generations = []
     for moment in [*range(1, last, last // 12), last - 4, last - 1, last]:
         shutil.rmtree(path)
         shutil.copytree(tmp_path / "before", path)
         moments, fatal = 0, moment
         assert exit_code(change_and_die) == -signal.SIGKILL
-        library = Library.open(path)
+        library = MemoryLibrary.open(path)
         new = library.manifest.generation > first
         assert papers_of(library) == (changed if new else known)
         generations.append(library.manifest.generation)
         if not new:  # leftovers do not prevent another change
             assert papers_of(change_library()) == changed
             verify(VerifySettings(library=str(path)))
-        with Library.edit(path) as library:
-            assert len(library.write_generation(np.arange(3), (), index)) == 3
+        with MemoryLibrary.edit(path) as library:
+            assert len(library.write(np.arange(3), ())) == 3
     assert generations == sorted(generations) and set(generations) == {first, first + 1}
 
 
 def test_a_second_writer_waits_or_fails(path: Path) -> None:
-    with Library.edit(path):
+    with MemoryLibrary.edit(path):
         with (
             pytest.raises(InputError, match="another process changes the library; run again later"),
-            Library.edit(path, wait=False),
+            MemoryLibrary.edit(path, wait=False),
         ):
             pass
         with pytest.raises(InputError, match="another process changes the library"):
-            Library.create(path, SHELF, overwrite=True, wait=False)
+            MemoryLibrary.create(path, SHELF, overwrite=True, wait=False)
         with (path / "library.lock").open("w") as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert len(Library.open(path)) == 9  # reading needs no lock
+        assert len(MemoryLibrary.open(path)) == 9  # reading needs no lock
 
     def add(number: int) -> None:
-        with Library.edit(path) as library:
+        with MemoryLibrary.edit(path) as library:
             paper = NEW._replace(id=f"key:{number}")
-            library.write_generation(np.arange(len(library)), [paper])
+            library.write(np.arange(len(library)), [paper])
 
     processes = [in_child(partial(add, number)) for number in range(3)]
     for process in processes:
         process.join(60)
-    library = Library.open(path)
+    library = MemoryLibrary.open(path)
     assert {paper.id for paper in papers_of(library)[9:]} == {"key:0", "key:1", "key:2"}
     assert library.manifest.generation == 4
 
@@ -240,14 +212,14 @@ def test_other_files_are_not_overwritten(path: Path, tmp_path: Path) -> None:
         (tmp_path / "thesis" / "main.tex", "is a file; name a folder"),
     ):
         with pytest.raises(InputError, match=line):
-            Library.create(place, [NEW])
-    library = Library.create(path, [NEW], overwrite=True)
+            MemoryLibrary.create(place, [NEW])
+    library = MemoryLibrary.create(path, [NEW], overwrite=True)
     assert papers_of(library) == [NEW] and library.manifest.generation == 2
     (tmp_path / "empty").mkdir()
     (tmp_path / "killed" / "generations" / "1" / "corpus.part").mkdir(parents=True)
     (tmp_path / "killed" / "library.lock").touch()
     for name in ("empty", "killed"):
-        assert len(Library.create(tmp_path / name, [NEW])) == 1
+        assert len(MemoryLibrary.create(tmp_path / name, [NEW])) == 1
         assert [folder.name for folder in (tmp_path / name / "generations").iterdir()] == ["1"]
 
 
@@ -278,12 +250,12 @@ def test_damaged_libraries_and_other_versions(path: Path, name: str, content: An
         content = json.dumps(json.loads((path / name).read_text()) | content).encode()
     (path / name).unlink() if content is None else (path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"^{re.escape(f'{path}: {line}')}"):
-        Library.open(path)
+        MemoryLibrary.open(path)
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"mine: no such folder; create one with citerec build"):
-        Library.open(tmp_path / "mine")
+        MemoryLibrary.open(tmp_path / "mine")
 
 
 @pytest.mark.slow
@@ -296,7 +268,7 @@ def test_damage_ends_in_one_line_or_changes_nothing(
     source = Path(__file__).parents[2] / "examples/library.bib"
     sources = (str(source), str(tiny_source)) if contexts else (str(source),)
     build(BuildSettings(library=str(path), source=sources, contexts=str(tiny_source) if contexts else ""))
-    assert len(Library.open(path).corpus.context_ids) == 6 * contexts
+    assert len(MemoryLibrary.open(path).corpus.context_ids) == 6 * contexts
     before, refused = Recommender.open(path).recommend("Adam [CITE] is an optimiser"), set()
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.stat().st_size]
     for number, file in enumerate(files):
@@ -339,7 +311,7 @@ def test_verify_reads_files_again_that_have_been_compared(
     settings = VerifySettings(library=str(path))
     verify(settings)
     assert capsys.readouterr().out == f"{path}: no damage; 9 papers, 0.0 MB\n"
-    folder = Library.open(path).folder
+    folder = MemoryLibrary.open(path).folder
     content = bytearray((folder / "metadata.arrow").read_bytes())
     content[len(content) // 2] ^= 1
     (folder / "metadata.arrow").write_bytes(content)
@@ -350,9 +322,8 @@ def test_verify_reads_files_again_that_have_been_compared(
     line = f"{path}: damaged library (generations/1/metadata.arrow: damaged (its content has changed))"
     with pytest.raises(InputError, match=f"^{re.escape(line)}; build it again: citerec build"):
         verify(settings)
-    for sums in folder.rglob(CHECKSUMS):
-        sums.unlink()
-    with pytest.raises(InputError, match=r"was built without checksums, .* build it again: citerec build"):
+    (folder / CHECKSUMS).unlink()
+    with pytest.raises(InputError, match=r"checksums.json: missing.* build it again: citerec build"):
         verify(settings)
 
 
@@ -362,25 +333,18 @@ def replace_file(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
 
-def test_a_library_of_an_earlier_version_is_one_line(path: Path) -> None:
-    Library.create(path, SHELF, indexer=indexer("bm25"), model="bm25", overwrite=True)
-    index = Library.open(path).folder / "index/ranking"
+def test_a_library_of_another_version_is_one_line(path: Path) -> None:
+    MemoryLibrary.create(path, SHELF, model="bm25", overwrite=True)
+    index = MemoryLibrary.open(path).folder / "index/ranking"
     about = json.loads((index / "index.json").read_text())
     about["about"]["k1"] = 0.9  # another default at that time
     replace_file(index / "index.json", json.dumps(about).encode())
     write_checksums(index)
-    line = f"{path}: built by an earlier version; build it again: citerec build library={path} overwrite=true"
+    line = f"{path}: built by another version; build it again: citerec build library={path} overwrite=true"
     with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
         Recommender.open(path)
     with pytest.raises(InputError, match=f"^{re.escape(line)}$"):
-        change(path, indexer=indexer())
-    assert papers_of(Library.open(path)) == SHELF
-
-
-def test_a_library_without_a_column_is_of_an_earlier_version(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later = pa.schema([*SCHEMA, pa.field("later", pa.string())])
-    monkeypatch.setattr("citerec.library.library.SCHEMA", later)
-    with pytest.raises(InputError, match=f"^{path}: built by an earlier version; build it again: "):
-        Library.open(path)
+        change(
+            path,
+        )
+    assert papers_of(MemoryLibrary.open(path)) == SHELF

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.library.filters import Filters
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, indexer
-from citerec.library.search import INDEX, MAX_WORDS, NUMBERS, SearchIndex
+from citerec.library.question import Filters
+from citerec.library.recommender import Recommender
+from citerec.library.search import MAX_WORDS, NUMBERS
 
 PAPERS = [
     LibraryPaper(
@@ -34,7 +34,7 @@ PAPERS = [
 
 @pytest.fixture
 def recommender(tmp_path: Path) -> Recommender:
-    library = Library.create(tmp_path / "mine", PAPERS, model="bm25", indexer=indexer("bm25"))
+    library = MemoryLibrary.create(tmp_path / "mine", PAPERS, model="bm25")
     return Recommender(library)
 
 
@@ -115,24 +115,11 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
     numbers = np.load(library.folder / NUMBERS)
     assert numbers.tolist() == sorted(set(numbers.tolist())) and len(numbers) == len(library)
     fresh = Recommender(
-        Library.create(
-            tmp_path / "fresh", [library.paper(row) for row in range(len(library))],
-            model="bm25", indexer=indexer("bm25"),
+        MemoryLibrary.create(
+            tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",
         )
     )  # fmt: skip
-    (fresh.library.folder / INDEX).rename(tmp_path / "index")  # as in a library of a former version
-    former = SearchIndex.open(fresh.library)
+    anew, own = in_memory(fresh.library).search_index, in_memory(library).search_index
     for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
-        assert recommender._current.search_index.search(query, 9) == former.search(query, 9)
+        assert own.search(query, 9) == anew.search(query, 9)
     assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == ["plates"]
-
-
-def test_a_library_without_an_index_gets_one_at_its_next_change(recommender: Recommender) -> None:
-    for name in (INDEX, NUMBERS):
-        (recommender.library.folder / name).unlink()
-    (recommender.library.folder / "checksums.json").unlink()
-    with Library.edit(recommender.library.path) as library:
-        library.write_generation(np.arange(3), (), indexer())
-    again = Recommender.open(recommender.library.path)
-    assert (again.library.folder / INDEX).exists() and found(again, "lakens") == ["tests"]
-    assert found(again, "maaten") == []

@@ -41,10 +41,11 @@ from citerec.library.drafts.collection import (
 )
 from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender, Request, indexer
+from citerec.library.question import Request
+from citerec.library.recommender import Recommender
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
 
 log = logging.getLogger(__name__)
@@ -226,8 +227,8 @@ class _Run:
         found = {}
         with quiet(logging.ERROR):
             for who, model in self.models.items():
-                index = indexer(model)
-                found[who] = Recommender(Library.create(folder / f"{name}-{who}", papers, indexer=index))
+                library = MemoryLibrary.create(folder / f"{name}-{who}", papers, model=model)
+                found[who] = Recommender(library)
         return found
 
     def _ask(
@@ -238,7 +239,7 @@ class _Run:
         advance: Callable[[int], None],
     ) -> DraftResult:
         papers = read_papers(one.bibs, place / "bibliography")
-        library = Library.open(place / "bibliography")
+        library = MemoryLibrary.open(place / "bibliography")
         draft, known = find_cited(one.draft, library)
         asked = self._sample(one.name, questions(draft, known))
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
@@ -285,7 +286,7 @@ def _answer(
     advance: Callable[[int], None],
 ) -> Ranks:
     """Ask the questions about a draft; return the ranks of all papers that they cite, in order."""
-    library = recommender.library
+    library = in_memory(recommender.library)
     known, own = known_papers(draft, library)
     passages, ranks = citing_passages(draft, known), Ranks()
     for start in range(0, len(asked), BATCH):
@@ -300,7 +301,7 @@ def _answer(
             texts = [question.place.context for question in batch]
             requests = [Request(Query(text, draft.title, draft.abstract)) for text in texts]
         most = max(len(question.targets) for question in batch)
-        rankings = recommender.rank(requests, depth + most - 1)
+        rankings = [recommender.ranked(request, depth + most - 1).ranking for request in requests]
         for question, ranking in zip(batch, rankings, strict=True):
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
             elsewhere_cited = {library.row(known[key]) for key in question.known if key in known}

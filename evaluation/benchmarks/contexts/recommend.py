@@ -13,8 +13,9 @@ from citerec.evaluation.benchmark import Data, RetrieverFactory
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import Provenance, Report
 from citerec.evaluation.settings import RecommendSettings
-from citerec.library.filters import Filters
-from citerec.library.recommender import Recommender, Request
+from citerec.library.memory.library import in_memory
+from citerec.library.question import Filters, Request
+from citerec.library.recommender import Recommender
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
@@ -47,15 +48,15 @@ class LibraryRetriever(Retriever):
 
     def __init__(self, recommender: Recommender) -> None:
         super().__init__()
-        self._recommender = recommender
+        self._recommender, self._library = recommender, in_memory(recommender.library)
 
     def settings(self) -> dict[str, Any]:
-        library = self._recommender.library
+        library = self._library
         return {"library": library.corpus.fingerprint, "model": library.manifest.ranking_model}
 
     def _index(self, corpus: Corpus) -> None:
         """Map the library's papers to the corpus's candidates; InputError if they share none."""
-        library = self._recommender.library
+        library = self._library
         candidates = np.flatnonzero(corpus.is_candidate).tolist()
         rows = [(library.row(corpus.paper_ids[row]), row) for row in candidates]
         self._papers = np.full(len(library), -1, np.int32)
@@ -74,7 +75,8 @@ class LibraryRetriever(Retriever):
             for context, title, abstract, year, own in zip(*texts, queries.years, queries.citing, strict=True)
         ]
         papers, scores = empty_rankings(len(requests), k)
-        for query, found in enumerate(self._recommender.rank(requests, k)):
+        for query, request in enumerate(requests):
+            found = self._recommender.ranked(request, k, rerank=None).ranking
             valid = found.papers[0][:k] >= 0
             rows = np.where(valid, self._papers[found.papers[0][:k]], -1)
             papers[query, : len(rows)] = rows

@@ -25,8 +25,9 @@ from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands.change import build
 from citerec.library.drafts.collection import find_drafts, questions
 from citerec.library.drafts.reader import read_draft
-from citerec.library.filters import Filters
-from citerec.library.recommender import Recommender, Request
+from citerec.library.memory.library import in_memory
+from citerec.library.question import Filters, Request
+from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.passages import CitingPassages
@@ -198,10 +199,8 @@ def test_each_mask_is_a_missing_citation(folder: Path, name: str) -> None:
 def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[int, str, int]]:
     """Line, key and rank of each query, asked one by one."""
     recommender, draft = Recommender.open(library), read_draft(folder / main, masked=True)
-    corpus, own = (
-        recommender.library.corpus,
-        re.findall(r"@article\{(\w+)", (folder / "refs.bib").read_text()),
-    )
+    corpus = in_memory(recommender.library).corpus
+    own = re.findall(r"@article\{(\w+)", (folder / "refs.bib").read_text())
     ids = {key: corpus.paper_ids[list(corpus.titles).index(TITLES[key])] for key in own}
     ranks = []
     for place in draft.places:
@@ -214,8 +213,7 @@ def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[
             about = draft.title, draft.abstract, draft.year, tuple(elsewhere), None, passages
             query = Query(place.context, *about, place.passage)
             filters = Filters(exclude=beside)
-        papers = recommender.rank([Request(query, filters)], 100)[0].papers[0]
-        found = [corpus.paper_ids[row] for row in papers[papers >= 0].tolist()]
+        found = recommender.ranked(Request(query, filters), 100).ids
         targets = {key: ids[key] for key in place.replaced if key in ids}
         for key, paper in targets.items():
             ranking = [one for one in found if one == paper or one not in targets.values()]

@@ -19,7 +19,7 @@ import requests
 from citerec.library.commands import watch as module
 from citerec.library.commands.change import build
 from citerec.library.commands.watch import watching
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Zotero, write_preferences
@@ -41,7 +41,7 @@ def folder(
 
 
 def titles() -> list[str]:
-    return sorted(paper.title for paper in papers_of(Library.open("mine")))
+    return sorted(paper.title for paper in papers_of(MemoryLibrary.open("mine")))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -90,9 +90,9 @@ def test_files_folders_and_patterns(
         Path("away").rename("refs")
         write("refs/deep/d.bib", "Nine")
         wait_for(lambda: "Nine" in titles())
-    generation = Library.open("mine").manifest.generation
+    generation = MemoryLibrary.open("mine").manifest.generation
     write("a.bib", "One", "Nobody watches")
-    assert Library.open("mine").manifest.generation == generation
+    assert MemoryLibrary.open("mine").manifest.generation == generation
     lines = [record.getMessage().rpartition(", ")[0] for record in caplog.records]
     assert lines[:3] == ["1 paper added", "1 paper added, 1 removed", "1 paper added"]
 

@@ -379,6 +379,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[TaskRunner]:
+    pytest.importorskip("ray")
     with task_runner(2) as run:
         yield run
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from citerec.library.drafts.check import find_problems, is_preprint, is_published, read_checked
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, make_paper
-from citerec.library.recommender import indexer
 from citerec.tests.conftest import Run
 
 BIB = r"""
@@ -85,7 +84,7 @@ def library(tmp_path: Path) -> str:
             year=2015, venue="ICLR", arxiv="1412.6980", doi="10.1000/adam",
         ),
     ]  # fmt: skip
-    return str(Library.create(tmp_path / "mine", papers, model="bm25", indexer=indexer("bm25")).path)
+    return str(MemoryLibrary.create(tmp_path / "mine", papers, model="bm25").path)
 
 
 def test_findings(run: Run) -> None:

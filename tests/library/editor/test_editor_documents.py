@@ -16,9 +16,8 @@ from lsprotocol import types
 from citerec.datasets.languages.known import LANGUAGES
 from citerec.library.language_server.documents import Document, citation_at, outline, sentence_end_at
 from citerec.library.language_server.features import Features
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import indexer
 from citerec.library.settings import LspSettings
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
@@ -38,7 +37,7 @@ PAPERS = [
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("library") / "papers"
-    Library.create(path, PAPERS, model="bm25", indexer=indexer("bm25"))
+    MemoryLibrary.create(path, PAPERS, model="bm25")
     return path
 
 

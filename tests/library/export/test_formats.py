@@ -17,7 +17,7 @@ from citerec.library.entries.latex import escape_latex
 from citerec.library.explanation import NO_EVIDENCE, NOTHING_FITS, Explanation, Recommendation, note_on
 from citerec.library.export.formats import as_json, citation, short_authors, table
 from citerec.library.export.references import bibtex
-from citerec.library.library import LibraryPaper
+from citerec.library.papers import LibraryPaper
 
 SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."
 ADAM = Recommendation(

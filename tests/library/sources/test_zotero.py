@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.library.commands.change import add, build, refresh, remove
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api
@@ -391,7 +391,8 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     build(BuildSettings(library="mine", source=("a.bib",), model="bm25"))
     zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
     with zotero.running(home):
-        library = add(AddSettings(library="mine", source=("zotero",)))
+        add(AddSettings(library="mine", source=("zotero",)))
+        library = MemoryLibrary.open("mine")
         assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
         assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
         assert found.title == "A study of things" and not refresh("mine").written
@@ -402,9 +403,10 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     zotero.trashed.clear()
     zotero.write(home / "Zotero" / "zotero.sqlite")
     assert refresh("mine")[1:] == (1, 0, 2, True)
-    library = Library.open("mine")
+    library = MemoryLibrary.open("mine")
     assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
-    left = remove(RemoveSettings(library="mine", source=("zotero",)))
+    remove(RemoveSettings(library="mine", source=("zotero",)))
+    left = MemoryLibrary.open("mine")
     assert [paper.key for paper in papers_of(left)] == ["own"] and left.manifest.named == [
         str(home / "a.bib")
     ]

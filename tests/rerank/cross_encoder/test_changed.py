@@ -11,7 +11,7 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.model import Ranker, RankingModel
@@ -142,13 +142,13 @@ def test_added_papers_get_the_names_and_beginnings_of_one_go(tmp_path: Path) -> 
         )
         for row in range(5100)
     ]  # fmt: skip
-    old = Library.create(tmp_path / "old", papers[:5000]).corpus
-    whole = Library.create(tmp_path / "whole", papers).corpus
+    old = MemoryLibrary.create(tmp_path / "old", papers[:5000]).corpus
+    whole = MemoryLibrary.create(tmp_path / "whole", papers).corpus
     CorpusStatistics.build(old, None).save(made(tmp_path / "before"))
     CorpusStatistics.build(whole, None).save(made(tmp_path / "one go"))
     shutil.copytree(tmp_path / "old", tmp_path / "grown")
-    with Library.edit(tmp_path / "grown") as library:
-        corpus = library.write_generation(np.arange(5000), papers[5000:]).corpus
+    with MemoryLibrary.edit(tmp_path / "grown") as library:
+        corpus = library.write(np.arange(5000), papers[5000:]).corpus
     assert corpus.continues == old.fingerprint
     assert CorpusStatistics.can_extend(tmp_path / "before", old, corpus)
     CorpusStatistics.extend_saved(tmp_path / "before", tmp_path / "extended", old, corpus)

@@ -1,14 +1,9 @@
-"""What a shard keeps of a paper, and a small library of the papers that shards find for a query.
-
-The small library ranks its papers by the same code as any other, with the word statistics of the whole
-collection: `Corpus.whole`.
-"""
+"""What a shard keeps of a paper, and what it is asked for a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +16,9 @@ from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.tokenize import default_tokenize
 from citerec.datasets.word_statistics import WordStatistics
+from citerec.library.candidates import record_of, surnames_of
 from citerec.library.disk.shard import Entry
 from citerec.library.identities import identity
-from citerec.library.library import MAX_AUTHORS, SCHEMA, Library, Manifest
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.ranker.author_names import longest_part, names_beside
 from citerec.rerank.ranker.paper_names import initials
@@ -39,19 +34,10 @@ SAME = ("id", "doi", "arxiv", "title")
 """Kinds of hashed identifiers there, which two records of a paper may share (library.identities)."""
 
 
-def record_of(paper: LibraryPaper) -> PaperRecord:
-    """Return a paper as a corpus reads it."""
-    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, _surnames(paper.authors))
-
-
 def records_of(batch: pa.RecordBatch) -> Iterator[PaperRecord]:
     """Yield the papers of a batch of a part likewise."""
     *texts, authors = (batch[name].to_pylist() for name in ("id", "title", "abstract", "year", "authors"))
-    return map(PaperRecord, *texts, map(_surnames, authors))
-
-
-def _surnames(authors: Sequence[str]) -> tuple[str, ...]:
-    return tuple(filter(None, map(surname, authors[:MAX_AUTHORS])))
+    return map(PaperRecord, *texts, map(surnames_of, authors))
 
 
 def names_of(paper: LibraryPaper) -> list[str]:
@@ -106,22 +92,3 @@ def query_terms(query: Query) -> list[str]:
     words = [word for field in bm25.query for word in default_tokenize(strip_markers(getattr(query, field)))]
     terms = Terms.from_words(words, **bm25.tokenisation)
     return [terms.names[term] for term in terms.word_terms.values]
-
-
-class CandidateLibrary(Library):
-    """The papers that shards found, as a library in memory."""
-
-    def __init__(
-        self, path: Path, manifest: Manifest, papers: Sequence[LibraryPaper], whole: WordStatistics
-    ) -> None:
-        self.path, self.manifest = path, manifest
-        self.folder = path / "candidates"  # has no files
-        self.corpus = SomePapers([record_of(paper) for paper in papers], whole, path.name)
-        columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
-        self.metadata = pa.Table.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
-            schema=SCHEMA,
-        )
-        self._batches = self.metadata.to_batches()
-        self._starts = np.cumsum([0, *map(len, self._batches)])
-        self.identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, 7)

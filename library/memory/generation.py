@@ -1,0 +1,68 @@
+"""A generation of a library in memory: its files, opened as papers to rank.
+
+checksums.json  of all files below; those of an index are in its own folder
+corpus/         the prepared store of the papers (datasets.corpus), surnames as fields
+metadata.arrow  the other fields of each paper, in the order of the store
+identities.npy  hashed identifiers for deduplication (library.identities)
+lengths.json    numbers of rows, if files have grown (datasets.columns)
+model/  index/  the ranking model and its index
+search.sqlite search.npy  the index of library.search
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from citerec.base.errors import InputError
+from citerec.base.files import CHECKSUMS, check_checksums
+from citerec.datasets.columns import load_array, table_batches
+from citerec.datasets.corpus import Corpus
+from citerec.library.candidates import SCHEMA, Candidates
+from citerec.library.folder import damaged, outdated
+from citerec.library.models import open_model
+from citerec.library.search import SearchIndex
+from citerec.retrieval.base import OtherIndex, Retriever
+
+CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
+MODEL, RANKING = "model", "index/ranking"
+
+
+class Generation(Candidates):
+    """The papers of a generation, memory-mapped."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        """path: of the library. folder: of its generation."""
+        self.folder = folder
+        schema, batches = table_batches(folder / METADATA)
+        if schema.names != SCHEMA.names:
+            raise InputError(f"{METADATA} has other columns")
+        corpus = Corpus(folder / CORPUS, path.resolve().name)
+        super().__init__(path, corpus, batches, load_array(folder, IDENTITIES))
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The ranking model with its index. Raises InputError if one is damaged or of another version."""
+        try:
+            retriever = open_model(self.folder / MODEL)
+            retriever.load(self.folder / RANKING, self.corpus)
+        except OtherIndex:
+            raise outdated(self.path) from None
+        except (InputError, OSError) as error:
+            raise damaged(self.path, error) from None
+        return retriever
+
+    @cached_property
+    def search_index(self) -> SearchIndex:
+        return SearchIndex.open(self.folder)
+
+
+def check_generation(folder: Path, trust: bool = True) -> None:
+    """Raise InputError if a file of a generation differs from its checksum.
+
+    trust: as for `check_checksums`.
+    """
+    if not (folder / CHECKSUMS).exists():
+        raise InputError(f"{folder / CHECKSUMS}: missing")
+    for sums in sorted(folder.rglob(CHECKSUMS)):
+        check_checksums(sums.parent, trust=trust)

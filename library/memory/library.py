@@ -1,0 +1,186 @@
+"""A library in memory, for up to a million papers or so: files are mapped, the index is loaded whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import msgspec
+import numpy as np
+
+from citerec.base.errors import InputError
+from citerec.library.candidates import Candidates, Rows
+from citerec.library.duplicates import Deduplicator
+from citerec.library.folder import (
+    GENERATIONS,
+    Manifest,
+    ReadFile,
+    damaged,
+    generation_folder,
+    lock_target,
+    next_generation,
+    now,
+    remove_old_generations,
+    write_manifest,
+)
+from citerec.library.library import Added, Library
+from citerec.library.memory.contexts import describe_contexts
+from citerec.library.memory.generation import Generation, check_generation
+from citerec.library.memory.writer import GenerationWriter
+from citerec.library.papers import LibraryPaper
+from citerec.library.question import Request
+
+SHOWN = 10
+"""Maximum number of collections to list."""
+
+
+class MemoryLibrary(Generation, Library):
+    """A library all of whose papers are candidates for each question."""
+
+    on_disk: ClassVar[bool] = False
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        folder = generation_folder(path, manifest)
+        check_generation(folder)
+        Library.__init__(self, path, manifest)
+        Generation.__init__(self, path, folder)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        papers: Iterable[LibraryPaper],
+        *,
+        model: str = "",
+        ranker: str = "",
+        contexts: Sequence[Path] = (),
+        overwrite: bool = False,
+        wait: bool = True,
+        **fields: Any,
+    ) -> Self:
+        """Create a library. Ids must be unique, and each paper needs a title or an abstract.
+
+        model, ranker: as for `install_model`. contexts: of `context_files`. overwrite: replace an existing
+        library. wait: for another process that changes it. fields: sources and names of the manifest.
+        Raises InputError if the folder contains other files, or a library that must not be overwritten.
+        """
+        path = Path(path).expanduser()
+        with lock_target(path, overwrite, wait):
+            about: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
+            manifest = Manifest(**about, contexts=describe_contexts(contexts), **fields)
+            kept = np.empty(0, np.int64)
+            return cls._write(path, manifest, kept, papers, None, contexts or None)
+
+    def write(
+        self, kept: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+    ) -> Self:
+        """Write the next generation: rows `kept`, ascending, then `papers`. Call it inside `edit`.
+
+        reread: contexts to read again; without any, those of the kept papers are kept. fields: as for
+        `update_manifest`.
+        """
+        manifest = msgspec.structs.replace(self.manifest, **fields)
+        files = None
+        if reread:
+            manifest = msgspec.structs.replace(manifest, contexts=list(reread))
+            files = [Path(file.path) for file in reread]
+        return self._write(self.path, manifest, kept, papers, self, files)
+
+    @classmethod
+    def _write(
+        cls,
+        path: Path,
+        manifest: Manifest,
+        kept: Rows,
+        papers: Iterable[LibraryPaper],
+        old: Generation | None,
+        contexts: Sequence[Path] | None,
+    ) -> Self:
+        """Write a new generation and make it the current one."""
+        number = next_generation(path)
+        folder = path / GENERATIONS / str(number)
+        try:
+            writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
+            counts = writer.write(kept, papers)
+            new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
+            write_manifest(path, new)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        remove_old_generations(path)
+        return cls.open(path)
+
+    def update_manifest(self, **fields: Any) -> None:
+        """Change sources, contexts or removed in library.json. Call it inside `edit`."""
+        write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+
+    def candidates(self, request: Request, depth: int) -> Candidates:
+        return self
+
+    def search_candidates(self, query: str) -> Candidates:
+        return self
+
+    def _reopened(self) -> Library:
+        library = self.open(self.path)
+        _ = library.retriever  # loaded now, so that damage leaves this library open
+        return library
+
+    def add(
+        self, records: Iterable[LibraryPaper], files: Sequence[str] = (), named: Sequence[str] = ()
+    ) -> Added:
+        sources = {source.path: source for source in self.manifest.sources}
+        with Deduplicator(self.path, self) as merged:
+            sources |= {file: ReadFile.of(file) for file in files}
+            for paper in records:
+                merged.add(paper)
+            merged.finish()
+            names = list(dict.fromkeys([*self.manifest.named, *named]))
+            fields: dict[str, Any] = {"sources": list(sources.values()), "named": names}
+            if not merged.count:
+                if files:
+                    self.update_manifest(**fields)
+                return Added(0, 0, len(self))
+            kept = np.delete(np.arange(len(self)), merged.replaced)
+            if self.manifest.removed:
+                added = {paper.id for paper in merged.papers()}
+                fields["removed"] = [id for id in self.manifest.removed if id not in added]
+            # Without hashes, the next update reads the contexts again: they may cite the new papers.
+            fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
+            new = self.write(kept, merged.papers_with_progress(), **fields)
+            return Added(len(new) - len(self), len(merged.replaced), len(new))
+
+    def remove(self, names: Iterable[str]) -> int:
+        rows = self.rows(names)
+        self.check_some_left(len(rows))
+        ids = [self.corpus.paper_ids[row] for row in rows.tolist()]
+        removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
+        self.write(np.delete(np.arange(len(self)), rows), (), removed=removed)
+        return len(rows)
+
+    def verify(self) -> None:
+        try:
+            check_generation(self.folder, trust=False)
+        except InputError as error:
+            raise damaged(self.path, error) from None
+
+    def describe(self) -> dict[str, str]:
+        corpus, collections = self.corpus, self.collections
+        years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)
+        lines = super().describe()
+        abstracts = np.count_nonzero(corpus.abstract_tokens.lengths)
+        return {
+            "papers": f"{lines.pop('papers')}, {abstracts:,} with an abstract",
+            "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
+            "contexts": f"{contexts:,}" if contexts else "",
+            "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+            **lines,
+        }
+
+
+def in_memory(library: Library) -> MemoryLibrary:
+    """Return a library in memory as it is. Raises InputError for one on disk."""
+    if not isinstance(library, MemoryLibrary):
+        raise InputError(f"{library.path}: is kept on disk (storage=disk), which this command cannot use")
+    return library
