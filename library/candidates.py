@@ -77,7 +77,7 @@ class Candidates(Papers):
     def __init__(
         self, path: Path, corpus: Corpus, metadata: list[pa.RecordBatch], identities: NDArray[np.uint64]
     ) -> None:
-        """metadata: batches of SCHEMA. identities: library.identities.Identity of each paper [P, 7]."""
+        """metadata: batches of SCHEMA. identities: library.identities.Identity of each paper [P, F]."""
         self.path, self.corpus, self.identities = path, corpus, identities
         self._batches = metadata
         self._starts = np.cumsum([0, *map(len, metadata)])

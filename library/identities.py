@@ -1,9 +1,20 @@
-"""Which records describe the same paper, by hashed identifiers.
+"""Which records describe the same work, by hashed identifiers.
 
-A record matches an earlier one by id, else DOI, else arXiv id, else title (letters and digits only). Titles
-do not match if DOIs, arXiv ids or the first authors' surnames differ, or years are more than two apart. If
-neither years nor authors can be compared, the title must have at least 20 letters. Memory holds a few numbers
-per record, and only records that share one of them are compared.
+A record matches an earlier one by id, DOI, arXiv id or title (letters and digits only), if what both have
+agrees:
+
+- titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
+  ids, first authors' surnames
+- first page, volume and, unless these are equal, number
+- the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
+  since programs confuse them, and `misc` and the like are none
+- years, which may be two apart if one record is of a preprint, or if the first pages are equal
+
+If title and DOI or arXiv id are equal, the others count only for different years.
+
+If neither years nor authors can be compared, the title must have at least 20 letters; titles such as
+"Editorial" tell nothing. Memory holds a few numbers per record, and only records that share one of the first
+four are compared.
 """
 
 from __future__ import annotations
@@ -11,6 +22,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -25,13 +37,40 @@ from citerec.datasets.fulltext.catalogue import (
     title_key,
 )
 from citerec.datasets.letters import fold
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import LibraryPaper, is_preprint
 
 MAX_SAME_KEY = 100
 """Maximum number of different papers per key, such as a title, to compare a record with."""
 _WORD = re.compile(r"[^\W_]{3,}")
-_GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
-"""Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""
+_COMMON = frozenset(("the", "and", "for", "with", "from", "into", "its", "their", "new", "using", "via"))
+_RECORD_IDS = ("openalex:", "s2:")
+"""Prefixes of ids of records. Ids of works are compared apart, and other ids, and keys, tell a paper only
+together with its title."""
+_NO_TITLES = frozenset(
+    ("editorial", "preface", "foreword", "introduction", "conclusion", "conclusions", "erratum", "abstracts",
+     "corrigendum", "correction", "reply", "comment", "discussion", "bookreview", "bookreviews", "obituary",
+     "news", "indexofauthors", "letterstotheeditor", "lettertotheeditor", "acknowledgments", "contents",
+     "acknowledgements", "tableofcontents", "untitled", "references")
+)  # fmt: skip
+_PRINTED = re.compile(r"\b(pages|eid|volume|number|issue)\s*=\s*[{\"]*([^,}\"]*)", re.IGNORECASE)
+_KIND = re.compile(r"\s*@\s*(\w+)")
+_KINDS = {
+    **dict.fromkeys(("article", "inproceedings", "conference", "incollection", "inbook"), 1),
+    **dict.fromkeys(("suppperiodical", "inreference", "suppbook", "suppcollection", "bookinbook"), 1),
+    **dict.fromkeys(
+        ("book", "mvbook", "collection", "mvcollection", "booklet", "reference", "mvreference"), 2
+    ),
+    **dict.fromkeys(("proceedings", "mvproceedings"), 2),
+    **dict.fromkeys(("phdthesis", "mastersthesis", "thesis"), 3),
+    **dict.fromkeys(("techreport", "report", "manual"), 4),
+    **{"software": 5, "dataset": 6, "patent": 7, "standard": 8},
+}
+_SHORT, _PREPRINT, _KIND_BITS = 1, 2, 2
+_PART, _PARTS = 21, 3
+"""Bits of each of the hashed first page, volume and number."""
+_PART_MASK = (1 << _PART) - 1
+_LIKE = 0.6
+"""Least share of the words of the shorter title that the other has."""
 
 
 class Identity(NamedTuple):
@@ -43,32 +82,124 @@ class Identity(NamedTuple):
     title: int
     author: int
     """Hash of the first author's surname."""
-    short: int
-    """1 if the title is too short to identify the paper, else 0."""
+    words: int
+    """A bit, of 64, for each word of the title."""
+    printed: int
+    """First page, volume and number."""
+    traits: int
+    """If the title is short, if it is a preprint, and the kind of work."""
     year: int
 
-    def agrees(self, other: Identity) -> bool:
-        """True if two papers with the same title may be the same paper."""
-        for one, two in zip(self[1:5], other[1:5], strict=True):
+    def agrees(self, other: Identity, apart: int = 0) -> bool:
+        """True if two papers with the same title may be the same paper. apart: years that may lie between."""
+        of_versions = (self.traits ^ other.traits) & _PREPRINT  # which have DOIs of their own
+        for one, two in zip(self[1 + bool(of_versions) : 5], other[1 + bool(of_versions) : 5], strict=True):
             if one and two and one != two:
                 return False
-        if self.year and other.year:
-            return abs(self.year - other.year) <= MAX_YEARS_APART
-        return bool(self.author and other.author) or not self.short
+        if not self._agrees_in_print(other, apart):
+            return False
+        return bool((self.year and other.year) or (self.author and other.author) or not self.traits & _SHORT)
+
+    def agrees_besides_id(self, other: Identity) -> bool:
+        """True if two papers with the same DOI or arXiv id may be the same paper, and not parts of it."""
+        if self.title and self.title == other.title:
+            same_year = self.year == other.year or not (self.year and other.year)
+            return same_year or self._same_place_and_kind(other)
+        if self.words and other.words:
+            fewer = min(self.words.bit_count(), other.words.bit_count())
+            if (self.words & other.words).bit_count() < _LIKE * fewer:
+                return False
+        if self.author and other.author and self.author != other.author:
+            return False
+        return self._agrees_in_print(other)
+
+    def _agrees_in_print(self, other: Identity, apart: int = 0) -> bool:
+        """True if pages, volumes, numbers, kinds and years do not differ where both are known."""
+        if not self._same_place_and_kind(other):
+            return False
+        if not self.year or not other.year or abs(self.year - other.year) <= apart:
+            return True
+        page, its_page = self._parts()[0], other._parts()[0]
+        versions = bool((self.traits ^ other.traits) & _PREPRINT) or bool(page and page == its_page)
+        return versions and abs(self.year - other.year) <= MAX_YEARS_APART
+
+    def _same_place_and_kind(self, other: Identity) -> bool:
+        parts = [*zip(self._parts(), other._parts(), strict=True)]
+        if all(one and one == two for one, two in parts[:2]):
+            parts.pop()  # a number may be a month elsewhere
+        if any(one and two and one != two for one, two in parts):
+            return False
+        one, two = self.traits >> _KIND_BITS, other.traits >> _KIND_BITS
+        return not (one and two) or one == two
+
+    def _parts(self) -> list[int]:
+        return [self.printed >> shift & _PART_MASK for shift in range(0, _PART * _PARTS, _PART)]
+
+    def joined(self, other: Identity) -> Identity:
+        """Return the identity of records of the same paper. What the first lacks comes from the second."""
+        printed = sum(
+            (one or two) << number * _PART
+            for number, (one, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
+        )
+        kind = self.traits >> _KIND_BITS or other.traits >> _KIND_BITS
+        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT | kind << _KIND_BITS
+        either = Identity(*(one or two for one, two in zip(self, other, strict=True)))
+        return either._replace(printed=printed, traits=traits)
 
 
 def identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
-    title = title_key(letters) if letters else 0
+    title = title_key(letters) if letters and letters not in _NO_TITLES else 0
+    preprint = is_preprint(paper)
+    kind = _KIND.match(paper.bibtex)
     return Identity(
-        _hash(paper.id if paper.id.startswith(_GLOBAL_IDS) else f"{title} {paper.key or paper.id}"),
-        _hash(paper.doi),
-        _hash(paper.arxiv),
+        _hash(_record_id(paper, title)),
+        _hash(paper.doi or _after(paper.id, "doi:")),
+        _hash(paper.arxiv or _after(paper.id, "arxiv:")),
         title,
         _hash(surname(paper.authors[0]).casefold()) if paper.authors else 0,
-        int(len(letters) < LONG_TITLE),
+        _title_bits(paper.title),
+        0 if preprint else _printed(paper.bibtex),
+        int(len(letters) < LONG_TITLE)
+        | preprint * _PREPRINT
+        | (0 if preprint or not kind else _KINDS.get(kind[1].lower(), 0)) << _KIND_BITS,
         paper.year,
     )
+
+
+def _record_id(paper: LibraryPaper, title: int) -> str:
+    """Return what only records of the same paper have."""
+    if paper.id.startswith(_RECORD_IDS):
+        return paper.id
+    own_id = "" if paper.id.startswith(("doi:", "arxiv:", "title:")) else paper.id
+    return f"{title} {name}" if (name := paper.key or own_id) else ""
+
+
+def _after(text: str, prefix: str) -> str:
+    return text[len(prefix) :] if text.startswith(prefix) else ""
+
+
+def _title_bits(title: str) -> int:
+    bits = 0
+    for word in _WORD.findall(fold(title).casefold()):
+        if word not in _COMMON:
+            bits |= 1 << _word_bit(word)
+    return bits
+
+
+@lru_cache(1 << 14)
+def _word_bit(word: str) -> int:
+    return _hash(word) & 63
+
+
+def _printed(bibtex: str) -> int:
+    """Return the hashed first page, volume and number of an entry."""
+    parts = dict[int, int]()
+    for match in _PRINTED.finditer(bibtex):
+        place = {"volume": 1, "number": 2, "issue": 2}.get(match[1].lower(), 0)
+        if place not in parts and (words := re.findall(r"[^\W_]+", match[2].lower())):
+            parts[place] = (_hash(words[0].lstrip("0")) & _PART_MASK) or 1
+    return sum(value << place * _PART for place, value in parts.items())
 
 
 def _hash(text: str) -> int:
@@ -95,7 +226,7 @@ class KeyIndex:
 
 
 class Identities:
-    """Identities of many records, in order. existing [B, 7]: identities of papers known to be distinct."""
+    """Identities of many records, in order. existing [B, F]: identities of papers known to be distinct."""
 
     def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
         self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
@@ -106,11 +237,11 @@ class Identities:
         self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
 
     def extend(self, numbers: NDArray[np.uint64]) -> None:
-        """Add identities [n, 7]."""
+        """Add identities [n, F]."""
         self._numbers.frombytes(np.ascontiguousarray(numbers).tobytes())
 
     def numbers(self) -> NDArray[np.uint64]:
-        """Return all identities [N, 7]."""
+        """Return all identities [N, F]."""
         return np.concatenate([self._existing, self._added()])
 
     def _added(self) -> NDArray[np.uint64]:
@@ -140,7 +271,7 @@ class Identities:
                 leader, papers[row] = row, own
             else:
                 leaders[row] = leader
-                papers[leader] = Identity(*(a or b for a, b in zip(papers[leader], own, strict=True)))
+                papers[leader] = papers[leader].joined(own)
             for index, key in zip(known, own[:4], strict=True):
                 if key:
                     listed = index.setdefault(key, [])
@@ -152,9 +283,14 @@ class Identities:
 def _find_leader(
     own: Identity, known: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
 ) -> int | None:
-    for index, key in zip(known[:3], own[:3], strict=True):
-        if key in index:
-            return min(index[key])
+    if own.id and own.id in known[0]:
+        return min(known[0][own.id])
+    for index, key in zip(known[1:3], own[1:3], strict=True):
+        same = (
+            [leader for leader in index.get(key, ()) if own.agrees_besides_id(papers[leader])] if key else []
+        )
+        if same:
+            return min(same)
     candidates = known[3].get(own.title, ()) if own.title else ()
     return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
 

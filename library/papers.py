@@ -18,6 +18,10 @@ from citerec.datasets.records import is_valid_id, quoted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
+PREPRINT_VENUE = re.compile(
+    r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
+)
+_PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
 _TAG = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
 )
@@ -56,6 +60,18 @@ class LibraryPaper(NamedTuple):
         """Return the fields that a search shows; year None if unknown."""
         shown = {name: getattr(self, name) for name in ("id", "key", "title", "authors", "venue", "abstract")}
         return shown | {"year": self.year or None}
+
+
+def is_published(paper: LibraryPaper) -> bool:
+    """True if a paper has a venue or DOI that is not of preprints."""
+    has_venue = bool(paper.venue) and not PREPRINT_VENUE.search(paper.venue)
+    return has_venue or bool(paper.doi and not _PREPRINT_DOI.match(paper.doi))
+
+
+def is_preprint(paper: LibraryPaper) -> bool:
+    """True if a paper is known as a preprint only."""
+    named = paper.arxiv or PREPRINT_VENUE.search(paper.venue) or _PREPRINT_DOI.match(paper.doi)
+    return bool(named) and not is_published(paper)
 
 
 def usable_paper(

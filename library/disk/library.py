@@ -42,7 +42,7 @@ from citerec.library.disk.entries import (
 from citerec.library.disk.shard import NOTHING, Shard, ShardAnswer, ShardQuery
 from citerec.library.duplicates import Deduplicator
 from citerec.library.folder import Manifest, now, read_manifest, write_manifest
-from citerec.library.identities import MAX_SAME_KEY, identity
+from citerec.library.identities import MAX_SAME_KEY, Identity, identity
 from citerec.library.library import Added, Library
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
@@ -73,7 +73,9 @@ class FoundPapers(Candidates):
         corpus = SomePapers([record_of(paper) for paper in papers], whole, path.name)
         columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(-1, 7)
+        identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(
+            -1, len(Identity._fields)
+        )
         super().__init__(path, corpus, [pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)], identities)
         self._model = model
 

@@ -1,7 +1,7 @@
 """One piece of a source becomes one part: papers as an Arrow file, and the numbers to find duplicates by.
 
     part-00007.arrow           papers in the order of the source: batches of SCHEMA, at most BATCH_ROWS each
-    part-00007.identities.npy  library.identities.Identity of each paper [n, 7]
+    part-00007.identities.npy  library.identities.Identity of each paper [n, F]
     part-00007.keys.npy        KEYS: hashed ids, DOIs, arXiv ids and titles with their rows, sorted by key
     part-00007.ids.npy         IDS: hashed ids without and with a number at the end, sorted by the first
     part-00007.json            ReadPiece: what was read; written last, it marks a part as complete
@@ -145,7 +145,7 @@ def save_array(path: Path, values: NDArray[Any]) -> None:
 
 
 def _sorted_keys(numbers: NDArray[np.uint64]) -> NDArray[np.void]:
-    """Return the keys of identities [n, 7] as KEYS, sorted."""
+    """Return the keys of identities [n, F] as KEYS, sorted."""
     row, kind = np.nonzero(numbers[:, :4])
     keys = np.empty(len(row), KEYS)
     keys["key"], keys["row"] = numbers[row, kind], row
@@ -210,7 +210,7 @@ class PartWriter:
         del self._errors[SHOWN:]
 
     def numbers(self) -> NDArray[np.uint64]:
-        """Return the identities of all papers [n, 7]."""
+        """Return the identities of all papers [n, F]."""
         return self._identities.numbers()
 
     def ids(self) -> NDArray[np.void]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,21 +18,18 @@ from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import PlaceholderReader
 from citerec.library.drafts.reader import draft_language
 from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.identities import Identities, similar_titles
+from citerec.library.identities import Identities
 from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.bibtex import parse_bibtex
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
 _MACRO = re.compile(r"[\\#]")
+_ARTICLE = re.compile(r"\s*@\s*(?:article|inproceedings|conference)\b", re.IGNORECASE)
 _NOT_ENTRIES = ("string", "comment", "preamble")
 _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
-_PREPRINT_VENUE = re.compile(
-    r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
-)
-_PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
 
 
 class Citation(NamedTuple):
@@ -231,15 +228,25 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
             elif entry.key in cited:
                 message = f"is a preprint; {_place(published)} is published"
                 yield Finding("preprint", entry.key, entry.file, entry.line, message)
-        for entry, paper in others[1:]:
-            first, other = others[0]
+        for entry, _ in others[1:]:
+            first = others[0][0]
             both = "; both are cited" if {entry.key, first.key} <= cited else ""
-            same = "DOI" if paper.doi and paper.doi == other.doi else "arXiv id"
-            if similar_titles(paper.title, other.title):
-                message = f"is the same paper as {_place(first)}{both}"
-            else:
-                message = f"has the {same} of {_place(first)}, but another title; one of them is wrong"
+            message = f"is the same paper as {_place(first)}{both}"
             yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+    yield from _wrong_ids([group[0] for group in groups.values()])
+
+
+def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
+    """Yield the articles with the DOI or arXiv id of another one. Chapters have their book's."""
+    first_with: dict[str, Entry] = {}
+    for entry, paper in read:
+        if not _ARTICLE.match(paper.bibtex):
+            continue
+        for kind, id in (("DOI", paper.doi), ("arXiv id", paper.arxiv)):
+            if id and (first := first_with.setdefault(f"{kind} {id}", entry)) is not entry:
+                message = f"has the {kind} of {_place(first)}, but another title; one of them is wrong"
+                yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+                break
 
 
 def _place(entry: Entry) -> str:
@@ -254,22 +261,10 @@ def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iter
         identities.add(paper)
     for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), preprints, strict=True):
         if row < len(library) and is_published(known := library.paper(row)):
-            venue = "" if _PREPRINT_VENUE.search(known.venue) else known.venue
+            venue = "" if PREPRINT_VENUE.search(known.venue) else known.venue
             details = [venue, str(known.year or ""), known.doi and f"doi:{known.doi}"]
             message = f"is a preprint; published: {', '.join(filter(None, details))}"
             yield Finding("preprint", entry.key, entry.file, entry.line, message)
-
-
-def is_published(paper: LibraryPaper) -> bool:
-    """True if a paper has a venue or DOI that is not of preprints."""
-    has_venue = bool(paper.venue) and not _PREPRINT_VENUE.search(paper.venue)
-    return has_venue or bool(paper.doi and not _PREPRINT_DOI.match(paper.doi))
-
-
-def is_preprint(paper: LibraryPaper) -> bool:
-    """True if a paper is known as a preprint only."""
-    named = paper.arxiv or _PREPRINT_VENUE.search(paper.venue) or _PREPRINT_DOI.match(paper.doi)
-    return bool(named) and not is_published(paper)
 
 
 def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
+from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.matching import Found, complete
 from citerec.library.enrichment.services import Work
@@ -46,7 +47,8 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
 class DumpFinder:
     """The works of files that are papers of a library, by its rows, in a temporary file.
 
-    They are the same as for `citerec add` (library.identities). rows: papers that lack something.
+    They are the same as for `citerec add` (library.identities), but their years may be
+    MAX_YEARS_APART. rows: papers that lack something.
     """
 
     def __init__(self, library: Candidates, rows: Rows) -> None:
@@ -81,7 +83,9 @@ class DumpFinder:
                 seen.add((number, row))
                 self._wanted[row] -= 1
                 own = Identity(*self._library.identities[row].tolist())
-                contradicts = place == _TITLE and not own.agrees(Identity(*numbers[number].tolist()))
+                contradicts = place == _TITLE and not own.agrees(
+                    Identity(*numbers[number].tolist()), MAX_YEARS_APART
+                )
                 source, paper = chunk[number]
                 yield row, source, contradicts, msgspec.msgpack.encode(Work.of(paper))
 

@@ -96,7 +96,7 @@ def find_contexts(
 ) -> tuple[Iterable[ContextRecord], Iterable[QueryRecord]]:
     """Return the training contexts that cite a library's papers, and the cited papers per context.
 
-    files: of `context_files`. identities [P, 7], ids [P]: of the papers.
+    files: of `context_files`. identities [P, F], ids [P]: of the papers.
     """
     if files[0].name.startswith(DATA_SET[0]):
         return _find_in_data(files, identities, ids)

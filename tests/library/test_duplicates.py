@@ -20,6 +20,10 @@ def paper(id: str = "x", title: str = TITLE, **known: object) -> LibraryPaper:
     return LibraryPaper(id, title=title, **known)  # type: ignore[arg-type]
 
 
+def entry(fields: str, year: int = 0, kind: str = "article", **known: object) -> LibraryPaper:
+    return paper("title:1", **known)._replace(year=year, bibtex=f"@{kind}{{k, {fields}}}")  # type: ignore[arg-type]
+
+
 def leaders_of(*papers: LibraryPaper) -> list[int]:
     found = Identities()
     for one in papers:
@@ -31,21 +35,51 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
     ("papers", "leaders"),
     [
         (
-            [paper("a", "I", doi="x"), paper("b", "II", doi="x", arxiv="1"), paper("c", "III", arxiv="1")],
+            [paper("a", doi="x"), paper("b", f"{TITLE}: on", doi="x", arxiv="1"), paper("c", arxiv="1")],
             [0] * 3,
         ),
         ([paper(year=2010, authors=("Ann Lee",)), paper("y", TITLE.upper(), authors=("Lee, A.",))], [0, 0]),
-        ([paper(year=2010), paper("y", TITLE + "!", year=2012), paper("z", year=2015)], [0, 0, 2]),
+        ([paper(year=2010), paper("y", TITLE + "!", year=2010), paper("z", year=2011)], [0, 0, 2]),
+        (
+            [paper(year=2010, arxiv="1"), paper("y", year=2012, venue="ICML"), paper("z", year=2015)],
+            [0, 0, 2],
+        ),
+        (
+            [entry("pages = {1--9}", 2010), entry("pages = 1-9", 2011), entry("pages = {2--9}", 2010)],
+            [0, 0, 2],
+        ),
+        ([entry("pages=3, volume=4, number=2"), entry("pages=3, volume=4, number=June")], [0, 0]),
+        ([paper("a", arxiv="1", doi="10.48550/arxiv.1"), paper("b", venue="ICML", doi="10.1/x")], [0, 0]),
+        ([entry("volume = 4, number = {2}"), entry("volume=4, number=3"), entry("volume = {4}")], [0, 1, 0]),
+        ([entry("pages={1}", 2010), entry("note={x}", 2010), entry("volume={7}", 2010)], [0, 0, 0]),
+        ([entry("", 2010, "phdthesis"), entry("", 2010), entry("", 2010, "inproceedings")], [0, 1, 1]),
+        ([entry("", 2010, "misc"), entry("", 2010, "book"), entry("", 2010, "report")], [0, 0, 2]),
+        ([paper("a", "Tides at noon", doi="x"), paper("b", "Salt and mud", doi="x")], [0, 1]),
+        ([paper("doi:x", "Tides at noon", doi="x"), paper("doi:x", "Salt and mud", doi="x")], [0, 1]),
+        (
+            [
+                paper("a", "Part I of tides", doi="x", authors=("A",)),
+                paper("b", "Part II of tides", doi="x", authors=("B",)),
+            ],
+            [0, 1],
+        ),
+        ([paper("a", doi="x", year=2010), paper("b", doi="x", year=2011)], [0, 0]),
+        ([entry("pages={1}", 2010, doi="x"), entry("pages={2}", 2010, doi="x")], [0, 0]),
+        ([entry("pages={1}", 2010, doi="x"), entry("pages={2}", 2011, doi="x")], [0, 1]),
+        ([entry("", 2010, doi="x"), entry("", 2011, "book", doi="x")], [0, 1]),
+        ([paper("key:a", key="a", year=2010), paper("key:a", key="a", year=2015)], [0, 0]),
+        ([paper("title:1", year=2010), paper("title:1", year=2015)], [0, 1]),
         ([paper(authors=("Ann Lee",)), paper("y", authors=("Bo Diaz",))], [0, 1]),
         ([paper("arxiv:1", ""), paper("arxiv:1", "Title of it")], [0, 0]),
         ([paper("a", doi="10.1/x"), paper("b", doi="10.1/y")], [0, 1]),
         ([paper("a", arxiv="1"), paper("b", arxiv="2")], [0, 1]),
         ([paper("a", "Editorial"), paper("b", "Editorial")], [0, 1]),
-        ([paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)], [0, 0]),
+        ([paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)], [0, 1]),
+        ([paper("a", "Adam", year=2001), paper("b", "Adam", year=2001)], [0, 0]),
         ([paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")], [0, 0, 2]),
     ],
 )
-def test_records_match_by_id_doi_arxiv_id_and_compatible_title(
+def test_records_match_by_id_doi_arxiv_id_or_title_if_what_both_have_agrees(
     papers: list[LibraryPaper], leaders: list[int]
 ) -> None:
     assert leaders_of(*papers) == leaders
@@ -60,9 +94,9 @@ def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
         own = identity(one)
         found = None
         for column in range(3):
-            for leader in known:
-                records = members[leader]
-                if found is None and own[column] and any(record[column] == own[column] for record in records):
+            for leader, so_far in known.items():
+                shared = own[column] and any(record[column] == own[column] for record in members[leader])
+                if found is None and shared and (column == 0 or own.agrees_besides_id(so_far)):
                     found = leader
         for leader, so_far in known.items():
             same = any(record.title == own.title for record in members[leader])
@@ -73,7 +107,7 @@ def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
             known[row] = own
             found = row
         else:
-            known[found] = Identity(*(a or b for a, b in zip(known[found], own, strict=True)))
+            known[found] = known[found].joined(own)
         members[found].append(own)
         leaders.append(found)
     return leaders
@@ -87,6 +121,8 @@ records = st.builds(
     arxiv=st.sampled_from(["", "2001.00001", "2001.00002"]),
     year=st.sampled_from([0, 2000, 2001, 2005]),
     authors=st.sampled_from([(), ("Ann Lee",), ("Bo Diaz",)]),
+    venue=st.sampled_from(["", "Nature", "arXiv"]),
+    bibtex=st.sampled_from(["", "@book{k, pages={3}}", "@article{k, pages={3}}", "@misc{k, volume={4}}"]),
 )
 
 

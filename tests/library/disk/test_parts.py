@@ -155,7 +155,7 @@ OPENALEX: list[dict[str, Any]] = [
     for number in range(9)
 ]
 S2 = [
-    {"corpusid": n, "title": f"Paper {n}", "externalids": {"DOI": f"10.1000/{n}"}, "year": 2001}
+    {"corpusid": n, "title": f"{'Work' if n == 7 else 'Paper'} {n}", "externalids": {"DOI": f"10.1000/{n}"}}
     for n in range(9)
 ]
 ABSTRACTS: list[dict[str, Any]] = [

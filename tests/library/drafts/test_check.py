@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.drafts.check import find_problems, is_preprint, is_published, read_checked
+from citerec.library.drafts.check import find_problems, read_checked
 from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, make_paper
+from citerec.library.papers import LibraryPaper, is_preprint, is_published, make_paper
 from citerec.tests.conftest import Run
 
 BIB = r"""
