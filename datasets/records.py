@@ -29,6 +29,11 @@ TARGET_WORD = TARGET_MARKER.lower()
 OTHER_WORD = OTHER_MARKER.lower()
 MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
 """The markers as tokens; both tokenisers lower-case."""
+_MONTH = r"(0[1-9]|1[0-2])"
+_ARXIV = re.compile(
+    rf"(?:arxiv:)?(?:(\d\d){_MONTH}\.\d{{4,5}}|[a-z-]+(?:\.[a-z]{{2}})?[/_]?(\d\d){_MONTH}\d{{3}})(?:v\d+)?",
+    re.IGNORECASE,
+)
 
 SPLITS = ("train", "val", "test")
 """The default splits."""
@@ -358,3 +363,22 @@ def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
     """Format dropped records by file on one line. files: as in `dropped_table`."""
     totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
     return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)
+
+
+def arxiv_date(paper: str) -> tuple[int, int]:
+    """The year and month encoded in an arXiv id; (0, 0) for anything else.
+
+    >>> [arxiv_date(paper) for paper in ("2101.00001v2", "hep-th/9901001", "paper-7")]
+    [(2021, 1), (1999, 1), (0, 0)]
+    """
+    match = _ARXIV.fullmatch(paper)
+    if not match:
+        return 0, 0
+    year, month = int(match[1] or match[3]), int(match[2] or match[4])
+    return year + (1900 if year > 90 else 2000), month
+
+
+def arxiv_month(paper: str, year: int) -> int:
+    """The month of a paper of this year by its arXiv id; 0 if its id is none or of another year."""
+    of_id, month = arxiv_date(paper)
+    return month if of_id == year else 0

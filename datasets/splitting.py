@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -14,7 +16,8 @@ from citerec.base.settings import check_count
 from citerec.datasets.records import SPLITS, TRAIN
 
 Rows = NDArray[np.int64]
-_Years = Sequence[int | None] | None
+_Years = Sequence[int | str | None] | None
+_DATE = re.compile(r"(\d+)(?:-(0[1-9]|1[0-2]))?")
 
 
 class Splitting(Protocol):
@@ -23,8 +26,8 @@ class Splitting(Protocol):
     settings: dict[str, Any]
     """The constructor's arguments, for reports."""
 
-    def __call__(self, paper: str, year: int) -> str | None:
-        """Return the split of a paper by id and year (0 if unknown); None drops its contexts."""
+    def __call__(self, paper: str, year: int, month: int = 0) -> str | None:
+        """Return the split of a paper by id, year and month (0 if unknown); None drops its contexts."""
 
 
 class RandomSplitting:
@@ -38,7 +41,7 @@ class RandomSplitting:
         self._seed = seed
         self.settings: dict[str, Any] = {**self._shares, "seed": seed}
 
-    def __call__(self, paper: str, year: int) -> str | None:
+    def __call__(self, paper: str, year: int, month: int = 0) -> str | None:
         digest = blake2b(f"{self._seed} {paper}".encode(), digest_size=8).digest()
         point = int.from_bytes(digest, "little") / 2**64
         for split, share in self._shares.items():
@@ -49,24 +52,26 @@ class RandomSplitting:
 
 
 class YearSplitting:
-    """Splits by ranges of years [first, last], both inclusive; None for an open end or an empty split.
+    """Splits by ranges of years or months [first, last], both inclusive; None for an open end or empty split.
 
-    Papers of other or unknown years are dropped. Gu et al. 2022, section 3, also split by date: the latest
-    contexts are for validation and test.
+    Months are strings as "2020-03". Papers outside all ranges are dropped, as are those that may be outside,
+    since their month or year is not known. Gu et al. 2022, section 3: [None, 2019], ["2020-01", "2020-02"],
+    ["2020-03", "2020-04"].
     """
 
     def __init__(self, train: _Years, val: _Years, test: _Years) -> None:
         self.settings: dict[str, Any] = dict(zip(SPLITS, (train, val, test), strict=True))
         self._ranges = {
-            name: _year_range(name, years) for name, years in self.settings.items() if years is not None
+            name: _months(name, years) for name, years in self.settings.items() if years is not None
         }
         for name, (first, last) in self._ranges.items():
             for other, (begin, end) in self._ranges.items():
                 if name < other and first <= end and begin <= last:
                     raise InputError(f"splitting: the years of {name} and {other} overlap")
 
-    def __call__(self, paper: str, year: int) -> str | None:
-        containing = (split for split, (first, last) in self._ranges.items() if first <= year <= last)
+    def __call__(self, paper: str, year: int, month: int = 0) -> str | None:
+        begin, end = (12 * year + month,) * 2 if month else (12 * year + 1, 12 * year + 12)
+        containing = (split for split, (first, last) in self._ranges.items() if first <= begin <= end <= last)
         return next(containing, None) if year else None
 
 
@@ -86,7 +91,7 @@ class YearShares:
         self._queries, self._seed = queries, seed
         self.settings: dict[str, Any] = {**shares, "queries": queries, "seed": seed}
 
-    def __call__(self, paper: str, year: int) -> str | None:
+    def __call__(self, paper: str, year: int, month: int = 0) -> str | None:
         """Raise InputError: the split of a paper depends on all others."""
         raise InputError("splitting=year_shares works with data=papers only; use splitting=year or random")
 
@@ -121,18 +126,25 @@ def _check_shares(*values: float, whole: bool = False) -> dict[str, float]:
     return shares
 
 
-def _year_range(name: str, years: Sequence[int | None]) -> tuple[float, float]:
-    if (
-        not isinstance(years, list | tuple)
-        or len(years) != 2
-        or not all(year is None or type(year) is int for year in years)
-    ):
+def _months(name: str, years: Sequence[int | str | None]) -> tuple[float, float]:
+    """Return the first and last month of a range, counted from the year 0."""
+    found = [_span(year) for year in years] if isinstance(years, list | tuple) else []
+    if len(found) != 2 or None in found:
         raise InputError(
-            f"splitting: the years of {name} must be two, such as [2019,2020], null for an open end, not "
-            f"{list(years) if isinstance(years, tuple) else years!r}"
+            f"splitting: the years of {name} must be two, such as [2019,2020] or [2020-01,2020-02], null for "
+            f"an open end, not {list(years) if isinstance(years, tuple) else years!r}"
         )
-    first = float("-inf") if years[0] is None else years[0]
-    last = float("inf") if years[1] is None else years[1]
+    (first, _), (_, last) = (span for span in found if span)
     if first > last:
         raise InputError(f"splitting: the years of {name}: {years[0]} is after {years[1]}")
     return first, last
+
+
+def _span(year: int | str | None) -> tuple[float, float] | None:
+    """Return the first and last month of a year or month; None if it is neither."""
+    if year is None:
+        return -math.inf, math.inf
+    if not (found := _DATE.fullmatch(str(year))):
+        return None
+    months = 12 * int(found[1])
+    return (months + int(found[2]),) * 2 if found[2] else (months + 1, months + 12)

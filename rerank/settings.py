@@ -130,6 +130,10 @@ class NegativesSettings(Settings):
     """papers to prefetch per query"""
     skip: int = 0
     """number of top papers to skip"""
+    missed: int = setting(0, least=0)
+    """with lists=top: maximum number of cited papers beyond the prefetched ones to add"""
+    random: int = setting(0, least=0)
+    """with lists=top: maximum number of papers to add that are drawn from all candidates"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

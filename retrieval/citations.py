@@ -7,7 +7,6 @@ never compared with those of retrievers that read texts alone.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import arxiv_month
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights
@@ -32,11 +32,6 @@ LATER = 1000.0
 QUERIES = 64
 """Queries ranked at a time."""
 _NEVER = 1 << 20
-_ARXIV = re.compile(
-    r"(?:arxiv:)?(?:[a-z-]+(?:\.[a-z]{2})?/(?=\d{7})|(?=\d{4}\.))"
-    r"(\d\d)(0[1-9]|1[0-2])(?:\d{3}|\.\d{4,5})(?:v\d+)?",
-    re.IGNORECASE,
-)
 
 
 class Dates(NamedTuple):
@@ -62,9 +57,8 @@ class Dates(NamedTuple):
         """Dates of all papers: the month of an arXiv identifier that matches the year, else the year."""
         dates = cls.from_years(corpus.years)
         for row, (paper, year) in enumerate(zip(corpus.paper_ids, corpus.years.tolist(), strict=True)):
-            found = _ARXIV.fullmatch(paper)
-            if found and year > 0 and int(found[1]) == year % 100:
-                dates.first[row] = dates.last[row] = 12 * year + int(found[2]) - 1
+            if month := arxiv_month(paper, year):
+                dates.first[row] = dates.last[row] = 12 * year + month - 1
         return dates
 
     @classmethod

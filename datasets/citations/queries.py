@@ -37,6 +37,7 @@ from citerec.datasets.records import (
     PaperRecord,
     QueryRecord,
     Source,
+    arxiv_month,
     check_split_names,
     quoted,
 )
@@ -147,7 +148,8 @@ def open_queries(
     elif shares:
         splits = shares.split(graph.years, texts)
     else:
-        names = [splitting(graph.ids[row], int(graph.years[row])) or "" for row in texts.tolist()]
+        dated = ((graph.ids[row], int(graph.years[row])) for row in texts.tolist())
+        names = [splitting(paper, year, arxiv_month(paper, year)) or "" for paper, year in dated]
         splits = {split: texts[np.array(names, object) == split] for split in SPLITS}
     candidates = has_text
     if query_rules.found == TRAIN:

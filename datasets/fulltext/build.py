@@ -46,13 +46,13 @@ class BuildSettings(ContextRules, Tolerance):
     """share to validate on"""
     test: float = 0.1
     """share to test on; shares that sum to less than 1 drop the rest"""
-    train_years: tuple[int | None, ...] = ()
-    """split by year instead: years of the citing papers to train on, first and last; null: an open end (e.g.
-    [null,2018])"""
-    val_years: tuple[int | None, ...] = ()
-    """years to validate on"""
-    test_years: tuple[int | None, ...] = ()
-    """years to test on"""
+    train_years: tuple[int | str | None, ...] = ()
+    """split by year instead: years of the citing papers to train on, first and last, or months, which arXiv
+    ids tell (e.g. [2020-01,2020-02]); null: an open end (e.g. [null,2018])"""
+    val_years: tuple[int | str | None, ...] = ()
+    """years or months to validate on"""
+    test_years: tuple[int | str | None, ...] = ()
+    """years or months to test on"""
 
     @property
     def splitting(self) -> Splitting:

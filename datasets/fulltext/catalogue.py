@@ -35,6 +35,7 @@ import orjson
 
 from citerec.datasets.fulltext.documents import Metadata, Reference
 from citerec.datasets.letters import fold
+from citerec.datasets.records import arxiv_date, arxiv_month
 
 AUTHORS = 4
 """Number of first authors used to resolve references and to check contexts for names."""
@@ -50,10 +51,6 @@ _DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2})
 """A year, also with unknown digits, or a date of eight digits."""
 
 _SUFFIXES = frozenset(("jr", "sr", "ii", "iii", "iv"))
-_MONTH = r"(?:0[1-9]|1[0-2])"
-_ARXIV = re.compile(
-    rf"(?:(\d\d){_MONTH}\.\d{{4,5}}|[a-z-]+(?:\.[A-Z]{{2}})?[/_]?(\d\d){_MONTH}\d{{3}})(?:v\d+)?"
-)
 ARXIV_ID = r"(?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})"
 _NAMED_ARXIV = re.compile(
     rf"(?:arxiv[:/.\s]*(?:abs/|pdf/)?|arxiv\.org/\w+/)({ARXIV_ID})(?:v\d+)?", re.IGNORECASE
@@ -123,11 +120,7 @@ def arxiv_year(paper: str) -> int:
     >>> [arxiv_year(paper) for paper in ("2101.00001v2", "hep-th9901001", "paper-7")]
     [2021, 1999, 0]
     """
-    match = _ARXIV.fullmatch(paper)
-    if not match:
-        return 0
-    digits = int(match[1] or match[2])
-    return digits + (1900 if digits > 90 else 2000)
+    return arxiv_date(paper)[0]
 
 
 def find_arxiv_id(text: str) -> str:
@@ -309,6 +302,7 @@ class Catalogue:
         self.ids: list[str] = []
         self.rows: dict[str, int] = {}
         self.years = array("i")
+        self.months = array("b")  # 0 if unknown
         self._surnames: list[str] = []
         # Sorted keys, and rows in the same order.
         self._title_keys, self._title_rows = array("Q"), array("i")
@@ -360,10 +354,13 @@ class Catalogue:
 
     def _index(self) -> None:
         """Number the papers kept, and sort their titles."""
-        self.ids, self.years, self._surnames, keys = [], array("i"), [], array("Q")
+        self.ids, self.years, self.months = [], array("i"), array("b")
+        self._surnames, keys = [], array("Q")
         for paper in self.papers():
             self.ids.append(paper.id)
             self.years.append(paper.year)
+            arxiv = (name.partition(":")[2] for name in paper.identifiers if name.startswith("arxiv:"))
+            self.months.append(arxiv_month(next(arxiv, paper.id), paper.year))
             self._surnames.append("|".join(surname(name) for name in paper.authors[:AUTHORS]))
             keys.append(title_key(normalise_title(paper.title)))
         self.rows = {id: row for row, id in enumerate(self.ids)}

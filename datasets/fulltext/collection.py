@@ -234,7 +234,7 @@ def _write_contexts(
             split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in splits
         }
         for citing, full_text in full_texts:
-            split = splitting(ids[citing], catalogue.years[citing])
+            split = splitting(ids[citing], catalogue.years[citing], catalogue.months[citing])
             if split is None:
                 counts["full texts"]["outside the splits' years or shares"] += 1
                 continue

@@ -31,7 +31,7 @@ from citerec.training.processes import WHOLE
 
 log = logging.getLogger(__name__)
 
-DRAW, ORDER, CITED = 11, 12, 13
+DRAW, ORDER, CITED, RANDOM = 11, 12, 13, 14
 """Seeds that separate the random draws of different purposes."""
 
 CANDIDATES = "candidates"
@@ -167,16 +167,30 @@ class CitedAndNegatives:
 
 
 class TopPapers:
-    """The top prefetched papers in their order, cited or not (lists=top)."""
+    """The top prefetched papers in their order, cited or not (lists=top).
 
-    def __init__(self, depth: int) -> None:
-        self.max_papers, self.wanted = depth, ("model.negatives.depth", depth)
+    With config.missed, cited papers that are not among them follow, and with config.random, papers drawn from
+    the candidates (Nogueira et al. 2020, section 5.2).
+    """
+
+    def __init__(self, config: NegativesSettings, candidates: NDArray[np.integer]) -> None:
+        """candidates: rows of the papers to draw from."""
+        self.config, self._candidates = config, candidates
+        self.max_papers = config.depth + config.missed + config.random
+        self.wanted = "model.negatives.depth", config.depth
 
     def count_choices(self, query: TrainingQuery) -> int:
         return int(np.count_nonzero(query.prefetched >= 0))
 
     def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
         papers = query.prefetched[query.prefetched >= 0].astype(np.int64)
+        rng = np.random.default_rng((seed, RANDOM, epoch, query.row))
+        missed = rng.permutation(np.setdiff1d(query.cited, papers))[: self.config.missed]
+        drawn = rng.choice(
+            self._candidates, min(2 * self.config.random, len(self._candidates)), replace=False
+        )
+        drawn = drawn[~np.isin(drawn, [*query.excluded, *papers])][: self.config.random]
+        papers = np.concatenate([papers, missed, drawn]).astype(np.int64)
         return papers, np.isin(papers, query.cited)
 
 

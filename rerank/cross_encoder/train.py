@@ -26,6 +26,7 @@ from citerec.rerank.cross_encoder.backends import batches
 from citerec.rerank.cross_encoder.data import (
     CitedAndNegatives,
     ListBatch,
+    ListStrategy,
     Prefetcher,
     QueryOrder,
     RerankData,
@@ -159,7 +160,9 @@ def _build_lists(
     queries = QueryOrder.sample(rows, settings.queries_per_epoch, settings.epochs, seed)
     contexts = split.contexts[np.unique(queries.rows)]
     prefetched = prefetcher(contexts, negatives.depth, "training queries")
-    strategy = TopPapers(negatives.depth) if settings.lists == "top" else CitedAndNegatives(negatives)
+    strategy: ListStrategy = CitedAndNegatives(negatives)
+    if settings.lists == "top":
+        strategy = TopPapers(negatives, np.flatnonzero(corpus.is_candidate))
     lists = TrainingLists(reader, split, queries, prefetched, settings.batch, strategy, seed)
     if settings.lists == "top":
         share = lists.cited_share()

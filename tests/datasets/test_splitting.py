@@ -24,6 +24,21 @@ def test_ranges_of_years_include_their_ends() -> None:
     assert [only_test("p", year) for year in (0, 2016, 2017, 9999)] == [None, None, "test", "test"]
 
 
+def test_ranges_may_be_of_months() -> None:
+    """The arXiv set of Gu et al. 2022, section 3. A paper of which only the year is known may be outside."""
+    splitting = YearSplitting([None, 2019], ["2020-01", "2020-02"], ["2020-03", "2020-04"])
+    dates = [(2018, 0), (2019, 12), (2020, 1), (2020, 2), (2020, 3), (2020, 4), (2020, 5), (2020, 0), (0, 0)]
+    splits = [splitting("p", *date) for date in dates]
+    assert splits == ["train", "train", "val", "val", "test", "test", None, None, None]
+    mixed = YearSplitting(None, ["2019-07", 2019], [2020, "2020-06"])
+    assert [mixed("p", *date) for date in [(2019, 6), (2019, 7), (2020, 6), (2020, 7)]] == [
+        None,
+        "val",
+        "test",
+        None,
+    ]
+
+
 def test_random_splits_have_the_given_shares_and_are_reproducible() -> None:
     splitting = RandomSplitting(0.7, 0.1, 0.1, seed=3)
     splits = [splitting(f"p{number}", 0) for number in range(20_000)]
@@ -68,6 +83,8 @@ def test_all_splits_but_train_are_sampled() -> None:
             "splitting: the years of val: 2016 is after 2015",
         ),
         (lambda: YearSplitting([None, 2014], [2015], None), "splitting: the years of val must be two"),
+        (lambda: YearSplitting(None, None, ["2020-13", None]), "the years of test must be two, such as"),
+        (lambda: YearSplitting(None, [2020, "2019-12"], None), "the years of val: 2020 is after 2019-12"),
         (lambda: YearSplitting(2014, None, None), "splitting: the years of train must be two"),  # type: ignore[arg-type]
         (lambda: RandomSplitting(0.8, 0.2, 0.1, 0), r"add up to 1\.1"),
         (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting: the share of val is -0\.2, not"),

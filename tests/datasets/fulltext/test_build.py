@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.fulltext.build import BuildSettings, build, build_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.datasets.splitting import RandomSplitting, YearSplitting
@@ -213,6 +214,19 @@ def test_splits_by_year(tmp_path: Path) -> None:
     assert content(tmp_path / "out", "test.json") == [
         {"context_id": f"p{year}__cited__0", "positive_ids": ["cited"]} for year in (2017, 2018)
     ]
+
+
+def test_splits_by_month_of_arxiv_identifiers(tmp_path: Path) -> None:
+    months = ["1912.00001", "2001.00001", "2003.00001", "2005.00001"]
+    ids = [{"identifiers": {"arxiv": month}, "year": 2000 + int(month[:2])} for month in months]
+    records = [citing(f"p{n}", [(CITES, "cited")], **known) for n, known in enumerate(ids)]
+    records += [paper("cited"), citing("p4", [(CITES, "cited")], year=2020)]
+    files = [f"source={write(tmp_path / 'a.jsonl', records)}", f"output={tmp_path / 'out'}"]
+    years = ["train_years=[1991,2019]", "val_years=[2020-01,2020-02]", "test_years=[2020-03,2020-04]"]
+    build(read_arguments(BuildSettings, [*files, *years]))
+    for split, id in (("train", "p0"), ("val", "p1"), ("test", "p2")):
+        found = content(tmp_path / "out", f"{split}.json")
+        assert [query["context_id"] for query in found] == [f"{id}__cited__0"]
 
 
 CITATIONS = st.lists(
