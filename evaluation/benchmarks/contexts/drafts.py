@@ -26,6 +26,12 @@ import numpy.typing as npt
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
+from citerec.evaluation.benchmarks.contexts.draft_baseline import (
+    NAMED,
+    add_prior,
+    count_citations,
+    with_names,
+)
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report, Table
 from citerec.evaluation.settings import DRAFT, DraftsSettings
@@ -42,7 +48,7 @@ from citerec.library.drafts.collection import (
 from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.models import model_files
+from citerec.library.models import PLAIN, model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
 from citerec.library.recommender import Recommender
@@ -163,7 +169,7 @@ class Drafts(Benchmark):
     ) -> Report:
         given = self.settings
         models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
-        files = {model: model_files(model)[0] for model in models.values()}
+        files = {model: model_files(_bm25_or(model))[0] for model in models.values()}
         drafts, left_out = find_drafts(Path(given.drafts or "").expanduser(), given.languages)
         for line in left_out:
             log.warning("%s", line)
@@ -227,7 +233,8 @@ class _Run:
         found = {}
         with quiet(logging.ERROR):
             for who, model in self.models.items():
-                library = MemoryLibrary.create(folder / f"{name}-{who}", papers, model=model)
+                texts = list(map(with_names, papers)) if model == NAMED else papers
+                library = MemoryLibrary.create(folder / f"{name}-{who}", texts, model=_bm25_or(model))
                 found[who] = Recommender(library)
         return found
 
@@ -252,7 +259,8 @@ class _Run:
             calibrated = found[MODEL].calibrated
             for who, recommender in found.items():
                 for command in self.given.commands:
-                    answers = _answer(draft, asked, recommender, command, self.given.depth, advance)
+                    prior = command == DRAFT and self.models[who] == NAMED
+                    answers = _answer(draft, asked, recommender, command, self.given.depth, prior, advance)
                     ranks[who][f"{protocol}/{command}"] = answers
                     advance(skipped)
         keys = [key for place in one.draft.places for key in place.replaced]
@@ -283,12 +291,17 @@ def _answer(
     recommender: Recommender,
     command: str,
     depth: int,
+    prior: bool,
     advance: Callable[[int], None],
 ) -> Ranks:
-    """Ask the questions about a draft; return the ranks of all papers that they cite, in order."""
+    """Ask the questions about a draft; return the ranks of all papers that they cite, in order.
+
+    prior: papers that the draft cites elsewhere come earlier (draft_baseline).
+    """
     library = in_memory(recommender.library)
     known, own = known_papers(draft, library)
     passages, ranks = citing_passages(draft, known), Ranks()
+    times = count_citations(draft, known, library) if prior else {}
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
         if command == DRAFT:
@@ -301,8 +314,10 @@ def _answer(
             texts = [question.place.context for question in batch]
             requests = [Request(Query(text, draft.title, draft.abstract)) for text in texts]
         most = max(len(question.targets) for question in batch)
-        rankings = [recommender.ranked(request, depth + most - 1).ranking for request in requests]
+        deep = len(library) if prior else depth + most - 1
+        rankings = [recommender.ranked(request, deep).ranking for request in requests]
         for question, ranking in zip(batch, rankings, strict=True):
+            ranking = add_prior(ranking, question, times, library) if prior else ranking
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
             elsewhere_cited = {library.row(known[key]) for key in question.known if key in known}
             targets = [library.row(known.get(key, "")) for key in question.targets.values()]
@@ -321,6 +336,11 @@ def _answer(
                 ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
         advance(len(batch))
     return ranks
+
+
+def _bm25_or(model: str) -> str:
+    """Return the model of a library: BM25 for NAMED, whose libraries and scores differ."""
+    return PLAIN if model == NAMED else model
 
 
 def _identity(

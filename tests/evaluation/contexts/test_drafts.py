@@ -19,17 +19,18 @@ from hypothesis import strategies as st
 import citerec
 from citerec.base.errors import InputError
 from citerec.datasets.published.drafts import LIST, LISTS, DraftsSettings, fetch_drafts, list_file, read_list
+from citerec.evaluation.benchmarks.contexts.draft_baseline import NAMED, add_prior, count_citations
 from citerec.evaluation.benchmarks.contexts.drafts import PARTS, DraftResult, Drafts, Ranks, read_results
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands.change import build
-from citerec.library.drafts.collection import find_drafts, questions
+from citerec.library.drafts.collection import find_cited, find_drafts, questions
 from citerec.library.drafts.reader import read_draft
 from citerec.library.memory.library import in_memory
 from citerec.library.question import Filters, Request
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
-from citerec.retrieval.base import Retriever
+from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
 
@@ -264,6 +265,42 @@ def test_numbers_are_those_by_hand(folder: Path, tmp_path: Path, model: str) -> 
     one = metrics["as_is/draft"]
     assert math.isclose(one["difference/mrr"], one["mrr"] - one["baseline/mrr"], abs_tol=1e-12)
     assert (one["drafts"], one["queries"]) == (3, sum(len(of.again) for of in results.values()))
+
+
+def test_bm25_reads_names_and_years_and_prefers_what_the_draft_cites_elsewhere(
+    folder: Path, tmp_path: Path
+) -> None:
+    options = {"model": NAMED, "baseline": None, "protocols": ("as_is",)}
+    run(folder, tmp_path / "out", **options)
+    (paper,) = (one for one in read_results(tmp_path / "out" / PARTS) if one.name == "paper")
+    bib = tmp_path / "named.bib"
+    bib.write_text(
+        (folder / "paper" / "refs.bib").read_text().replace("abstract = {", "abstract = {Lee Diaz 2010 ")
+    )
+    bib.write_text(re.sub(r"(year = 2010)(?!, abstract)", r"\1, abstract = {Lee Diaz 2010}", bib.read_text()))
+    build(BuildSettings(library=str(tmp_path / "library"), source=(str(bib),), model="bm25"))
+    ranks = by_hand(folder / "paper", "paper.tex", tmp_path / "library", "ask")
+    asked = [query.partition("#")[0].split(":") for query in paper.query_ids]
+    found = zip(asked, paper.ranks["model"]["as_is/ask"].rank, strict=True)
+    assert ranks == sorted((int(line), key, rank) for (*_, line, key), rank in found)
+
+    library = in_memory(Recommender.open(tmp_path / "library").library)
+    draft, known = find_cited(find_drafts(folder)[0][2].draft, library)
+    times = count_citations(draft, known, library)
+    rows = {key: library.corpus.paper_row(paper) for key, paper in known.items()}
+    cited = {"bert": 2, "adam": 2, "lda": 1, "mst": 3, "svm": 1, "greedy": 1}
+    assert {key: times[row] for key, row in rows.items()} == cited
+    question = next(one for one in questions(draft, known) if set(one.targets.values()) == {"mst"})
+    order = [rows[key] for key in ("bert", "mst", "adam", "greedy")]
+    ranking = Ranking(np.array([[*order, -1]], np.int32), np.array([[2, 1.9, 1.8, 1.7, -np.inf]], np.float32))
+    again = add_prior(ranking, question, times, library)
+    bonus = {"bert": 2, "mst": 2, "adam": 2, "greedy": 1}
+    scores = {
+        rows[key]: score + 0.4 * math.log1p(bonus[key])
+        for key, score in zip(bonus, (2, 1.9, 1.8, 1.7), strict=True)
+    }
+    assert again.papers[0].tolist() == [*sorted(scores, key=lambda row: -scores[row]), -1]
+    np.testing.assert_allclose(again.scores[0, :4], sorted(scores.values(), reverse=True), rtol=1e-6)
 
 
 def test_halves_and_counts(folder: Path, tmp_path: Path) -> None:

@@ -332,7 +332,12 @@ def test_roberta_reads_pairs_as_its_own_tokeniser_writes_them(tmp_path: Path, ti
     backend.save_model(str(tmp_path))
     tokenizer = RobertaTokenizerFast(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
     tokenizer.save_pretrained(tmp_path)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=140, type_vocab_size=1, **sizes)
     RobertaModel(config).save_pretrained(tmp_path)
     made = CrossEncoder.pretrained(
