@@ -217,6 +217,8 @@ class DraftSettings(RankingSettings):
     sure: float = setting(0.5, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
+    bib: tuple[str, ...] = ()
+    """the draft's .bib files; empty: those that it names, else those beside it"""
     root: str = ""
     """folder that may be read for inputs; empty: the draft's"""
 
@@ -228,9 +230,11 @@ class CheckSettings(LibrarySettings):
     positional: ClassVar[str] = "tex"
 
     tex: str
-    """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
+    """the draft, in LaTeX, Markdown, Typst or Org (e.g. paper.tex)"""
     library: str = ""
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
+    bib: tuple[str, ...] = ()
+    """the draft's .bib files; empty: those that it names, else those beside it"""
     format: str = setting("text", choices=("text", "json"))
     strict: bool = False
     """exit with 1 if there are findings, entries that are never cited aside"""

@@ -60,7 +60,7 @@ from citerec.datasets.fulltext.documents import (
 from citerec.datasets.fulltext.jats import read_jats
 from citerec.datasets.fulltext.tei import read_tei
 from citerec.datasets.fulltext.xml_documents import read_trees
-from citerec.datasets.languages.bibliographies import bib_entries
+from citerec.datasets.languages.entries import bib_entries
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.known import LANGUAGES, language_of
 from citerec.datasets.languages.latex import LATEX, is_archive, read_archive

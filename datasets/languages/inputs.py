@@ -18,6 +18,8 @@ MAX_CHARACTERS = 20_000_000
 """Maximum characters of a document with its inputs, before and after the expansion of macros."""
 MAX_INPUTS = 1000
 MAX_DEPTH = 20
+SHOWN = 3
+"""Skipped files with one reason that have a note each."""
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
 _RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 
@@ -88,7 +90,7 @@ class Inputs:
     ) -> Path | None:
         """Return the file that is meant, the first candidate that may be read; None, with a note, if there is
         none. named: as the document writes it. suffixes: in lower case; empty for any."""
-        root, why = (self.root or parents[0].parent).resolve(), "there is no such file"
+        root, why = self.folder(parents), "there is no such file"
         for candidate in candidates:
             place = candidate.resolve()
             if not place.is_relative_to(root):
@@ -102,6 +104,21 @@ class Inputs:
         self.skipped[named] = why
         return None
 
+    def folder(self, parents: Sequence[Path]) -> Path:
+        """Return the folder that contains all files. parents: the document first."""
+        return (self.root or parents[0].parent).resolve()
+
     @property
     def notes(self) -> list[str]:
-        return [f"{named} is not followed: {why}" for named, why in self.skipped.items()]
+        """What was skipped, and why; many files in one line."""
+        reasons: dict[str, list[str]] = {}
+        for named, why in self.skipped.items():
+            reasons.setdefault(why, []).append(named)
+        notes: list[str] = []
+        for why, names in reasons.items():
+            if len(names) <= SHOWN:
+                notes += [f"{named} is not followed: {why}" for named in names]
+            else:
+                some = ", ".join(names[:SHOWN])
+                notes.append(f"{len(names):,} files are not followed, since {why}: {some}, ...")
+        return notes

@@ -26,7 +26,7 @@ PLACEHOLDER = "\uf000"
 """First character of the keys of missing citations. `clean_text` removes it from texts; it is in no word."""
 MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 """A key that stands for a missing one."""
-CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
+CITE_MARK = re.compile(r"(?i:\[(?:cite|citation needed)\])")
 """A missing citation in every language but LaTeX."""
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
@@ -84,24 +84,39 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A document with its inputs. text: without comments and code. keys: that it cites, in order. uncited:
-    keys that it lists without citing; * for all. notes: what was skipped, and why."""
+    """A document with its inputs.
+
+    text: without comments and code. keys: that it cites, in order. uncited: keys that it lists without citing
+    them; * for all. skipped: inputs that were not read, and why. labels: of figures, sections and the like,
+    which are cited like keys; kinds: what labels begin with.
+    """
 
     text: str
     metadata: Metadata
     keys: Sequence[str]
     references: References
     uncited: Collection[str] = ()
-    notes: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    labels: Collection[str] = ()
+    kinds: tuple[str, ...] = ()
+
+    def is_label(self, key: str) -> bool:
+        """True if a key refers to a part of the document."""
+        return key in self.labels or key.startswith(self.kinds)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not read, and why."""
+        return [*self.skipped, *self.references.notes]
 
 
 class Language(ABC):
     """A language of documents.
 
     ids: editors' names of it. marks: missing citations, for messages. comment: its form; one that ends its
-    line begins it, too. lead: stands between a word and its citation. hidden: matches comments and code.
-    before: matches the text before a caret in a citation; its group `key` is typed. after: matches the rest
-    of the key. closed: matches what follows it if a citation with the group `opened` is closed by `closing`.
+    line begins it, too. lead: stands between a word and its citation. before: matches the text before a caret
+    in a citation; its group `key` is typed. after: matches the rest of the key. closed: matches what follows
+    it if a citation with the group `opened` is closed by `closing`.
     """
 
     name: ClassVar[str]
@@ -110,13 +125,16 @@ class Language(ABC):
     marks: ClassVar[str]
     comment: ClassVar[str]
     lead: ClassVar[str] = " "
-    hidden: ClassVar[re.Pattern[str]]
     before: ClassVar[re.Pattern[str]]
     after: ClassVar[re.Pattern[str]]
     closed: ClassVar[re.Pattern[str]] = re.compile("")
     closing: ClassVar[str] = ""
+    _hidden: ClassVar[re.Pattern[str]]
+    """Matches comments and code."""
     _heading: ClassVar[re.Pattern[str]]
     """Matches headings; group 1 has a sign per level, group 2 the name."""
+    _include: ClassVar[re.Pattern[str]]
+    """Matches an input; the group that matches is its name."""
 
     # Citations.
 
@@ -159,6 +177,18 @@ class Language(ABC):
         for citation in self.citations(text):
             yield from (key for key in citation.keys if not key.missing and key.key != "*")
 
+    def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each comment and each piece of code."""
+        return (match.span() for match in self._hidden.finditer(text))
+
+    def visible(self, text: str) -> str:
+        """Return a text with blanks for comments and code."""
+        return replaced(text, ((start, end, " " * (end - start)) for start, end in self.hidden(text)))
+
+    def without_code(self, text: str) -> str:
+        """Return a text without comments and code."""
+        return replaced(text, ((start, end, " ") for start, end in self.hidden(text)))
+
     # Documents.
 
     @abstractmethod
@@ -190,9 +220,35 @@ class Language(ABC):
     def bibliographies(self, text: str) -> list[Key]:
         """Return the files of a bibliography that a text names."""
 
-    def front(self, text: str) -> int:
-        """Return where the fields at the beginning of a text end, in which no citation is missing."""
-        return 0
+    def labels(self, text: str) -> set[str]:
+        """Return the labels in a text that are cited like keys."""
+        return set()
+
+    def without_references(self, text: str, labels: Collection[str], kinds: tuple[str, ...] = ()) -> str:
+        """Return a text without references to labels, which look like citations. kinds: see `Source`."""
+        found = ((one, one.cited) for one in self.citations(text) if one.printed)
+        gone = (
+            one for one, keys in found if keys and all(key in labels or key.startswith(kinds) for key in keys)
+        )
+        return replaced(text, ((one.start, one.end, "") for one in gone))
+
+    def included(self, text: str) -> Iterator[str]:
+        """Yield the names of the files that a text includes."""
+        for found in self._include.finditer(text):
+            yield found[found.lastindex or 0]
+
+    def with_inputs(self, path: Path, inputs: Inputs, parents: tuple[Path, ...] = ()) -> str:
+        """Return the text of a file with its inputs, without comments and code."""
+        text = self.without_code(inputs.open(path, parents))
+        parents = (*parents, path)
+
+        def read(match: re.Match[str]) -> str:
+            name = match[match.lastindex or 0]
+            places = path.parent / name, inputs.folder(parents) / name.lstrip("/")
+            file = inputs.find(match[0].strip(), places, parents, self.suffixes)
+            return f"\n\n{self.with_inputs(file, inputs, parents)}\n\n" if file else match[0]
+
+        return self._include.sub(read, text)
 
     @abstractmethod
     def plain(self, text: str) -> str:
@@ -259,10 +315,6 @@ class Language(ABC):
         return self.plain(_MARK.sub("", next(found, "")))
 
     # Carets.
-
-    def visible(self, text: str) -> str:
-        """Return a text with blanks for comments and code."""
-        return self.hidden.sub(lambda match: " " * len(match[0]), text)
 
     def open_at(self, text: str, caret: int) -> Open | None:
         """Return the citation that the caret is in; None if it is in none."""

@@ -21,6 +21,7 @@ from citerec.base.files import open_bytes, read_limited
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph
 from citerec.datasets.languages.bibliographies import References
+from citerec.datasets.languages.entries import bib_entries
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES, Inputs
 from citerec.datasets.languages.language import (
     PLACEHOLDER,
@@ -31,7 +32,7 @@ from citerec.datasets.languages.language import (
     identified,
     replaced,
 )
-from citerec.datasets.languages.latex_source import is_document, is_paper, read_source
+from citerec.datasets.languages.latex_source import BIBLIOGRAPHY, INPUT, is_document, is_paper, read_source
 from citerec.datasets.languages.latex_text import macro_arguments, plain_text, remove_blocks, running_text
 
 _IN_ARCHIVES = (".tex", ".bbl", ".bib")
@@ -60,17 +61,20 @@ _DOCUMENT = re.compile(r"\\(begin|end)\s*\{document\}")
 _CLASS, _BODY = re.compile(r"\\documentclass\b"), re.compile(r"\\begin\s*\{document\}")
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
-_INPUT = re.compile(r"\\(?:input|include|subfile|includepaper)\b")
-
-_NAME = r"\\(?!citestyle|setcitestyle|\w*citename|citetext|\w*citealias)(?=[A-Za-z]*[cC]ite)([A-Za-z]++)\*?"
-_COMMAND = re.compile(_NAME)
-_NOTES = r"(?:\s*(?:\[[^\[\]]*\]|<[^<>]*>)){0,2}"
-_KEYS = re.compile(rf"{_NOTES}\s*\{{([^{{}}]*)\}}")
+_COMMAND = re.compile(r"\\(?=[A-Za-z]*(?:[cC]ite|bibentry))([A-Za-z]++)\*?")
+_OTHER = re.compile(
+    r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont"
+    r"|cite(?:alias|authoryear|reset|setup|style|text)"
+)
+"""Commands that do not cite. Those of multibib, harvard and the printed labels of natbib are among them."""
+_GAP = r"(?:\s|%[^\n]*\n)*+"
+_NOTE = r"(?:\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]|<[^<>]*>)"
+_KEYS = re.compile(rf"(?:{_GAP}{_NOTE}){{0,2}}{_GAP}\{{([^{{}}]*)\}}")
+_SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
 _PARAMETER = re.compile(r"#\d")
 _AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
 _BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")
-_OPTIONS = r"(?:\s*\[[^\[\]{}]*\]|\s*<[^<>{}]*>|\{[^{}]*\}){0,4}"
 
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment"
 _BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))
@@ -84,7 +88,10 @@ _ENVIRONMENT = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?")
 _ASIDE = re.compile(
     r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?(?:\[[^\[\]]*\])?(?=\{)"
 )
-_BIBLIOGRAPHY = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
+_EMBEDDED = re.compile(
+    r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
+    re.DOTALL,
+)
 _FILE = re.compile(r"[^\s,][^,]*?(?=\s*(?:,|\Z))")
 
 
@@ -97,13 +104,14 @@ class Latex(Language):
     marks = r"\cite{?}, \cite{} or \citep{TODO}"
     comment = "% {}\n"
     lead = "~"
-    hidden = re.compile(
+    _hidden = re.compile(
         rf"(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
         r"|\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",
         re.DOTALL,
     )
     before = re.compile(
-        rf"{_NAME}{_OPTIONS}\s*(?P<opened>\{{)(?:[^{{}}]*[,\n\r])?[ \t]*(?P<key>[^{{}},\n\r]*)\Z"
+        rf"{_COMMAND.pattern}(?:{_GAP}(?:{_NOTE}|\([^()]*\)|\{{[^{{}}]*\}})){{0,12}}{_GAP}(?P<opened>\{{)"
+        r"(?:[^{}]*[,\n\r])?[ \t]*(?P<key>[^{},\n\r]*)\Z"
     )
     after = re.compile(r"[^\s,{}\\\[\]%]*")
     closed = re.compile(r"[^{}\\]*\}")
@@ -113,22 +121,25 @@ class Latex(Language):
         return (citation for _, citation in self._commands(text))
 
     def _commands(self, text: str) -> Iterator[tuple[str, Citation]]:
-        r"""Yield the citations with the names of their commands; only \cites and the like have several groups
-        of keys."""
-        end = 0
+        """Yield the citations with the names of their commands. One in a note of another is a part of it."""
+        last: tuple[str, Citation] | None = None
         for command in _COMMAND.finditer(text):
-            if command.start() < end:
+            groups = [] if _OTHER.fullmatch(command[1]) else _key_groups(text, command)
+            if not groups:
                 continue
-            keys: list[Key] = []
-            place = command.end()
-            while group := _KEYS.match(text, place):
-                keys += _group_keys(text, *group.span(1))
-                place = group.end()
-                if not command[1].lower().endswith("cites"):
-                    break
-            end = place
-            if place > command.end():
-                yield command[1], Citation(command.start(), end, tuple(keys), command[1] != "nocite")
+            keys = tuple(key for group in groups for key in _group_keys(text, *group.span(1)))
+            citation = Citation(command.start(), groups[-1].end(), keys, command[1] != "nocite")
+            if last and citation.start < last[1].end:
+                last = (
+                    last[0],
+                    last[1]._replace(keys=tuple(sorted((*last[1].keys, *keys), key=lambda key: key.start))),
+                )
+                continue
+            if last:
+                yield last
+            last = command[1], citation
+        if last:
+            yield last
 
     def joined(self, text: str) -> Iterator[Citation]:
         r"""\citeauthor with the \citeyear after it is one citation."""
@@ -154,13 +165,20 @@ class Latex(Language):
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         source = read_source(path, inputs)
+        embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
+        given = {key: entry for entries in embedded.values() for key, entry in entries.items()}
         text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", source)
         text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
         found = [*self.citations(text)]
         keys = dict.fromkeys(key for one in found if one.printed for key in one.cited)
         uncited = dict.fromkeys(key for one in found if not one.printed for key in one.cited)
-        names = [name.key for name in self.bibliographies(text)]
-        references = References(path, names, text, inputs.root)
+        named = [name.key for name in self.bibliographies(text)]
+        names = [
+            name.replace("\\jobname", path.stem)
+            for name in named
+            if name not in embedded and f"{name}.bib" not in embedded
+        ]
+        references = References(path, names, inputs.root, text, given)
         return Source(text, self._about(text, paper), [*keys], references, [*uncited], inputs.notes)
 
     def document(self, path: Path, paper: str) -> Document:
@@ -176,8 +194,13 @@ class Latex(Language):
 
         return Document(metadata, full_text, lambda: [*source.references.entries(source.keys).values()])
 
+    def included(self, text: str) -> Iterator[str]:
+        for found in INPUT.finditer(text):
+            inside = f"{found['folder']}/{found['file']}" if found["command"] else ""
+            yield inside or found["braced"] or found["bare"]
+
     def metadata(self, head: str) -> Metadata:
-        text = _INPUT.sub("", head)
+        text = INPUT.sub("", head)
         with suppress(InputError):  # macros that expand to too much
             text = read_source(Path("document"), Inputs(lambda _: text))
         return self._about(text, "")
@@ -198,8 +221,8 @@ class Latex(Language):
         return identified(Metadata("", title, about, year, _find_authors(text)), paper)
 
     def bibliographies(self, text: str) -> list[Key]:
-        commands = _BIBLIOGRAPHY.finditer(text)
-        files = (file for command in commands for file in _FILE.finditer(text, *command.span(1)))
+        commands = BIBLIOGRAPHY.finditer(text)
+        files = (file for one in commands for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
         return [Key(file[0], *file.span()) for file in files]
 
     def plain(self, text: str) -> str:
@@ -225,6 +248,21 @@ class Latex(Language):
 
 
 LATEX = Latex()
+
+
+def _key_groups(text: str, command: re.Match[str]) -> list[re.Match[str]]:
+    r"""Return the groups of keys of a command. Only \cites and the like have several; in \volcite a volume
+    comes before the keys, and after a key, \citename has the name of a field."""
+    name, place, groups = command[1].lower(), command.end(), list[re.Match[str]]()
+    several, volumes = name.endswith(("cites", "citetexts")), name.endswith(("volcite", "volcites"))
+    if several and (notes := _SHARED_NOTES.match(text, place)):
+        place = notes.end()
+    while (group := _KEYS.match(text, place)) and (several or len(groups) < 1 + volumes):
+        groups.append(group)
+        place = group.end()
+    if name == "citename" and not _KEYS.match(text, place):
+        return []  # harvard's name
+    return groups[1::2] if volumes else groups
 
 
 def _group_keys(text: str, start: int, end: int) -> Iterator[Key]:

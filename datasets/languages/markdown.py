@@ -3,13 +3,15 @@
 Title, abstract, authors and date come from the YAML front matter, else from the headings. The main file of a
 book (index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document
 with the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed
-formulas, tables, images and footnotes are not running text. Bibliographies are .bib files and CSL JSON.
+formulas, tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in JSON or
+YAML, and entries in the front matter.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
@@ -23,6 +25,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import References
+from citerec.datasets.languages.entries import csl_entries
 from citerec.datasets.languages.inputs import Inputs, decode_text
 from citerec.datasets.languages.language import (
     CITE_MARK,
@@ -36,12 +39,16 @@ from citerec.datasets.languages.language import (
 )
 from citerec.datasets.languages.latex_text import plain_text, running_text
 
-_GROUP = r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])"
-"""A citation in brackets, if it has keys."""
-_KEY = re.compile(r"(?<![\w@\\/])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
+_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\](?![(\[:{])"
+"""A citation in brackets, if it has keys; it may have others inside."""
+_KEY = re.compile(r"(?<![\w@\\/])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))")
+_NESTED = re.compile(r"\[[^\[\]\n]*\]")
 _CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
+_HANDLE = re.compile(r"\](?:\(|\[)")
+"""What follows a key that is the text of a link."""
 _CROSS_REFERENCE = re.compile(
-    r"(?:(?:supp?)?(?:fig|tbl)|eq|sec|lst|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]"
+    r"(?:(?:supp?)?(?:fig|tbl|tab)|eq|sec|lst|algo?|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]",
+    re.IGNORECASE,
 )
 _BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
 _FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -62,11 +69,19 @@ _BACKSLASH = re.compile(r"\\([^\w\s])")
 
 _PROJECTS = ("_quarto.yml", "_bookdown.yml")
 _INCLUDE = re.compile(
-    r"\{\{<\s*include\s+([^\s<>]+)\s*>\}\}|^[ \t]*```+[ \t]*\{r\b[^}\n]*\bchild\s*=([^}\n]*)\}[^`]*```+",
+    r"\{\{<\s*include\s+([^\s<>]+)\s*>\}\}"
+    r"|^[ \t]*```+[ \t]*\{r\b(?:[^}\n]*\bchild\s*=([^}\n]*)\}|[^`]*?^#\|\s*child:([^\n]*))[^`]*```+",
     re.MULTILINE,
 )
-_QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
-
+_QUOTED = re.compile(r"['\"]([^'\"]+)['\"]|([\w./-]+\.\w+)")
+_BLOCK = re.compile(r"(?:^[ \t]*\S[^\n]*(?:\n|\Z))+", re.MULTILINE)
+_LINE = re.compile(r"([ \t]*)[^\n]*(?:\n|\Z)")
+_ITEM = re.compile(
+    r"[ \t]*(?:((?:[-*+]|\(?[\w@#]{1,9}[.)])[ \t]+)|(?:[~:][ \t]|\[\^[^\]\n]+\]:|!!!|\?\?\?|===))"
+)
+"""The beginning of a list item (group 1), or of a note, definition or the like."""
+_LABEL = re.compile(r"\{#([\w:.-]+)|^#\|\s*label:\s*([\w:.-]+)", re.MULTILINE)
+_NOCITE = re.compile(r"^nocite[ \t]*:(?:[^\n]*(?:\n(?:[ \t]|-)[^\n]*)*)", re.MULTILINE)
 _KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
 
 
@@ -78,23 +93,29 @@ class Markdown(Language):
     suffixes = (".md", ".markdown", ".qmd", ".rmd")
     marks = "[@?] or [CITE]"
     comment = "<!-- {} -->"
-    hidden = re.compile(
+    before = re.compile(rf"(?:(?P<opened>\[)[^\[\]\n]*?)?(?<![\w@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z")
+    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
+    closed = re.compile(r"[^\[\]\n]*\]")
+    closing = "]"
+    _hidden = re.compile(
         r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-        r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]\uf000]*\]\([^)]{0,2000}\)(?:\{[^{}]*\})?"
+        r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
+        r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
+        r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
         r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
         re.MULTILINE | re.DOTALL,
     )
-    before = re.compile(rf"(?<![\w@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z")
-    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
 
     def citations(self, text: str) -> Iterator[Citation]:
-        for found in _CITATION.finditer(text):
-            start, end = found.span()
-            keys = tuple(_keys(text, start, end))
-            if not keys and CITE_MARK.fullmatch(found[0]):
-                keys = (Key("", start, end),)
-            if keys or _KEY.search(text, start, end):
-                yield Citation(start, end, keys)
+        front = _FRONT_MATTER.match(text)
+        begin = front.end() if front else 0
+        for field in _NOCITE.finditer(text, 0, begin):
+            yield from (Citation(key.start, key.end, (key,), False) for key in _keys(text, *field.span()))
+        yield from _find_citations(text, begin, len(text))
+
+    def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        spans = [match.span() for match in self._hidden.finditer(text)]
+        return iter(sorted([*spans, *_indented_code(text, spans)]))
 
     def cite(self, key: str) -> str:
         return f"[@{_written(key)}]"
@@ -105,16 +126,27 @@ class Markdown(Language):
         return super().insertion(text, start, end, key)
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        folder, project = _read_project(path)
+        folder, project = _read_project(path, inputs.root)
         inputs.root = inputs.root or folder
         front, text = _split_front_matter(_with_chapters(path, inputs), path)
         front = {**front, **project}  # a project's fields include those of its main file
-        text = self.hidden.sub(" ", text)
+        text = self.without_code(text)
         names = _bibliographies(front)
+        labels, kinds = self.labels(text), tuple(_kinds(front))
+        text = self.without_references(text, labels, kinds)
         sections, cites = self.sections(self.body(text))
         about = identified(self._about(front, sections), paper)
-        references = References(path, names, root=inputs.root, beside=True)
-        return Source(text, about, [*number_keys(cites)], references, [*_uncited(front)], inputs.notes)
+        items = front.get("references")
+        given = csl_entries(items) if isinstance(items, list) else {}
+        references = References(path, names, inputs.root, given=given)
+        keys, uncited = [*number_keys(cites)], [*_uncited(front)]
+        return Source(text, about, keys, references, uncited, inputs.notes, labels, kinds)
+
+    def labels(self, text: str) -> set[str]:
+        return {found[1] or found[2] for found in _LABEL.finditer(text)}
+
+    def included(self, text: str) -> Iterator[str]:
+        return (name for found in _INCLUDE.finditer(text) for name in _included(found))
 
     def cites(self, path: Path, source: Source) -> bool:
         """README files name people with @."""
@@ -151,10 +183,6 @@ class Markdown(Language):
             if place >= 0
         ]
 
-    def front(self, text: str) -> int:
-        front = _FRONT_MATTER.match(text)
-        return front.end() if front else 0
-
     def plain(self, text: str) -> str:
         return _plain_markdown(text)
 
@@ -178,7 +206,7 @@ def is_markdown(path: Path) -> bool:
 
 def _with_chapters(path: Path, inputs: Inputs) -> str:
     """Return the text of a document with its chapters and the files that it includes."""
-    folder, project = _read_project(path)
+    folder, project = _read_project(path, inputs.root)
     path = path.resolve()
     parts = [_with_parts(path, (), inputs, folder)]
     for name in project.get("chapters", ()):
@@ -194,7 +222,7 @@ def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: P
     parents = (*parents, path)
 
     def read_parts(match: re.Match[str]) -> str:
-        names = [match[1]] if match[1] else _QUOTED.findall(match[2])
+        names = _included(match)
         found = (_find_part(name, path.parent, parents, inputs, folder) for name in names)
         return "\n\n".join(chain(*found)) or match[0]
 
@@ -208,12 +236,65 @@ def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Input
     return [_with_parts(file, parents, inputs, folder)] if file else []
 
 
+def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
+    for found in _CITATION.finditer(text, begin, end):
+        start, stop = found.span()
+        if text[start - 1 : start] == "[" and _HANDLE.match(text, stop):
+            continue  # [@ann](https://social.example/@ann)
+        outside = _NESTED.sub("", found[0][1:])
+        if text[start] == "[" and outside != found[0][1:] and not _KEY.search(outside):
+            yield from _find_citations(text, start + 1, stop)  # [as in [@lee2020]]
+            continue
+        keys = tuple(_keys(text, start, stop))
+        if not keys and CITE_MARK.fullmatch(found[0]):
+            keys = (Key("", start, stop),)
+        if keys or _KEY.search(text, start, stop):
+            yield Citation(start, stop, keys)
+
+
+def _included(match: re.Match[str]) -> list[str]:
+    """Return the files that an inclusion names."""
+    if match[1]:
+        return [match[1]]
+    return [quoted or bare for quoted, bare in _QUOTED.findall(match[2] or match[3])]
+
+
 def _keys(text: str, start: int, end: int) -> Iterator[Key]:
     """Yield the keys in a part of a text, without cross-references to figures and the like."""
     for found in _KEY.finditer(text, start, end):
         number = found.lastindex or 0
         if not _CROSS_REFERENCE.match(found[number]):
             yield Key(found[number], *found.span(number))
+
+
+def _indented_code(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of indented code: lines after an empty one that begin with four spaces, or as many more
+    than the list item, note or definition that they are in. hidden: spans of other code."""
+    front = _FRONT_MATTER.match(text)
+    inside: list[int] = []
+    """Where the contents of the open list items and the like begin."""
+    for block in _BLOCK.finditer(text, front.end() if front else 0):
+        lines = [*_LINE.finditer(text, *block.span())]
+        width = _width(lines[0][1])
+        while inside and width < inside[-1]:
+            inside.pop()
+        limit = (inside[-1] if inside else 0) + 4
+        if width >= limit and not _ITEM.match(text, *lines[0].span()):
+            ends = (number for number, line in enumerate(lines) if _width(line[1]) < limit)
+            code = lines[: next(ends, len(lines))]
+            start, end = code[0].start(), code[-1].end()
+            place = bisect_right(hidden, (start, end))
+            if not any(a < end and start < b for a, b in hidden[max(0, place - 1) : place + 1]):
+                yield start, end
+            continue
+        for line in lines:
+            if item := _ITEM.match(text, *line.span()):
+                width = _width(line[1])
+                inside = [one for one in inside if one <= width] + [width + len(item[1] or "    ")]
+
+
+def _width(spaces: str) -> int:
+    return len(spaces.expandtabs(4))
 
 
 def _written(key: str) -> str:
@@ -230,18 +311,27 @@ def _bibliographies(front: dict[str, Any]) -> list[str]:
 
 
 def _uncited(front: dict[str, Any]) -> Iterator[str]:
-    """Yield the keys of a field nocite; * for all."""
-    for text in _names(front.get("nocite")):
-        yield from (key.key for key in _keys(text, 0, len(text)))
-        if "@*" in text:
-            yield "*"
+    """Yield the keys in all fields; * if the field nocite names all."""
+    yield from (key.key for text in _names(front) for key in _keys(text, 0, len(text)))
+    if any("@*" in text for text in _names(front.get("nocite"))):
+        yield "*"
+
+
+def _kinds(front: dict[str, Any]) -> Iterator[str]:
+    """Yield what labels of Quarto's own kinds of floats begin with."""
+    crossref = front.get("crossref")
+    kinds = crossref.get("custom") if isinstance(crossref, dict) else None
+    for kind in kinds if isinstance(kinds, list) else ():
+        if isinstance(kind, dict) and isinstance(kind.get("key"), str):
+            yield f"{kind['key']}-"
+            yield f"{kind['key'].capitalize()}-"
 
 
 def _formula_text(match: re.Match[str]) -> str:
     return " " if "@" in match[1] else plain_text(match[0])
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads tags of programs, such as R's !expr, as empty values."""
 
 
@@ -264,19 +354,23 @@ def _read_yaml(text: str, what: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _read_project(path: Path) -> tuple[Path, dict[str, Any]]:
+def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
     """The folder and fields of the book that a document belongs to; its own folder and {} if none.
 
-    For the main file, they include `chapters`.
+    For the main file, they include `chapters`. root: folder outside of which no file is read.
     """
     for folder in dict.fromkeys((path.parent, path.parent.parent)):
         for name in _PROJECTS:
-            if not (folder / name).is_file():
+            file = folder / name
+            if not file.is_file() or (root and not file.resolve().is_relative_to(root.resolve())):
                 continue
-            given = _read_yaml(decode_text(folder / name), str(folder / name))
+            given = _read_yaml(decode_text(file), str(file))
             book = given.get("book")
             fields = {**given, **book} if isinstance(book, dict) else given
-            index = next((file for file in sorted(folder.glob("index.*")) if is_markdown(file)), None)
+            inside = (
+                one for one in sorted(folder.glob("index.*")) if one.resolve().parent == folder.resolve()
+            )
+            index = next(filter(is_markdown, inside), None)
             if index:
                 fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
             if name == "_bookdown.yml":

@@ -11,11 +11,34 @@ from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.language import CITE_MARK, Citation, Key, Language, Source, identified
+from citerec.datasets.languages.latex import LATEX
 
-_KEY = re.compile(r"(?<!\w)@([\w\uf000-\uf8ff](?:[\w\uf000-\uf8ff:.#$%&+?<>~/-]*[\w\uf000-\uf8ff/])?|\?+|)")
-_CITATION = re.compile(rf"\[cite(?:/[\w/-]*)?:[^\[\]]{{0,5000}}\]|{CITE_MARK.pattern}", re.IGNORECASE)
-_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
-_BIBLIOGRAPHY = re.compile(r"^[ \t]*#\+bibliography:[ \t]*([^\n]*)", re.MULTILINE | re.IGNORECASE)
+_KEY = re.compile(
+    r"(?<![\w/])@([\w\uf000-\uf8ff](?:[\w\uf000-\uf8ff:.#$%&+?<>~/'*|^!-]*[\w\uf000-\uf8ff/])?|\?+|)"
+)
+_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/'*|^!-]"
+_LINKED = (
+    r"(?:[Pp]aren|[Ff]oot|[Tt]ext|[Aa]uto|[Ss]mart|[Ss]uper|[Ff]ull|footfull|[Pp]?no|short|in)?"
+    r"[Cc]ite[A-Za-z]*\*?"
+)
+"""Types of org-ref's links that cite."""
+_LINK_KEY = r"[\w\uf000-\uf8ff?](?:[\w\uf000-\uf8ff:.#$%+?/'*^-]*[\w\uf000-\uf8ff/?])?"
+_CITATION = re.compile(
+    r"\[cite(?P<style>(?:/[\w/-]*)?):(?:[^\[\]]++|\[[^\[\]]*+\])*+\]"
+    rf"|\[\[(?P<bracket>{_LINKED}):(?P<linked>[^\[\]\n]+)\](?:\[[^\[\]\n]*\])?\]"
+    rf"|(?<![\w:/])(?P<plain>{_LINKED}):(?P<keys>{_LINK_KEY}(?:,{_LINK_KEY})*+)"
+    rf"|{CITE_MARK.pattern}"
+)
+_LINKED_KEY, _OLD_KEY = re.compile(rf"&({_LINK_KEY}|)"), re.compile(_LINK_KEY)
+_SILENT = re.compile(r"/n(?:ocite)?(?:/.*)?|nocite")
+"""Styles that do not print a citation."""
+_ALL = re.compile(r"\[cite/n(?:ocite)?:[^\[\]]*@\*")
+_BIBLIOGRAPHY = re.compile(
+    r"^[ \t]*#\+bibliography:[ \t]*(?P<line>[^\n]*)"
+    r"|(?:^|\[\[|(?<=\s))(?:no)?bibliography:(?P<link>[^\s\[\]]+)"
+    r"|addbibresource:(?P<resource>[^\s\[\]]+)|\\(?:addbibresource|bibliography)\{(?P<latex>[^{}\n]+)\}",
+    re.MULTILINE | re.IGNORECASE,
+)
 _FILE = re.compile(r"[^\s\",][^\",\n]*?(?=\s*(?:[\",\n]|\Z))")
 _KEYWORD = r"^[ \t]*#\+{}:[ \t]*([^\n]*)"
 _TITLE, _DATE = (re.compile(_KEYWORD.format(name), re.M | re.I) for name in ("title", "date"))
@@ -26,40 +49,67 @@ _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1
 
 
 class Org(Language):
-    """Org, with the citations of Org 9.5."""
+    """Org, with its own citations, org-ref's links and LaTeX's."""
 
     name = "Org"
     ids = ("org",)
     suffixes = (".org",)
     marks = "[cite:@?] or [CITE]"
     comment = "# {}\n"
-    hidden = re.compile(
-        r"^[ \t]*#(?=[ \t]|$)[^\n]*|^[ \t]*#\+begin_(comment|src|example|export)\b.*?(?:^[ \t]*#\+end_\1|\Z)"
-        r"|^[ \t]*:[A-Z_]+:[ \t]*\n.*?(?:^[ \t]*:END:|\Z)|(?<!\S)([=~])(?=\S)[^\n]{0,500}?(?<=\S)\2(?!\w)"
+    _include = re.compile(
+        r"^[ \t]*#\+include:[ \t]*(?:\"([^\"\n]+?\.org)(?:::[^\"\n]*)?\"|([^\s\"]+?\.org)(?:::\S*)?(?!\S))"
+        r"[^\n]*",
+        re.MULTILINE | re.IGNORECASE,
+    )
+    _hidden = re.compile(
+        r"^[ \t]*[#:](?=[ \t]|$)[^\n]*"
+        r"|^[ \t]*#\+begin_(comment|src|example|export)\b.*?(?:^[ \t]*#\+end_\1|\Z)"
+        r"|^[ \t]*:[A-Z_]+:[ \t]*\n.*?(?:^[ \t]*:END:|\Z)"
+        r"|(?<![^\s\-('\"{])([=~])(?=\S)[^\n]{0,500}?(?<=\S)\2(?!\w)"
         r"|\\\((?:[^\\]|\\(?![()])){0,2000}\\\)|\\\[(?:[^\\]|\\(?![\[\]])){0,5000}\\\]",
         re.MULTILINE | re.DOTALL | re.IGNORECASE,
     )
-    before = re.compile(rf"(?P<opened>\[)cite(?:/[\w/-]*)?:[^\[\]]*?(?<!\w)@(?P<key>{_KEY_CHARACTERS}*)\Z")
+    before = re.compile(
+        r"(?:(?P<opened>\[)cite(?:/[\w/-]*)?:(?:[^\[\]]|\[[^\[\]]*+\])*?(?<!\w)@"
+        rf"|\[\[{_LINKED}:[^\[\]\n]*&)(?P<key>{_KEY_CHARACTERS}*)\Z"
+    )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
     closed = re.compile(r"[^\[\]\n]*\]")
     closing = "]"
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 
     def citations(self, text: str) -> Iterator[Citation]:
+        latex = (one for one in LATEX.citations(text) if one.cited)
+        end = 0
+        for found in sorted((*self._own_citations(text), *latex)):
+            if found.start >= end:
+                end = found.end
+                yield found
+
+    def _own_citations(self, text: str) -> Iterator[Citation]:
         for found in _CITATION.finditer(text):
-            keys = tuple(Key(key[1], *key.span(1)) for key in _KEY.finditer(text, *found.span()))
+            if found["linked"] or found["keys"]:
+                span = found.span("linked" if found["linked"] else "keys")
+                matches = (_LINKED_KEY if "&" in found[0] else _OLD_KEY).finditer(text, *span)
+                style = found["bracket"] or found["plain"]
+            else:
+                matches, style = _KEY.finditer(text, *found.span()), found["style"] or ""
+            keys = tuple(Key(key[key.lastindex or 0], *key.span(key.lastindex or 0)) for key in matches)
             if keys or CITE_MARK.fullmatch(found[0]):
-                yield Citation(*found.span(), keys or (Key("", *found.span()),))
+                yield Citation(*found.span(), keys or (Key("", *found.span()),), not _SILENT.fullmatch(style))
 
     def cite(self, key: str) -> str:
         return f"[cite:@{key}]"
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        text = self.hidden.sub(" ", inputs.open(path.resolve(), ()))
-        keys = dict.fromkeys(key for one in self.citations(text) for key in one.cited)
-        names = [name.key for name in self.bibliographies(text)]
-        references = References(path, names, root=inputs.root)
-        return Source(text, identified(self.metadata(text), paper), [*keys], references, notes=inputs.notes)
+        text = self.with_inputs(path.resolve(), inputs)
+        found = [*self.citations(text)]
+        keys = dict.fromkeys(key for one in found if one.printed for key in one.cited)
+        uncited = {key.key for one in found if not one.printed for key in one.keys if key.key}
+        uncited |= {"*"} if _ALL.search(text) else set()
+        references = References(path, [name.key for name in self.bibliographies(text)], inputs.root)
+        about = identified(self.metadata(text), paper)
+        return Source(text, about, [*keys], references, uncited, inputs.notes)
 
     def metadata(self, head: str) -> Metadata:
         title, date, abstract = (pattern.search(head) for pattern in (_TITLE, _DATE, _ABSTRACT))
@@ -69,8 +119,8 @@ class Org(Language):
         return Metadata("", self.plain(title[1]) if title else "", about, year)
 
     def bibliographies(self, text: str) -> list[Key]:
-        lines = _BIBLIOGRAPHY.finditer(text)
-        files = (file for line in lines for file in _FILE.finditer(text, *line.span(1)))
+        named = _BIBLIOGRAPHY.finditer(text)
+        files = (file for one in named for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
         return [Key(file[0], *file.span()) for file in files]
 
     def plain(self, text: str) -> str:

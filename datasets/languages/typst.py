@@ -1,32 +1,67 @@
-"""Typst: documents with their bibliography, and drafts."""
+"""Typst: documents with their bibliography, and drafts.
+
+Labels of the document are referred to like works (@results), so that only the rest are citations. In code,
+strings are no text. Included files and imported ones of the document are read with it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.languages.bibliographies import References
+from citerec.datasets.languages.bibliographies import OTHER_FILES, References
 from citerec.datasets.languages.inputs import Inputs
-from citerec.datasets.languages.language import CITE_MARK, Citation, Key, Language, Source, identified
-
-_LABEL = r"<([^<>\s]*)>|label\(\"([^\"\n]*)\"\)"
-_KEY = rf"\bcite\(\s*(?:{_LABEL})|(?<![\w@\\/.])@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
-"""A cited key: in a label, which is that of a call of cite, or after @."""
-_CITATION = re.compile(
-    rf"#?(?:{_KEY})(?:(?<=[>)])[^()\n]*\))?(?:\[[^\[\]\n]*\])?|{CITE_MARK.pattern}", re.IGNORECASE
+from citerec.datasets.languages.language import (
+    CITE_MARK,
+    Citation,
+    Key,
+    Language,
+    Source,
+    identified,
+    replaced,
 )
-_BIBLIOGRAPHY = re.compile(r"\bbibliography\(\s*\(?((?:\s*\"[^\"\n]*\"\s*,?)+)")
-_STRING = re.compile(r"(?<=\")[^\",\n]+(?=\")")
+
+_NOT_TEXT = (
+    r"(?P<comment>(?<!:)//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<raw>(?P<fence>`{3,}).*?(?:(?P=fence)|\Z)|`[^`\n]*`)"
+    r"|(?P<formula>(?<!\\)\$(?:[^$\\]|\\.){0,2000}\$)"
+)
+_STRING = r"\"(?:[^\"\\]|\\.)*+\""
+_MARKUP = re.compile(
+    rf"{_NOT_TEXT}|(?P<string>\#{_STRING})|(?P<statement>\#(?:let|set|show|import|include|if|for|while)\b)"
+    r"|(?P<open>\#(?:[A-Za-z_][\w.-]*)?[(\[]|\#\{|\[)|(?P<close>\])|(?P<escape>\\.)",
+    re.DOTALL,
+)
+"""What ends or begins in markup."""
+_CODE = re.compile(
+    rf"{_NOT_TEXT}|(?P<string>{_STRING})|(?P<open>[\[({{])|(?P<close>[\])}}])|(?P<end>[\n;])", re.DOTALL
+)
+_CLOSES = {"]": "[", ")": "(", "}": "{"}
+
+_ARGUMENTS = rf"\((?:[^()\"]++|{_STRING}|\((?:[^()\"]++|{_STRING})*+\))*+\)"
+"""Arguments of a call, with one level of others inside."""
+_LABEL = r"<([^<>\s]*)>|label\(\s*\"([^\"\n]*)\"\s*\)"
+_SUPPLEMENT = r"\[(?:[^\[\]]|\[[^\[\]]*+\])*+\]"
+_AT = r"(?<![\w@\\/.])@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
+_ALIAS = re.compile(rf"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=\s*cite\b(?!\(\s*(?:{_LABEL}))")
+_IN_CALL = re.compile(_LABEL)
+_BIBLIOGRAPHY = re.compile(rf"\bbibliography\w*\s*(?::\s*)?({_ARGUMENTS})")
+_VARIABLE = re.compile(r"#?let\s+([\w-]+)\s*=\s*([^\n]+)")
+_IMPORT = re.compile(r"#?\bimport\s+\"([^@\"\n]+\.typ)\"")
+_FILE = re.compile(rf"(?<=\")[^\"\n]+(?:\.bib|{'|'.join(map(re.escape, OTHER_FILES))})(?=\")")
+_LIST = re.compile(rf"#{_BIBLIOGRAPHY.pattern}")
+_WORD = re.compile(r"[A-Za-z_][\w-]*")
 _REFERENCE = re.compile(r"\w(?:[\w:.-]*\w)?")
 """What may follow @."""
 _CROSS_REFERENCE = re.compile(r"(?:fig|tab|tbl|eq|equ|eqt|sec|lst|alg|thm|lem|def|app|chap)[-:]")
 _FIELD = r"(?:\"([^\"]{0,2000})\"|\[((?:[^\[\]]|\[[^\[\]]*\]){0,20000})\])"
 _TITLE, _ABSTRACT = (re.compile(rf"\b{name}\s*:\s*{_FIELD}") for name in ("title", "abstract"))
 _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
-_RULE = re.compile(r"^[ \t]*#(?:set|show|import|include|let|bibliography)\b[^\n]*", re.MULTILINE)
+_RULES = ("#let", "#set", "#show", "#import", "#include")
+"""Statements that print nothing themselves."""
 _CALL = re.compile(r"#[A-Za-z][\w.-]*(?:\([^()\n]{0,1000}\))?|(?<=\s)<[\w:.-]+>")
 _SIGNS = re.compile(r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|[\[\]]|^[ \t]*[-+/][ \t]+", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
@@ -40,21 +75,31 @@ class Typst(Language):
     suffixes = (".typ",)
     marks = "#cite(<?>), @? or [CITE]"
     comment = "/* {} */"
-    hidden = re.compile(
-        r"(?<!:)//[^\n]*|/\*.*?(?:\*/|\Z)|(`{3,}).*?(?:\1|\Z)|`[^`\n]*`"
-        r"|(?<!\\)\$(?:[^$\\]|\\.){0,2000}\$",
-        re.DOTALL,
-    )
-    before = re.compile(r"(?:(?<![\w@\\/.])@|(?P<opened>\bcite\(\s*<))(?P<key>[\w:.?-]*)\Z")
+    before = re.compile(r"(?:(?<![\w@\\/.])@|(?P<opened>\bcite\([^()<>\n]*<))(?P<key>[\w:.?-]*)\Z")
     after = re.compile(r"[\w:.-]*(?<=\w)|\?+")
     closed = re.compile(r">")
     closing = ">)"
     _heading = re.compile(r"^[ \t]*(=+)[ \t]+(.*?)[ \t]*(?:<[^<>\s]*>)?[ \t]*$", re.MULTILINE)
+    _include = re.compile(r"#?\binclude\s*\(?\s*\"([^@\"\n]+)\"\)?")
+
+    def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        return (span for kind, span in _scan(text) if kind not in ("string", "statement"))
 
     def citations(self, text: str) -> Iterator[Citation]:
-        for found in _CITATION.finditer(text):
-            number = found.lastindex
-            key = Key(found[number], *found.span(number)) if number else Key("", *found.span())
+        text = replaced(text, ((a, b, " " * (b - a)) for kind, (a, b) in _scan(text) if kind == "string"))
+        names = "|".join(["cite", "ref", *(re.escape(one[1]) for one in _ALIAS.finditer(text))])
+        pattern = (
+            rf"#?\b(?:{names})({_ARGUMENTS})(?:{_SUPPLEMENT})?|{_AT}(?:{_SUPPLEMENT})?|{CITE_MARK.pattern}"
+        )
+        for found in re.finditer(pattern, text, re.IGNORECASE):
+            if found[1]:
+                label = _IN_CALL.search(text, *found.span(1))
+                if label is None:
+                    continue
+                number = label.lastindex or 0
+                key = Key(label[number], *label.span(number))
+            else:
+                key = Key(found[2], *found.span(2)) if found[2] else Key("", *found.span())
             yield Citation(*found.span(), () if _CROSS_REFERENCE.match(key.key) else (key,))
 
     def cite(self, key: str) -> str:
@@ -68,12 +113,32 @@ class Typst(Language):
             return start - 1, end + 1, f'label("{key}")'
         return super().insertion(text, start, end, key)
 
+    def labels(self, text: str) -> set[str]:
+        """Return the labels in a text, except those that citations, references and links name."""
+        used = {key.start for citation in self.citations(text) for key in citation.keys}
+        calls = re.finditer(rf"\b(?:link|query|locate)({_ARGUMENTS})", text)
+        used |= {label.start(1) for call in calls for label in _IN_CALL.finditer(text, *call.span(1))}
+        return {label[1] for label in _IN_CALL.finditer(text) if label[1] and label.start(1) not in used}
+
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        text = self.hidden.sub(" ", inputs.open(path.resolve(), ()))
-        keys = dict.fromkeys(key for one in self.citations(self.body(text)) for key in one.cited)
-        names = [name.key for name in self.bibliographies(text)]
-        references = References(path, names, root=inputs.root)
-        return Source(text, identified(self.metadata(text), paper), [*keys], references, notes=inputs.notes)
+        path = path.resolve()
+        text = self.with_inputs(path, inputs)
+        imported = (
+            inputs.find(one[0].strip(), (path.parent / one[1], inputs.folder((path,)) / one[1][1:]), (path,))
+            for one in _IMPORT.finditer(text)
+        )
+        code = "\n".join(self.with_inputs(file, inputs, (path,)) for file in imported if file)
+        labels = self.labels(f"{text}\n{code}")
+        for alias in _ALIAS.finditer(f"{text}\n{code}"):
+            text = re.sub(rf"#{re.escape(alias[1])}(?=\()", "#cite", text)
+        text = self.without_references(text, labels)
+        keys = dict.fromkeys(
+            key for part in (text, code) for one in self.citations(part) for key in one.cited
+        )
+        names = [name.key for name in self.bibliographies(f"{text}\n{code}")]
+        references = References(path, names, inputs.root)
+        about = identified(self.metadata(text), paper)
+        return Source(text, about, [*keys], references, skipped=inputs.notes, labels=labels)
 
     def metadata(self, head: str) -> Metadata:
         title, abstract = (
@@ -87,9 +152,16 @@ class Typst(Language):
         return Metadata("", self.plain(title), about, year)
 
     def bibliographies(self, text: str) -> list[Key]:
-        calls = _BIBLIOGRAPHY.finditer(text)
-        names = (name for call in calls for name in _STRING.finditer(text, *call.span(1)))
-        return [Key(name[0], *name.span()) for name in names]
+        """The files are arguments of `bibliography`, variables that are, or any .bib file that is named."""
+        spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(text)]
+        words = {word for start, end in spans for word in _WORD.findall(text, start, end)}
+        spans += [one.span(2) for one in _VARIABLE.finditer(text) if one[1] in words]
+        files = (
+            file
+            for file in _FILE.finditer(text)
+            if file[0].endswith(".bib") or any(start <= file.start() < end for start, end in spans)
+        )
+        return [Key(file[0], *file.span()) for file in files]
 
     def plain(self, text: str) -> str:
         """Remove calls, labels, emphasis and escapes.
@@ -100,7 +172,43 @@ class Typst(Language):
         return " ".join(_ESCAPED.sub(r"\1", _SIGNS.sub("", _CALL.sub("", text))).split())
 
     def body(self, text: str, running: bool = False) -> str:
-        return _RULE.sub("", text)
+        rules = (
+            span for kind, span in _scan(text) if kind == "statement" and text.startswith(_RULES, span[0])
+        )
+        return _LIST.sub("", replaced(text, ((start, end, "") for start, end in rules)))
 
 
 TYPST = Typst()
+
+
+@lru_cache(maxsize=8)
+def _scan(text: str) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """Return the comments, raw texts, formulas, strings and outermost statements of a text with their spans,
+    which end in order. Markup has no strings; one in label("...") is none either, since it is a key.
+    """
+    return tuple(_tokens(text))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    opened: list[str] = []
+    """Open brackets, and "" for a statement, which ends with its line. [ opens markup, all others code."""
+    place, statement = 0, -1
+    while token := (_CODE if opened and opened[-1] != "[" else _MARKUP).search(text, place):
+        kind, place = token.lastgroup or "", token.end()
+        if kind == "statement":
+            statement = statement if opened else token.start()
+            opened.append("")
+        elif kind == "open":
+            opened.append(text[place - 1])
+        elif kind in ("end", "close"):
+            while opened and not opened[-1]:
+                opened.pop()
+            if kind == "close" and opened and opened[-1] == _CLOSES[token[0]]:
+                opened.pop()
+            if statement >= 0 and not opened:
+                yield "statement", (statement, token.start())
+                statement = -1
+        elif kind != "escape" and not (kind == "string" and text.endswith("label(", 0, token.start())):
+            yield kind, token.span()
+    if statement >= 0:
+        yield "statement", (statement, len(text))

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.bibliographies import BIB_ENTRY, read_csl
-from citerec.datasets.languages.inputs import Inputs, decode_text
-from citerec.datasets.languages.language import MISSING
+from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
+from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.language import MISSING, Source
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import PlaceholderReader
-from citerec.library.drafts.reader import draft_language
+from citerec.library.drafts.reader import read_source
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.identities import Identities
 from citerec.library.memory.library import MemoryLibrary
@@ -43,24 +43,26 @@ class Citation(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a .bib file; no paper if it cannot be read."""
+    """An entry of a .bib file; no paper if it cannot be read. aliases: its other keys."""
 
     key: str
     file: Path
     line: int
     paper: LibraryPaper | None
+    aliases: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class CheckedDraft:
     """What a draft cites, and its bibliography.
 
-    citations: in order, also with missing keys. uncited: keys of \\nocite; * means all. printed: other keys
-    that are defined. notes: what was skipped, and why.
+    citations: in order. listed: those of \\nocite and the like. uncited: keys that are used otherwise, or *.
+    printed: keys that are defined elsewhere than in .bib files. notes: what was skipped, and why.
     """
 
     path: Path
     citations: Sequence[Citation]
+    listed: Sequence[Citation]
     uncited: Collection[str]
     entries: Sequence[Entry]
     printed: Collection[str]
@@ -82,11 +84,13 @@ class Finding:
 def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
     root = Path(settings.root).expanduser() if settings.root else None
-    draft = read_checked(Path(settings.tex).expanduser(), root)
+    bibs = [Path(bib).expanduser() for bib in settings.bib]
+    draft = read_checked(Path(settings.tex).expanduser(), root, bibs)
     library = MemoryLibrary.open(settings.library) if settings.library else None
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
-            f"{settings.tex}: names no .bib file that is in its folder; give library=DIR or root="
+            f"{settings.tex}: names no .bib file that is in its folder, and none is beside it; give bib=FILE,"
+            " library=DIR or root="
         )
     findings = find_problems(draft, library)
     if settings.format == "json":
@@ -108,28 +112,41 @@ def check(settings: CheckSettings) -> None:
         raise SystemExit(1)
 
 
-def read_checked(path: Path, root: Path | None = None) -> CheckedDraft:
-    """Read the citations of a draft and its inputs, and its bibliography.
-
-    root: folder that may contain inputs. Raises InputError if a file cannot be read.
-    """
+def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()) -> CheckedDraft:
+    """Read the citations of a draft and its inputs, and its bibliography. See `read_source`."""
     path = path.resolve()
-    language = draft_language(path)
-    reader = PlaceholderReader(language, masked=True)
-    source = language.read(path, Inputs(reader, root))
+    source, reader = read_source(path, root, bibs, masked=True)
+    citations, listed = [*_citations(source, reader, path)], [*_listed(reader)]
+    read, others = list(dict.fromkeys(source.references.bibs().values())), source.references.other_keys()
+    return CheckedDraft(
+        path, citations, listed, source.uncited, [*_entries(read)], others, read, source.notes
+    )
+
+
+def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterator[Citation]:
+    """Yield the keys that a draft cites in its text, then those in macros of its own."""
     keys = set(source.keys)
-    citations = [
-        Citation(key, file, reader.texts[file].count("\n", 0, start) + 1, start, end)
-        for mark, (file, start, end) in reader.spans.items()
-        if mark in keys  # not in a comment or in code
-        for key in dict.fromkeys(reader.replaced[mark])
-        if not _MACRO.search(key)
-    ]
-    bibs = list(dict.fromkeys(source.references.bibs().values()))
-    printed = set(source.references.entries(one.key for one in citations))
-    for file in source.references.csl():
-        printed |= read_csl(file).keys()
-    return CheckedDraft(path, citations, source.uncited, [*_entries(bibs)], printed, bibs, source.notes)
+    for mark, (file, start, end) in reader.spans.items():
+        if mark in keys:  # not in a comment or in code
+            line = reader.texts[file].count("\n", 0, start) + 1
+            for key in dict.fromkeys(reader.replaced[mark]):
+                if not _MACRO.search(key) and not source.is_label(key):
+                    yield Citation(key, file, line, start, end)
+    for key in source.keys:
+        if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
+            word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
+            places = ((file, text, word.search(text)) for file, text in reader.texts.items())
+            file, text, found = next((place for place in places if place[2]), (path, "", None))
+            start, end = found.span() if found else (0, 0)
+            yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
+
+
+def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
+    for file, text in reader.texts.items():
+        silent = (one for one in reader.language.citations(reader.language.visible(text)) if not one.printed)
+        for key, start, end in (key for citation in silent for key in citation.keys):
+            if key != "*" and not MISSING.fullmatch(key) and not _MACRO.search(key):
+                yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
 
 def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
@@ -140,9 +157,13 @@ def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
         if starts:
             for paper in parse_bibtex(text, str(file), lambda _: None):
                 papers.setdefault(paper.key, paper)
-        for match in starts:
-            line = text.count("\n", 0, match.start()) + 1
-            yield Entry(match[2], file, line, papers.get(match[2]))
+        ends = [*(match.start() for match in starts[1:]), len(text)]
+        line, counted = 1, 0
+        for match, end in zip(starts, ends, strict=False):
+            line += text.count("\n", counted, match.start())
+            counted = match.start()
+            aliases = find_aliases(text[match.start() : end])
+            yield Entry(match[2], file, line, papers.get(match[2]), aliases)
 
 
 def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> list[Finding]:
@@ -151,15 +172,16 @@ def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> lis
     by_key: dict[str, Entry] = {}
     for entry in draft.entries:
         by_key.setdefault(entry.key, entry)
+    aliases = {alias: entry.key for entry in draft.entries for alias in entry.aliases}
     findings = [*_defined_twice(draft, by_key)]
     if draft.bibs or draft.printed or library is not None:
-        findings = [*_unknown_keys(draft, by_key, library), *findings]
-    cited = {one.key for one in draft.citations}
+        findings = [*_unknown_keys(draft, by_key, aliases.keys() | draft.printed, library), *findings]
+    cited = {aliases.get(one.key, one.key) for one in draft.citations}
     preprints = find_preprints(by_key, cited, library)
     doubles = list(_doubles(by_key, cited))
     findings += doubles + [one for one in preprints if one not in doubles]
     if "*" not in draft.uncited:
-        used_keys = cited | set(draft.uncited)
+        used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
         for text in {entry.file: None for entry in draft.entries}:
             used_keys |= {
                 key.strip() for keys in _PARENT.findall(decode_text(text)) for key in keys.split(",")
@@ -185,11 +207,12 @@ def find_preprints(
 
 
 def _unknown_keys(
-    draft: CheckedDraft, entries: dict[str, Entry], library: Candidates | None
+    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Candidates | None
 ) -> Iterator[Finding]:
+    """others: keys that are defined elsewhere."""
     where = " or ".join(bib.name for bib in draft.bibs) or "a bibliography"
-    for one in draft.citations:
-        if MISSING.fullmatch(one.key) or one.key in entries or one.key in draft.printed:
+    for one in (*draft.citations, *draft.listed):
+        if one.key in entries or one.key in others:
             continue
         row = library.row(one.key) if library is not None else None
         if row is not None and library is not None:
@@ -269,7 +292,7 @@ def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iter
 
 def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:
     folder, uncited = draft.path.parent, dict[Path, int]()
-    keys = {one.key for one in draft.citations if not MISSING.fullmatch(one.key)}
+    keys = {one.key for one in draft.citations}
     for one in findings:
         if one.kind == "uncited":
             uncited[one.file] = uncited.get(one.file, 0) + 1

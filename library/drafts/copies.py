@@ -14,7 +14,8 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, disk_errors
 from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.languages.bibliographies import BIB_ENTRY, OTHER_FILES, bib_entries
+from citerec.datasets.languages.bibliographies import OTHER_FILES
+from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import replaced
 from citerec.library.candidates import Candidates

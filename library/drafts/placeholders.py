@@ -61,12 +61,12 @@ class PlaceholderReader:
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
             text = self.texts[path] = read_text(path)
-            front, pieces, done = self.language.front(text), [], 0
+            pieces, done = [], 0
             for found in self.language.joined(text) if self.masked else self.language.citations(text):
                 thousands, ones = divmod(len(self.spans), 1000)
                 key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
                 command = text[found.start : found.end]
-                if found.start >= front and (filled := self._replaced(command, found, key)):
+                if filled := self._replaced(command, found, key):
                     self.spans[key] = path, found.start, found.end
                     self.replaced[key] = tuple(found.cited) if self.masked else ()
                     self.marks[key] = target_mark(command)

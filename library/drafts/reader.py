@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.markers import Bibliography
 from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.known import LANGUAGES, language_of
-from citerec.datasets.languages.language import PLACEHOLDER, Language
+from citerec.datasets.languages.language import MISSING, PLACEHOLDER, Language, Source
 from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
@@ -87,20 +87,39 @@ def draft_language(path: Path) -> Language:
     raise InputError(f"{path}: drafts are read in {known}; convert it first, e.g. with pandoc")
 
 
-def read_draft(path: Path, root: Path | None = None, masked: bool = False) -> Draft:
-    """Read a draft with its inputs. root: folder that may contain inputs; None means the draft's folder.
+def read_source(
+    path: Path, root: Path | None = None, bibs: Sequence[Path] = (), masked: bool = False
+) -> tuple[Source, PlaceholderReader]:
+    """Read a draft with its inputs, with placeholders for its missing citations.
 
-    masked: all its citations are missing; else those without keys.
-    Raises InputError if a file cannot be read or is not UTF-8, or if no citation is missing.
+    root: folder that may contain inputs; None means the draft's. bibs: its .bib files; empty for those that
+    it names. masked: all its citations are missing; else those without keys. Raises InputError if a file
+    cannot be read or is not UTF-8.
     """
-    path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
+    if missing := [bib for bib in bibs if not bib.is_file()]:
+        raise InputError(f"bib={missing[0]}: no such file")
     language = draft_language(path)
     reader = PlaceholderReader(language, masked)
     source = language.read(path, Inputs(reader, root))
-    paragraphs, keys = language.paragraphs(source.text)[0], source.keys
+    labels = [mark for mark, keys in reader.replaced.items() if keys and all(map(source.is_label, keys))]
+    keys = [key for key in source.keys if key not in labels]
+    references = replace(source.references, chosen=bibs)
+    return replace(source, keys=keys, references=references), reader
+
+
+def read_draft(
+    path: Path, root: Path | None = None, bibs: Sequence[Path] = (), masked: bool = False
+) -> Draft:
+    """Read a draft with its inputs. See `read_source`; InputError also if no citation is missing."""
+    path = path.resolve()
+    source, reader = read_source(path, root, bibs, masked)
+    language, keys = reader.language, source.keys
+    paragraphs, _ = language.paragraphs(source.text)
     notes = list(source.notes)
+    if not masked and any(map(MISSING.fullmatch, keys)):
+        notes.append("citations without a key in macros of the draft's own are not filled")
     known = list(dict.fromkeys(reader.original_keys(keys)))
     entries = source.references.entries(known)
     cited = {key: entries.get(key) for key in known}
@@ -112,28 +131,28 @@ def read_draft(path: Path, root: Path | None = None, masked: bool = False) -> Dr
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
     for key, about in chain.from_iterable(map(find_sentences, paragraphs)):
         sentences.setdefault(key, about)
-    places = []
+    places, read = [], set(keys)
     for key, (file, start, end) in reader.spans.items():
         text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
-        if key in contexts:
+        if key in contexts and key in read:
             sentence, others = sentences[key]
             keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
             context = contexts[key].replace(TARGET_MARKER, reader.marks[key])
             about_place = context, sentence, keys_there, rows[key], reader.replaced[key]
             places.append(Place(file, start, end, line, command, *about_place))
-        elif key in keys:
+        elif key in read:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
     if not places:
-        without_text = any(key in keys for key in reader.spans)
+        without_text = not read.isdisjoint(reader.spans)
         problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
         raise InputError(f"{path}: {problem}; write {language.marks} where a citation is missing")
-    metadata, bibs = source.metadata, source.references.bibs()
+    metadata, named_bibs = source.metadata, source.references.bibs()
     year = metadata.year or date.today().year
     about_draft = metadata.title, metadata.abstract, year, places, cited, passages
-    return Draft(path, *about_draft, reader.texts, bibs, notes)
+    return Draft(path, *about_draft, reader.texts, named_bibs, notes)
 
 
 def find_contexts(

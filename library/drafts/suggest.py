@@ -33,7 +33,8 @@ _INDENT = Text(" ")
 def draft(settings: DraftSettings) -> None:
     """Print suggestions for a draft, and write a copy that cites them if requested."""
     root = Path(settings.root).expanduser() if settings.root else None
-    parsed = read_draft(Path(settings.tex).expanduser(), root)
+    bibs = [Path(bib).expanduser() for bib in settings.bib]
+    parsed = read_draft(Path(settings.tex).expanduser(), root, bibs)
     copies = plan_copies(parsed, Path(settings.fill).expanduser(), root) if settings.fill else None
     recommender = open_recommender(settings.library, settings.reranker)
     with spinner("looking for papers (the first time may take a minute)"):

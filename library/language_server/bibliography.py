@@ -7,31 +7,32 @@ are not followed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
-import yaml
-
 from citerec.base.errors import InputError
-from citerec.datasets.languages.bibliographies import BIB_ENTRY, References
-from citerec.datasets.languages.inputs import decode_text
-from citerec.datasets.languages.language import Language
-from citerec.datasets.languages.markdown import MARKDOWN
+from citerec.datasets.fulltext.documents import Reference
+from citerec.datasets.languages.bibliographies import References
+from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
+from citerec.datasets.languages.inputs import Inputs, decode_text
+from citerec.datasets.languages.known import language_of
+from citerec.datasets.languages.language import Language, Source
+from citerec.datasets.languages.latex import LATEX
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.copies import clean_key
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.sources.bibtex import parse_bibtex
 
 MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""
-MAX_MAIN_FILES, MAX_MAIN_BYTES = 100, 1 << 20
-"""Files in which the document that includes a chapter is looked for, and their size."""
-PROJECTS = ("_quarto.yml", "_bookdown.yml")
+MAX_MAIN_FILES, MAX_MAIN_BYTES, MAX_LEVELS = 100, 1 << 20, 5
+"""Files in which the document that includes a chapter is looked for, their size, and levels of chapters."""
 _STRING = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ROOT = re.compile(r"^%\s*!\s*TEX\s+root\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _WHOLE = re.compile(r"\\documentclass\b|\\begin\s*\{document\}")
@@ -50,12 +51,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Bibliography:
-    """The entries of .bib files, by key; the first of several entries with a key counts.
+    """The entries of a bibliography, by key; the first of several entries with a key counts.
 
-    ids: ids of the entries' papers in the library, by key. same: keys that name one paper.
+    files: its .bib files. target: the one that gets new entries. ids: ids of the entries' papers in the
+    library, by key. same: keys that name one paper.
     """
 
     files: tuple[Path, ...]
+    target: Path | None
     entries: dict[str, Entry]
     ids: dict[str, str] = field(default_factory=dict)
     same: tuple[tuple[str, ...], ...] = ()
@@ -89,8 +92,23 @@ def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -
         written = text[match.start() : end].strip()
         if written not in known and number < MAX_ENTRIES:
             known[written] = _parse(written, strings)
-        entries.append(Entry(match[2], file, line, written, known.get(written)))
+        keys = (match[2], *find_aliases(written))
+        entries += [Entry(key, file, line, written, known.get(written)) for key in keys]
     return entries
+
+
+def other_entries(main: Main) -> list[Entry]:
+    """Return the entries of a document that are in no .bib file."""
+    return [
+        Entry(
+            key,
+            main.path,
+            0,
+            "",
+            make_paper(key=key, title=one.title or one.text, authors=one.authors, year=one.year),
+        )
+        for key, one in main.others.items()
+    ]
 
 
 def _parse(text: str, strings: str) -> LibraryPaper | None:
@@ -100,7 +118,7 @@ def _parse(text: str, strings: str) -> LibraryPaper | None:
 
 
 def match_entries(
-    files: Sequence[Path], entries: Iterable[Entry], library: Candidates | None
+    files: Sequence[Path], target: Path | None, entries: Iterable[Entry], library: Candidates | None
 ) -> Bibliography:
     """Match entries with the papers of a library, by identity (library.identities)."""
     by_key: dict[str, Entry] = {}
@@ -112,74 +130,78 @@ def match_entries(
     for entry in parsed:
         assert entry.paper is not None
         identities.add(entry.paper)
-    ids, same = {}, dict[int, list[str]]()
+    ids, same = {}, dict[int, dict[str, str]]()
     for entry, leader in zip(parsed, identities.leaders()[existing:].tolist(), strict=True):
-        same.setdefault(leader, []).append(entry.key)
+        same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
         if library and leader < existing:
             ids[entry.key] = library.corpus.paper_ids[leader]
-    return Bibliography(tuple(files), by_key, ids, tuple(tuple(keys) for keys in same.values() if keys[1:]))
+    doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
+    return Bibliography(tuple(files), target, by_key, ids, doubles)
 
 
-def readable(path: Path, root: Path | None) -> bool:
-    """True if a file may be read: it is below the folder, also after links."""
-    return root is not None and path.resolve().is_relative_to(root) and path.is_file()
+@dataclass(frozen=True)
+class Main:
+    """The document that includes another, or itself, as in its files. others: entries in no .bib file."""
+
+    path: Path
+    source: Source
+    others: dict[str, Reference]
 
 
-def find_main(document: Document, root: Path | None) -> tuple[Path, str] | None:
-    """Return the path and text of the LaTeX document that includes a chapter; None if it is not found."""
-    path, text = document.path, document.text
-    if root is None or path is None or _WHOLE.search(text):
+def read_main(document: Document, root: Path | None, read: Callable[[Path], str]) -> Main | None:
+    """Read the document that includes another, or itself. read: returns the text of a file. Raises InputError
+    or OSError."""
+    path, text, language = document.path, document.text, document.language
+    if root is None or path is None or language is None or not path.resolve().is_relative_to(root):
+        return None
+    found: list[Path] = [path]
+    while len(found) < MAX_LEVELS and (above := _including(found[-1], text, language, root)):
+        found.append(above)
+        text = read(above)
+    source = language.read(found[-1], Inputs(read, root))
+    return Main(found[-1], source, source.references.entries(source.references.other_keys()))
+
+
+def _including(path: Path, text: str, language: Language, root: Path) -> Path | None:
+    """Return the document that includes a chapter; None if it is not found."""
+    if language is LATEX and _WHOLE.search(text):
         return None
     if magic := _ROOT.search(text[:2000]):
-        named = [path.parent / f"{magic[1].removesuffix('.tex')}.tex"]
-    else:
-        folders = [folder for folder in path.parents[:3] if folder.resolve().is_relative_to(root)]
-        named = [file for folder in folders for file in sorted(folder.glob("*.tex"))][:MAX_MAIN_FILES]
-    includes = re.compile(
-        rf"\\(?:input|include|subfile)\s*\{{[^{{}}]*\b{re.escape(path.stem)}(?:\.tex)?\s*\}}"
-    )
-    for file in named:
-        if readable(file, root) and file.stat().st_size <= MAX_MAIN_BYTES and file != path:
-            found = decode_text(file)
-            if _WHOLE.search(found) and (magic or includes.search(found)):
-                return file, found
+        named = path.parent / f"{magic[1].removesuffix('.tex')}.tex"
+        return named if _readable(named, root) and named != path else None
+    folders = [folder for folder in path.parents[:3] if folder.resolve().is_relative_to(root)]
+    files = (file for folder in folders for file in sorted(folder.iterdir()))
+    others = (file for file in files if language_of(file.suffix) is language and file != path)
+    for file in islice(others, MAX_MAIN_FILES):
+        if not _readable(file, root) or file.stat().st_size > MAX_MAIN_BYTES:
+            continue
+        if any(Path(name).stem == path.stem for name in language.included(decode_text(file))):
+            return file
     return None
 
 
-def find_bibs(path: Path, language: Language, names: Sequence[str], root: Path) -> list[Path]:
-    """Return the .bib files that a document names (Outline.bibs), or its project; in Markdown else the only
-    one beside it."""
-    found = list(dict.fromkeys(References(path, names, root=root).bibs().values()))
-    if found or names or language is not MARKDOWN:
-        return found
-    for folder in path.parents[:2]:
-        for project in (folder / name for name in PROJECTS):
-            if readable(project, root):
-                named = [folder / name for name in _project_bibs(decode_text(project))]
-                found += [file for file in named if readable(file, root)]
-    beside = [file for file in path.parent.glob("*.bib") if readable(file, root)]
-    return [file.resolve() for file in found or (beside if len(beside) == 1 else ())]
+def _readable(path: Path, root: Path) -> bool:
+    """True if a file may be read: it is below the folder, also after links."""
+    return path.resolve().is_relative_to(root) and path.is_file()
 
 
-def _project_bibs(text: str) -> list[str]:
-    """Return the .bib files that _quarto.yml or _bookdown.yml names."""
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
-        return []
-    named: list[str] = []
-    for fields in (content, content.get("book")) if isinstance(content, dict) else ():
-        value = fields.get("bibliography") if isinstance(fields, dict) else None
-        named += [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return [name for name in named if isinstance(name, str) and name.endswith(".bib")]
+def find_bibs(
+    document: Document, main: Main | None, names: Sequence[str], root: Path
+) -> tuple[list[Path], bool]:
+    """Return the .bib files of a document, and if it names them or they are beside it. names: in its text."""
+    path = main.path if main else document.path
+    assert path is not None
+    named = dict.fromkeys((*names, *(main.source.references.names if main else ())))
+    references = References(path, [*named], root, given=main.others if main else {})
+    bibs = references.bibs()
+    return list(dict.fromkeys(bibs.values())), not named.keys().isdisjoint(bibs)
 
 
-def outline_with_main(document: Document, main: tuple[Path, str] | None) -> Outline:
-    """Return the outline of a document; a chapter has title, abstract and .bib files of its main document."""
+def outline_with_main(document: Document, main: Main | None) -> Outline:
+    """Return the outline of a document; a chapter has title and abstract of its main document."""
     assert document.language is not None
     about = outline(document.language, document.text)
-    if main is None or about.bibs:
+    if main is None or main.path == document.path:
         return about
-    whole = outline(document.language, main[1])
-    fields = ("title", "abstract", "year", "bibs")
-    return Outline(**{**about.__dict__, **{name: getattr(whole, name) for name in fields}})
+    whole = main.source.metadata
+    return replace(about, title=whole.title, abstract=whole.abstract, year=whole.year or about.year)

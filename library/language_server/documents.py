@@ -148,7 +148,7 @@ class Outline:
     """What a whole document says.
 
     missing: (start, end) of the missing citations. passages: the contexts of its citations, in order, and the
-    keys that each cites, _OTHER for a missing one. bibs: its names of its bibliographies.
+    keys that each cites, _OTHER for a missing one. bibs: names of its bibliographies. labels: of its parts.
     """
 
     title: str
@@ -158,6 +158,7 @@ class Outline:
     missing: tuple[tuple[int, int], ...]
     passages: tuple[tuple[str, tuple[str, ...]], ...]
     bibs: tuple[str, ...]
+    labels: frozenset[str]
 
     def place(self, offset: int) -> int:
         """Return how many passages come before an offset."""
@@ -175,11 +176,12 @@ def outline(language: Language, text: str) -> Outline:
     missing = [(found.start, found.end) for found in language.citations(visible) if found.missing]
     year = metadata.year or date.today().year
     cited, bibs = tuple(language.keys(visible)), tuple(one.key for one in language.bibliographies(visible))
+    labels = frozenset(language.labels(visible))
     references = dict.fromkeys([*(one.key for one in cited), _OTHER], Reference())
     read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""
-    paragraphs, _ = language.paragraphs(language.hidden.sub(" ", read))
+    paragraphs, _ = language.paragraphs(language.without_code(read))
     passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
-    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, bibs)
+    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, bibs, labels)
 
 
 def mark_missing(language: Language, text: str) -> str:
@@ -198,7 +200,7 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
         first = following if following <= start else first
     before, after = clean_text(text[first:start]), clean_text(text[end:last])
     marked = f"{mark_missing(language, before)}{mark}{mark_missing(language, after)}"
-    paragraphs, _ = language.paragraphs(language.hidden.sub(" ", marked))
+    paragraphs, _ = language.paragraphs(language.without_code(marked))
     context = find_contexts(paragraphs, {}, {PLACEHOLDER: (), _OTHER: ()}).get(PLACEHOLDER)
     for paragraph in paragraphs if context else ():
         for key, (_, beside) in find_sentences(paragraph):

@@ -19,7 +19,7 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
-from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.inputs import clean_text, decode_text
 from citerec.datasets.languages.language import PLACEHOLDER
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.commands.temporary import open_recommender
@@ -31,11 +31,13 @@ from citerec.library.folder import MANIFEST
 from citerec.library.language_server.bibliography import (
     Bibliography,
     Entry,
+    Main,
     find_bibs,
-    find_main,
     match_entries,
+    other_entries,
     outline_with_main,
     read_entries,
+    read_main,
 )
 from citerec.library.language_server.documents import (
     Document,
@@ -89,10 +91,10 @@ class Features:
         self._said: set[str] = set()
         self._lock = threading.Lock()
         self._outlines: dict[str, tuple[Document, Outline]] = {}
-        self._mains: dict[str, tuple[Path, str] | None] = {}
+        self._mains: dict[str, Main | None] = {}
         self._entries: dict[Path, tuple[object, list[Entry]]] = {}
         self._added: dict[Path, dict[str, Entry]] = {}
-        self._bibliography: tuple[object, Bibliography] = None, Bibliography((), {})
+        self._bibliography: tuple[object, Bibliography] = None, Bibliography((), None, {})
         self._ranked: tuple[object, Ranked | None] = None, None
         self._passages: tuple[tuple[object, ...], CitingPassages] = (None,) * 3, CitingPassages((), ())
 
@@ -137,9 +139,9 @@ class Features:
         return max(above, key=lambda folder: len(folder.parts), default=None)
 
     def read_main(self, document: Document) -> None:
-        """Look for the main document of a chapter: when it is opened or saved."""
+        """Read the files of a document, or of that which includes it: when it is opened or saved."""
         with suppress(InputError, OSError):
-            self._mains[document.uri] = find_main(document, self.root(document))
+            self._mains[document.uri] = read_main(document, self.root(document), self._text)
         self._outlines.pop(document.uri, None)
 
     def outline(self, document: Document, current: bool = False) -> Outline:
@@ -158,15 +160,16 @@ class Features:
     def bibliography(self, document: Document) -> Bibliography:
         """Return the bibliography of a document, as open in the editor, else from its files."""
         about, root, main = self.outline(document), self.root(document), self._mains.get(document.uri)
-        path, files = main[0] if main else document.path, list[Path]()
+        files, named = list[Path](), False
         with self._lock:
-            if path and root and document.language:
-                files = find_bibs(path, document.language, about.bibs, root)
+            if document.path and root:
+                files, named = find_bibs(document, main, about.bibs, root)
             entries = [entry for file in files for entry in self._read(file)]
-            library = self.library
-            key = files, [id(entry) for entry in entries], library and library.folder
+            library, target = self.library, files[-1] if named or len(files) == 1 else None
+            key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)
             if self._bibliography[0] != key:
-                self._bibliography = key, match_entries(files, entries, library)
+                others = other_entries(main) if main else []
+                self._bibliography = key, match_entries(files, target, [*entries, *others], library)
             return self._bibliography[1]
 
     def _read(self, file: Path) -> list[Entry]:
@@ -183,6 +186,11 @@ class Features:
         except (OSError, InputError) as error:
             self.say(str(error))
         return [*entries, *self._added.get(file, {}).values()]
+
+    def _text(self, file: Path) -> str:
+        """Return the text of a file, as open in the editor."""
+        opened = self._opened(file.resolve())
+        return clean_text(opened.text) if opened else decode_text(file)
 
     def _opened(self, file: Path) -> Document | None:
         """Return the document of a file that is open in the editor."""
@@ -341,7 +349,7 @@ class Features:
         bibliography = self.bibliography(document)
         if key in bibliography.entries:
             return None
-        file = bibliography.files[-1] if bibliography.files else None
+        file = bibliography.target
         target = self._opened(file) if file else None
         if file is None or not (target or os.access(file, os.W_OK)):
             name = document.path.name if document.path else "this new document"
@@ -415,7 +423,7 @@ class Features:
         ids = self._ids([key], bibliography)
         if not ids or key in bibliography.entries:
             return None
-        where = bibliography.files[-1].name if bibliography.files else "the bibliography"
+        where = bibliography.target.name if bibliography.target else "the bibliography"
         command = _add_command(document, ids[0], key)
         return [types.CodeAction(f"Add {key} to {where}", QUICK_FIX, command=command)]
 
@@ -452,6 +460,8 @@ class Features:
         about = self.outline(document, current=True)
         bibliography, library = self.bibliography(document), self.library
         where = ", ".join(file.name for file in bibliography.files)
+        where = where or ("its bibliography" if bibliography.entries else "")
+        main = self._mains.get(document.uri)
         same = {key: keys for keys in bibliography.same for key in keys}
         cited, level = {key for key, *_ in about.cited}, types.DiagnosticSeverity
         found = [
@@ -465,7 +475,7 @@ class Features:
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
                 found.append((start, end, "same-paper", message, level.Warning))
-            if key in bibliography.entries or f"<{key}>" in document.text:  # a label of Typst
+            if key in bibliography.entries or key in about.labels or (main and main.source.is_label(key)):
                 continue
             if library is not None and library.row(key) is not None:
                 message = f"{key} is in the library, but not in {where}"

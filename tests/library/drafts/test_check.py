@@ -157,12 +157,13 @@ def test_a_printed_bibliography(run: Run) -> None:
     [
         (
             "\\documentclass{article}\\cite{a}",
-            "names no .bib file that is in its folder; give library=DIR or root=",
+            "in its folder, and none is beside it; give bib=FILE, library=DIR or root=",
         ),
-        ("\\documentclass{article}\\cite{a}\\bibliography{missing}", "give library=DIR or root="),
+        ("\\documentclass{article}\\cite{a}\\bibliography{missing}", "none is beside it"),
     ],
 )
 def test_bad_input(run: Run, text: str, line: str) -> None:
+    Path("refs.bib").unlink()
     Path("draft.tex").write_text(text)
     code, _, err = run("draft.tex")
     assert code == 2 and line in err

@@ -326,7 +326,7 @@ def test_hover_on_keys_of_the_bib_and_of_the_library(editor: Editor, folder: Pat
 def test_diagnostics(editor: Editor, folder: Path) -> None:
     (folder / "refs.bib").write_text(
         BIB + "@misc{adam2014, title={{Adam}: a method for stochastic optimization}, "
-        "author={Kingma, D. P.}, year=2014}\n"
+        "author={Kingma, D. P.}, year=2015}\n"
     )
     uri, _ = opened(
         editor, folder, "latex", "Trees \\cite{?} \\cite{adam2014, ghost} %\\cite{no}\n \\cite{gu2022hatten}|"
