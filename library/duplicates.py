@@ -7,16 +7,17 @@ tags are united. Records are stored in a temporary file.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
 from citerec.library.candidates import Candidates
-from citerec.library.identities import Identities, similar_titles
+from citerec.library.identities import ALL, Identities, identity, is_apart, similar_titles
 from citerec.library.papers import LibraryPaper, fill_again, merge_records
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
@@ -26,12 +27,16 @@ class Deduplicator:
     """Collects papers from all sources in a temporary file and merges duplicate records.
 
     folder: for the file. library: the library that the papers are added to, if any. former: a library that
-    they replace; what was filled in there fills the gaps of the same papers. Call `add` for each record, then
-    `finish`.
+    they replace; what was filled in there fills the gaps of the same papers. separate: ids and keys of
+    records that are not merged with others, or ALL. Call `add` for each record, then `finish`.
     """
 
     def __init__(
-        self, folder: Path, library: Candidates | None = None, former: Candidates | None = None
+        self,
+        folder: Path,
+        library: Candidates | None = None,
+        former: Candidates | None = None,
+        separate: Collection[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -39,7 +44,8 @@ class Deduplicator:
         except OSError as error:
             error.filename = None  # no name that a user knows
             raise
-        self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
+        self._ends, self._separate = array("q", [0]), frozenset(separate)
+        self._identities = Identities(self._existing_identities(library) if library else None)
         self._library, self._existing = library, len(library) if library else 0
         self.former = former
 
@@ -49,8 +55,21 @@ class Deduplicator:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    def _existing_identities(self, library: Candidates) -> NDArray[np.uint64]:
+        """Return the identities of the papers of a library, those of separate records changed."""
+        identities = library.identities
+        if ALL in self._separate:
+            rows: Iterable[int] = range(len(library))
+        else:
+            rows = (row for name in self._separate if (row := library.row(name)) is not None)
+        changed = {row: identity(library.paper(row), apart=True) for row in rows}
+        if changed:
+            identities = np.array(identities)
+            identities[list(changed)] = np.array(list(changed.values()), np.uint64)
+        return identities
+
     def add(self, paper: LibraryPaper) -> None:
-        self._identities.add(paper)
+        self._identities.add(paper, is_apart(paper, self._separate))
         line = msgspec.msgpack.encode(paper)
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
@@ -81,6 +100,13 @@ class Deduplicator:
             merged = merge_records([paper, *map(self._read, self._members[row])])
             if merged != paper:
                 yield row, merged
+
+    def merged(self) -> Iterator[tuple[LibraryPaper, LibraryPaper]]:
+        """Yield each record that was merged into another, with that one, in the order of these."""
+        for row in sorted(self._members):
+            paper = self._library.paper(row) if self._library and row < self._existing else self._read(row)
+            for other in self._members[row]:
+                yield self._read(other), paper
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""

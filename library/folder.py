@@ -26,7 +26,7 @@ from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.datasets.records import quoted
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 1
+VERSION = 2
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS, BUILDING = "library.json", "library.lock", "generations", "building"
 
@@ -71,6 +71,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Files that citing contexts were read from."""
     removed: list[str] = []
     """Ids of papers that the user removed; `update` does not add them again."""
+    separate: list[str] = []
+    """Ids and keys of records that are not merged with others; "all": none are."""
     shards: int = 0
     """Number of shards of a library on disk; 0: this one is in memory."""
     created: str

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -147,7 +147,25 @@ class Identity(NamedTuple):
         return either._replace(printed=printed, traits=traits)
 
 
-def identity(paper: LibraryPaper) -> Identity:
+ALL = "all"
+"""Name of all records, in a list of those that are kept apart."""
+
+
+def is_apart(paper: LibraryPaper, separate: Container[str]) -> bool:
+    """True if a record is one of those, by id or key, that are not merged with others."""
+    return ALL in separate or any(name in separate for name in (paper.id, paper.key, *paper.aliases) if name)
+
+
+def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
+    """Return the identity of a record. apart: one that only the same record has."""
+    own = _identity(paper)
+    if not apart:
+        return own
+    same = own.id or _hash(f"{own.title} {own.words} {own.author} {own.printed} {own.year}")
+    return Identity(same, *[0] * (len(own) - 1))
+
+
+def _identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
     title = title_key(letters) if letters and letters not in _NO_TITLES else 0
     preprint = is_preprint(paper)
@@ -232,8 +250,9 @@ class Identities:
         self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
         self._numbers = array("Q")
 
-    def add(self, paper: LibraryPaper) -> None:
-        numbers = identity(paper)
+    def add(self, paper: LibraryPaper, apart: bool = False) -> None:
+        """Add a record. apart: as for `identity`."""
+        numbers = identity(paper, apart)
         self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
 
     def extend(self, numbers: NDArray[np.uint64]) -> None:

@@ -117,12 +117,16 @@ class Library(Papers):
 
     @abstractmethod
     def add(
-        self, records: Iterable[LibraryPaper], files: Sequence[str] = (), named: Sequence[str] = ()
+        self,
+        records: Iterable[LibraryPaper],
+        files: Sequence[str] = (),
+        named: Sequence[str] = (),
+        separate: Sequence[str] = (),
     ) -> Added:
         """Add papers; records of papers that are there complete them (library.duplicates).
 
-        files: that the records are read from; named: the names that the user gave them. Both are kept in the
-        manifest.
+        files: that the records are read from; named: the names that the user gave them. separate: ids and
+        keys of records that are not merged with others. All are kept in the manifest.
         """
 
     @abstractmethod

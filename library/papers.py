@@ -56,6 +56,13 @@ class LibraryPaper(NamedTuple):
     files: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
+    @property
+    def merged_names(self) -> tuple[str, ...]:
+        """Ids and keys of the records that were merged into this one, without biblatex's `ids`."""
+        ids = re.search(r"\bids\s*=\s*[{\"]([^}\"]*)", self.bibtex)
+        own = {*re.split(r"[\s,]+", ids[1] if ids else ""), *(f"key:{name}" for name in self.aliases)}
+        return tuple(name for name in self.aliases if name not in own)
+
     def as_json(self) -> dict[str, Any]:
         """Return the fields that a search shows; year None if unknown."""
         shown = {name: getattr(self, name) for name in ("id", "key", "title", "authors", "venue", "abstract")}

@@ -29,6 +29,9 @@ class LibrarySettings(Settings):
 class InfoSettings(LibrarySettings):
     """Show what a library contains."""
 
+    merged: bool = False
+    """list the records that were merged into others"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VerifySettings(LibrarySettings):
@@ -50,6 +53,8 @@ class AddSettings(ChangeSettings):
     source: tuple[str, ...]
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
     plain or .gz (e.g. papers.bib)"""
+    separate: tuple[str, ...] = ()
+    """keys or ids of records that are never merged with others, also not by `update`; all: none are merged"""
 
 
 @dataclass(frozen=True, kw_only=True)

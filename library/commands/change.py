@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.files import disk_errors
 from citerec.library.duplicates import Deduplicator
-from citerec.library.export.formats import count_noun
+from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.folder import (
     GENERATIONS,
     Manifest,
@@ -23,7 +23,7 @@ from citerec.library.folder import (
     read_manifest,
 )
 from citerec.library.memory.contexts import context_files, current_contexts
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import edit_library, open_library
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 LOSS = 0.2
 """Largest share of papers that a changed source may lose without `force`."""
 SHOWN = 10
-"""Maximum number of bad records per file to list."""
+"""Maximum number of bad records per file, and of merged ones, to list."""
 
 
 def build(settings: BuildSettings) -> None:
@@ -60,9 +60,14 @@ def build(settings: BuildSettings) -> None:
         ]
         print(f"{path}: {', '.join(counts)}, in {time.perf_counter() - started:.1f} s")
         return
-    library, duplicates = create(settings)
+    library, merged = create(settings)
     duration = time.perf_counter() - started
-    print(f"{path}: {count_noun(len(library))}, {duplicates:,} duplicates merged, in {duration:.1f} s")
+    counts = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
+    print(f"{path}: {counts}, in {duration:.1f} s")
+    for line in merged.shown:
+        print(f"  {line}")
+    if merged.number:
+        print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
     if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
@@ -70,8 +75,25 @@ def build(settings: BuildSettings) -> None:
         )
 
 
-def create(settings: BuildSettings) -> tuple[MemoryLibrary, int]:
-    """Build a library in memory. Prints nothing. Returns it, and how many duplicates were merged."""
+class MergedRecords(NamedTuple):
+    """How many records were merged into others, and the first of them in words."""
+
+    number: int
+    shown: list[str]
+
+    @classmethod
+    def of(cls, records: Deduplicator) -> MergedRecords:
+        some = islice(records.merged(), SHOWN)
+        shown = [f"{_short(record)} is {_short(paper)}: {paper.title}" for record, paper in some]
+        return cls(records.duplicates, [*map(terminal_text, shown)])
+
+
+def _short(paper: LibraryPaper) -> str:
+    return (paper.key or paper.id) + (f" ({paper.year})" if paper.year else "")
+
+
+def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
+    """Build a library in memory. Prints nothing. Returns it, and what was merged."""
     path = Path(settings.library).expanduser()
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
@@ -90,7 +112,11 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, int]:
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
     model_files(model, ranker)  # to report errors before the papers are read
-    with disk_errors(path, "the library", "library"), Deduplicator(path.absolute().parent) as records:
+    separate = [*settings.separate] or (old.separate if old else [])
+    with (
+        disk_errors(path, "the library", "library"),
+        Deduplicator(path.absolute().parent, separate=separate) as records,
+    ):
         sources = _read_sources(files, records)
         gone = 0 if old is None else _keep_papers_without_source(path, old, records)
         records.finish()
@@ -106,8 +132,9 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, int]:
             wait=settings.wait,
             sources=sources,
             named=named,
+            separate=separate,
         )
-    return library, records.duplicates
+        return library, MergedRecords.of(records)
 
 
 def absolute(model: str) -> str:
@@ -146,7 +173,7 @@ def add(settings: AddSettings) -> None:
     files, named = find_sources(settings.source), absolute_names(settings.source)
     with edit_library(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
-        done = library.add(records, files, named)
+        done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
 
@@ -238,7 +265,7 @@ def _reread(library: MemoryLibrary, named: list[str], force: bool) -> Change:
 
     force: without `_refuse_loss`.
     """
-    with Deduplicator(library.path, former=library) as records:
+    with Deduplicator(library.path, former=library, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
         for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
             records.add(library.paper(row))
@@ -284,6 +311,11 @@ def verify(settings: VerifySettings) -> None:
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
     library = open_library(settings.library)
+    if settings.merged:
+        for paper in in_memory(library).merged_papers():
+            others = ", ".join(paper.merged_names)
+            print(terminal_text(f"{_short(paper)}: {paper.title}: also {others}"))
+        return
     lines = library.describe()
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 

@@ -99,6 +99,7 @@ def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
                 settings.shards,
                 run,
                 bad_parts=settings.bad_parts,
+                separate=settings.separate,
                 on_bad=bad.append,
             )
         for line in bad[:SHOWN]:
@@ -112,6 +113,7 @@ def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
             model=model,
             ranker=ranker,
             named=list(settings.source),
+            separate=list(settings.separate),
             shards=shards,
             created=now(),
             changed=now(),

@@ -232,13 +232,18 @@ class DiskLibrary(Library):
         return self
 
     def add(
-        self, records: Iterable[LibraryPaper], files: Sequence[str] = (), named: Sequence[str] = ()
+        self,
+        records: Iterable[LibraryPaper],
+        files: Sequence[str] = (),
+        named: Sequence[str] = (),
+        separate: Sequence[str] = (),
     ) -> Added:
+        apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
         new = list(records)
         shared = sorted({name for paper in new for name in shared_names(paper)})
         found = self.find([paper.id for paper in new], shared)
         known = FoundPapers(self.path, [paper for _, paper in found], self.whole, self._model)
-        with Deduplicator(self.path, known) as merged:
+        with Deduplicator(self.path, known, separate=apart) as merged:
             for paper in new:
                 merged.add(paper)
             merged.finish()
@@ -247,7 +252,7 @@ class DiskLibrary(Library):
         # What replaces a paper belongs to its shard, whose commit then does both.
         numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
         names = list(dict.fromkeys([*self.manifest.named, *named]))
-        self._change(list(zip(numbers, papers, strict=True)), replaced, named=names)
+        self._change(list(zip(numbers, papers, strict=True)), replaced, named=names, separate=apart)
         return Added(len(papers) - len(replaced), len(replaced), len(self))
 
     def remove(self, names: Iterable[str]) -> int:

@@ -82,17 +82,22 @@ def prepare_parts(
     bad_parts: str = "refuse",
     on_bad: OnBad = lambda _: None,
     piece_bytes: int = 0,
+    separate: Sequence[str] = (),
 ) -> Parts:
     """Read sources and merge records of the same paper; another process that does so is waited for.
 
     files: as for `find_sources`, also URLs of files, folders and patterns. bad_parts: "refuse" raises
     InputError for a file that is damaged or holds no papers, "skip" leaves it out. on_bad: called for the
-    first bad records of each piece, in order. piece_bytes: as for `plan_pieces`.
+    first bad records of each piece, in order. piece_bytes: as for `plan_pieces`. separate: ids and keys of
+    records that are not merged with others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with file_lock(folder / "parts.lock", "prepares the same parts"):
         _remove_unfinished(folder)
-        found = _read(plan_pieces(files, piece_bytes), folder, run)
+        pieces = plan_pieces(files, piece_bytes)
+        if separate:
+            pieces = [msgspec.structs.replace(piece, separate=tuple(separate)) for piece in pieces]
+        found = _read(pieces, folder, run)
         bad, skipped = _judge(found, bad_parts, on_bad)
         sizes = [0 if read.piece.source in skipped else read.papers for read in found]
         digest = blake2b(msgspec.json.encode([found, sizes]), digest_size=8).hexdigest()

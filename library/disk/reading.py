@@ -32,7 +32,7 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.files import BYTE_ORDER_MARK, atomic_write, cache_folder, fetch_file, is_url, open_bytes
 from citerec.datasets.columns import BATCH_CHARACTERS, BATCH_ROWS
 from citerec.datasets.formats.json_lines import LONGEST, Object, parse_object
-from citerec.library.identities import Identities
+from citerec.library.identities import Identities, is_apart
 from citerec.library.papers import (
     LibraryPaper,
     clean_text,
@@ -80,6 +80,8 @@ class Piece(msgspec.Struct, frozen=True):
     """exclusive; -1 for the end of the file"""
     version: str = ""
     """of the file: its size and time, or the tag that its store gives it"""
+    separate: tuple[str, ...] = ()
+    """ids and keys of records that are not merged with others"""
 
 
 class ReadPiece(msgspec.Struct):
@@ -223,7 +225,7 @@ class PartWriter:
     def _flush(self) -> None:
         self._clean()
         for paper in self._papers:
-            self._identities.add(paper)
+            self._identities.add(paper, is_apart(paper, self._found.piece.separate))
             whole = stem = xxhash.xxh3_64_digest(paper.id.encode())
             if "-" in paper.id and paper.id[-1].isdecimal():
                 stem = xxhash.xxh3_64_digest(_NUMBERED.sub("", paper.id).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -128,16 +128,21 @@ class MemoryLibrary(Generation, Library):
         return library
 
     def add(
-        self, records: Iterable[LibraryPaper], files: Sequence[str] = (), named: Sequence[str] = ()
+        self,
+        records: Iterable[LibraryPaper],
+        files: Sequence[str] = (),
+        named: Sequence[str] = (),
+        separate: Sequence[str] = (),
     ) -> Added:
         sources = {source.path: source for source in self.manifest.sources}
-        with Deduplicator(self.path, self) as merged:
+        apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
+        with Deduplicator(self.path, self, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
             for paper in records:
                 merged.add(paper)
             merged.finish()
             names = list(dict.fromkeys([*self.manifest.named, *named]))
-            fields: dict[str, Any] = {"sources": list(sources.values()), "named": names}
+            fields: dict[str, Any] = {"sources": list(sources.values()), "named": names, "separate": apart}
             if not merged.count:
                 if files:
                     self.update_manifest(**fields)
@@ -158,6 +163,12 @@ class MemoryLibrary(Generation, Library):
         removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
         self.write(np.delete(np.arange(len(self)), rows), (), removed=removed)
         return len(rows)
+
+    def merged_papers(self) -> Iterator[LibraryPaper]:
+        """Yield the papers that other records were merged into."""
+        lengths = self.metadata["aliases"].combine_chunks().value_lengths().to_numpy()
+        papers = map(self.paper, np.flatnonzero(lengths).tolist())
+        return (paper for paper in papers if paper.merged_names)
 
     def verify(self) -> None:
         try:

@@ -175,6 +175,25 @@ def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
+    ones = [paper("a", key="k1"), paper("b", key="k2"), paper("c", key="k3"), paper("b", key="k2")]
+    for separate, left in ((), ["a"]), (["k2"], ["a", "b"]), (["c"], ["a", "c"]), (["all"], ["a", "b", "c"]):
+        with Deduplicator(tmp_path, separate=separate) as records:
+            for one in ones:
+                records.add(one)
+            records.finish()
+            assert [one.id for one in records.papers()] == left
+            merged = [(record.key, into.key) for record, into in records.merged()]
+            assert len(merged) == records.duplicates == 4 - len(left)
+    assert merged == [("k2", "k2")]
+    library = MemoryLibrary.create(tmp_path / "mine", ones[:1], model="bm25")
+    with Deduplicator(tmp_path, library, separate=["k1"]) as records:
+        for one in ones:
+            records.add(one)
+        records.finish()
+        assert [one.id for one in records.papers()] == ["b"], "k1 is there, and others are not merged into it"
+
+
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
     library = MemoryLibrary.create(
         tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")]
