@@ -62,8 +62,8 @@ def build(settings: BuildSettings) -> None:
         return
     library, merged = create(settings)
     duration = time.perf_counter() - started
-    counts = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
-    print(f"{path}: {counts}, in {duration:.1f} s")
+    papers = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
+    print(f"{path}: {papers}, in {duration:.1f} s")
     for line in merged.shown:
         print(f"  {line}")
     if merged.number:

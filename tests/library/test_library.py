@@ -231,8 +231,8 @@ WITHOUT = "a library without a version"
     [
         (
             "library.json",
-            {"version": 2},
-            "a library of version 2, but this program reads version 1",
+            {"version": 1},
+            "a library of version 1, but this program reads version 2",
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),
