@@ -22,7 +22,7 @@ from citerec.library.folder import read_manifest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query
-from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words
+from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -274,8 +274,12 @@ class Ranked:
 
     def matching(self, query: str) -> list[str]:
         """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
-        words = [f" {word}" for word in plain_words(query).split()]
-        return [id for id, text in zip(self.ids, self._texts, strict=True) if all(w in text for w in words)]
+        words = [[*map(plain_words, spellings(word))] for word in query_words(query)]
+        return [
+            id
+            for id, text in zip(self.ids, self._texts, strict=True)
+            if all(any(one in text for one in either) for either in words)
+        ]
 
     def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
         """Return the k best of these papers; those that are not ranked follow in the given order."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.letters import fold
 from citerec.datasets.records import TARGET_MARKER
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ MOST_NAMED = 20
 IN_PART = 100
 """Papers with some words of a query in the index, and in texts, to look for its other words in."""
 _WORD = re.compile(r"[^\W_]+")
+LEAST_SPELT = 5
+"""Least letters of a word whose "oe" may stand for "ö"."""
+_LONG_VOWEL = re.compile(r"(?<![aeq])([aou])e(?=[^\W\d_])", re.IGNORECASE)
+_LONG = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "æ": "ae", "œ": "oe", "ß": "ss"}
+    | {"Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa", "Æ": "Ae", "Œ": "Oe"}
+)
 
 
 class SearchIndex:
@@ -92,8 +100,10 @@ class SearchIndex:
 
         A word also matches the beginning of longer ones, which count less.
         """
-        words = query_words(query)
-        parts = [f'("{word}" OR "{word}"*)' for word in words]
+        parts = []
+        for word in query_words(query):
+            others = "".join(f' OR "{other}"' for other in spellings(word)[1:])
+            parts.append(f'("{word}" OR "{word}"*{others})')
         if rows := self._match(" AND ".join(parts), k):
             return rows, True
         return self._match(" OR ".join(parts), k), False
@@ -101,7 +111,8 @@ class SearchIndex:
     def cited(self, first: str, others: Iterable[str], year: str) -> list[int]:
         """Return the rows of the papers of these authors (surnames) and this year, best first."""
         parts = [("first", first), ("year", year), *(("authors", name) for name in others)]
-        return self._match(" AND ".join(f"{column} : {_phrase(text)}" for column, text in parts), MOST_NAMED)
+        either = [(column, " OR ".join(map(_phrase, spellings(text)))) for column, text in parts]
+        return self._match(" AND ".join(f"{column} : ({phrases})" for column, phrases in either), MOST_NAMED)
 
     def _match(self, expression: str, k: int) -> list[int]:
         if not expression:
@@ -119,11 +130,22 @@ def query_words(query: str) -> list[str]:
     return list(dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", query))))[:MAX_WORDS]
 
 
+def spellings(word: str) -> list[str]:
+    """Return a word, without special letters, and as German and Nordic names are also spelt.
+
+    >>> spellings("Köpcke"), spellings("koepcke"), spellings("Ørsted")
+    (['Köpcke', 'Kopcke', 'Koepcke'], ['koepcke', 'kopcke'], ['Ørsted', 'Orsted', 'Oersted'])
+    """
+    short = _LONG_VOWEL.sub(r"\1", word) if len(word) >= LEAST_SPELT else word
+    return list(dict.fromkeys((word, fold(word), word.translate(_LONG), short)))
+
+
 def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
     """Count the words that a paper, with its abstract, has, or longer ones that begin with them."""
     fields = (paper.key, *paper.authors, str(paper.year or ""), paper.title, paper.venue, paper.abstract)
     known = set(_WORD.findall(_plain(" ".join(fields))))
-    return sum(any(one.startswith(_plain(word)) for one in known) for word in words)
+    wanted = [[*map(_plain, spellings(word))] for word in words]
+    return sum(any(one.startswith(first) or one in others for one in known) for first, *others in wanted)
 
 
 def plain_words(text: str) -> str:
@@ -132,9 +154,8 @@ def plain_words(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Lower-case, and without diacritics."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+    """Lower-case, and without diacritics and ligatures."""
+    return fold(text.casefold())
 
 
 def _phrase(text: str) -> str:
@@ -164,12 +185,21 @@ def _insert(
             for paper in batch.slice(skipped).select(["key", "authors", "venue"]).to_pylist():
                 authors, year = paper["authors"], int(corpus.years[row])
                 first = surname(authors[0]) if authors else ""
-                fields = paper["key"], first, "; ".join(authors), year or "", corpus.titles[row]
-                yield int(numbers[row - start]), *fields, paper["venue"]
+                title, names = _indexed(corpus.titles[row]), _indexed("; ".join(authors))
+                fields = paper["key"], first, names, year or "", title, _indexed(paper["venue"])
+                yield int(numbers[row - start]), *fields
                 row += 1
 
     marks = ", ".join("?" * (len(COLUMNS) + 1))
     connection.executemany(f"INSERT INTO papers(rowid, {', '.join(COLUMNS)}) VALUES ({marks})", papers())
+
+
+def _indexed(text: str) -> str:
+    """Return a text with its words that have letters which SQLite does not fold, such as ø, folded."""
+    if text.isascii():
+        return text
+    folded = [fold(word) for word in _WORD.findall(text) if not word.isascii()]
+    return " ".join([text, *folded])
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from citerec.library.library import Added, Library
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query, year_range
-from citerec.library.search import IN_PART, SearchIndex, named_key, query_words
+from citerec.library.search import IN_PART, SearchIndex, named_key, query_words, spellings
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Floats
@@ -191,7 +191,7 @@ class DiskLibrary(Library):
         return FoundPapers(self.path, self._read(asked), self.whole, self._model)
 
     def search_candidates(self, query: str) -> Candidates:
-        names = [FIRST + folded(word) for word in query_words(query)]
+        names = [FIRST + folded(one) for word in query_words(query) for one in spellings(word)]
         called = [CALLED + word for word in query.split()]
         papers = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
         return FoundPapers(self.path, papers, self.whole, BM25(query=("context",)))
