@@ -20,6 +20,10 @@ class StorageError(InputError):
     """A disk that is full or cannot be written."""
 
 
+class DamagedFile(InputError):
+    """A file that was changed, or cut, after it was written; who knows what it belongs to says what to do."""
+
+
 class UnusableFile(Exception):
     """An unusable download or archive; the message is the reason, the caller adds what and where."""
 

@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks, hashes and checksums, plain or gzipped reading, copies of files at URLs."""
+"""Files: atomic writes, locks, hashes, plain or gzipped reading, copies of files at URLs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-import xxhash
-
 from citerec.base.errors import InputError, StorageError, error_text, is_full
 from citerec.base.progress import copy_progress
 
@@ -28,7 +26,6 @@ log = logging.getLogger(__name__)
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MEMO = "content-hashes.json"
-CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
 SETTLED = 5.0
 """Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -247,113 +244,6 @@ def link_or_copy(source: str | Path, to: str | Path) -> None:
         os.link(Path(source).resolve(), to)
     except OSError:
         shutil.copyfile(source, to)
-
-
-Parts = list[tuple[int, str]]
-"""Sizes and checksums of the parts of a file: of all of it, or of what it had first and what it got later."""
-
-
-def write_checksums(folder: Path, keep: bool = False, before: Path | None = None) -> None:
-    """Write a checksum of each file in a folder, and below it, to its CHECKSUMS.
-
-    Hidden files and subfolders that have CHECKSUMS of their own are left out. keep: files that are listed
-    already keep their checksums, so that damage since then is still noticed. before: a folder with checksums;
-    of the files that are hard links to its files, only what they got later is read.
-    """
-    path, sums = folder / CHECKSUMS, dict[str, Parts]()
-    known = _read_checksums(folder) if keep else {}
-    former = _read_checksums(before) if before is not None else {}
-    own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
-    for file in sorted(folder.rglob("[!.]*")):
-        if file.is_file() and file != path and own.isdisjoint(file.parents):
-            name = str(file.relative_to(folder))
-            if name in known:
-                sums[name] = known[name]
-            elif before is not None and name in former and file.samefile(before / name):
-                sums[name] = _continue_checksum(file, former[name])
-            else:
-                sums[name] = [(size := file.stat().st_size, _checksum(file, 0, size))]
-    write_text(path, json.dumps(sums, indent=1) + "\n")
-    if before is not None:
-        stamps = {name: _checked_stamp(folder / name, parts) for name, parts in sums.items()}
-        write_text(folder / CHECKED, json.dumps(stamps))
-
-
-def _continue_checksum(file: Path, parts: Parts) -> Parts:
-    """Return the parts of a file that may have grown."""
-    more = file.stat().st_size - sum(size for size, _ in parts)
-    if more == 0:
-        return parts
-    (first, _), *later = parts
-    _compare(file, later, first)  # what is damaged must not get a new checksum
-    more += sum(size for size, _ in later)
-    return [parts[0], (more, _checksum(file, first, more))]
-
-
-def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
-    """Compare the files of a folder with its CHECKSUMS, if it has any; other files are ignored.
-
-    What follows the parts of a file that have a checksum is ignored: a later folder may share it.
-    trust: do not read files again that nothing has touched since they were last compared (CHECKED), whose
-    times do not tell of a failing disk.
-    Raises InputError naming the first file that is missing or damaged, with advice such as "build it again".
-    """
-    path, stamps = folder / CHECKSUMS, dict[str, list[Any]]()
-    advice = advice and f"; {advice}"
-    try:
-        sums = _read_checksums(folder)
-        checked = _read_stamps(folder / CHECKED) if trust else {}
-        for name, wanted in sums.items():
-            path = folder / name
-            stamps[name] = _checked_stamp(path, wanted)
-            if stamps[name] != checked.get(name):
-                _compare(path, wanted)
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing{advice}") from None
-    except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
-    if stamps != checked and folder.exists():
-        with suppress(OSError):  # a folder that cannot be written is compared each time
-            write_text(folder / CHECKED, json.dumps(stamps))
-
-
-def _read_checksums(folder: Path) -> dict[str, Parts]:
-    """Raises OSError, TypeError or ValueError for damage."""
-    path = folder / CHECKSUMS
-    sums = dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
-    return {name: [(int(size), str(digest)) for size, digest in parts] for name, parts in sums.items()}
-
-
-def _checked_stamp(path: Path, parts: Parts) -> list[Any]:
-    """Return a file's parts, size, time, inode and device; its other time changes with every hard link."""
-    stat = path.stat()
-    return [[list(part) for part in parts], stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev]
-
-
-def _read_stamps(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _compare(path: Path, parts: Parts, start: int = 0) -> None:
-    """Raise ValueError if one of the parts that begin at `start` differs from its checksum."""
-    for size, wanted in parts:
-        if _checksum(path, start, size) != wanted:
-            raise ValueError("its content has changed")
-        start += size
-
-
-def _checksum(path: Path, start: int, size: int) -> str:
-    digest = xxhash.xxh3_64()
-    with path.open("rb") as file:
-        file.seek(start)
-        while size > 0 and (content := file.read(min(size, CHUNK))):
-            digest.update(content)
-            size -= len(content)
-    return "" if size else digest.hexdigest()
 
 
 def file_stamp(path: Path) -> list[int]:

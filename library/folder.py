@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import xxhash
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.datasets.records import quoted
 from citerec.library.sources.zotero_places import is_zotero
@@ -78,6 +79,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created: str
     changed: str
     counts: dict[str, int] = {}
+    checksum: str = ""
+    """of all other fields"""
+
+    def sealed(self) -> Manifest:
+        """Return the same with its checksum."""
+        content = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
+        return msgspec.structs.replace(self, checksum=xxhash.xxh3_64_hexdigest(content))
 
     @property
     def ranking_model(self) -> str:
@@ -91,7 +99,10 @@ def read_manifest(path: Path) -> Manifest:
         content = msgspec.json.decode((path / MANIFEST).read_bytes())
         version = content.get("version") if isinstance(content, dict) else None
         if version == VERSION:
-            return msgspec.convert(content, Manifest)
+            manifest = msgspec.convert(content, Manifest)
+            if manifest != manifest.sealed():
+                raise msgspec.DecodeError("its content has changed")
+            return manifest
     except (FileNotFoundError, NotADirectoryError):
         command = f"citerec build library={path}"
         if path.is_file():
@@ -100,7 +111,7 @@ def read_manifest(path: Path) -> Manifest:
             what = f"is not a library (it has no {MANIFEST})" if path.exists() else "no such folder"
         raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = f"damaged library ({MANIFEST}: {error_text(error)})"
     else:
@@ -111,7 +122,8 @@ def read_manifest(path: Path) -> Manifest:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Replace library.json, which makes a change visible."""
-    write_text(path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1).decode())
+    content = msgspec.json.encode(manifest.sealed())
+    write_text(path / MANIFEST, msgspec.json.format(content, indent=1).decode())
 
 
 def rebuild_command(path: Path, source: str = "") -> str:
@@ -123,6 +135,21 @@ def damaged(path: Path, error: Exception) -> InputError:
     """Return the one error for every damage to a library."""
     reason = error_text(error).replace(f"{path}/", "")
     return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Return the error for a library that this user may not read."""
+    file = f" ({error.filename})" if error.filename and Path(error.filename) != path / MANIFEST else ""
+    return InputError(f"{path}: cannot be read: {error.strerror}{file}")
+
+
+@contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Tell damage that is noticed while a library is asked in one line with what to do."""
+    try:
+        yield
+    except DamagedFile as error:
+        raise damaged(path, error) from None
 
 
 def outdated(path: Path) -> InputError:

@@ -21,6 +21,7 @@ from citerec.library.folder import (
     generation_folder,
     lock_folder,
     read_manifest,
+    unreadable,
 )
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
@@ -61,6 +62,8 @@ class Library(Papers):
                 raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
             try:
                 library = cls(path, manifest)
+            except PermissionError as error:
+                raise unreadable(path, error) from None
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
                     raise damaged(path, error) from None
@@ -78,6 +81,15 @@ class Library(Papers):
             yield cls.open(path)
 
     # Asking.
+
+    @abstractmethod
+    def load(self) -> None:
+        """Read what questions need, rather than at the first one. Raises InputError if it is damaged."""
+
+    @property
+    def note(self) -> str:
+        """What to say above answers, if anything."""
+        return ""
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.explanation import Recommendation
-from citerec.library.folder import read_manifest
+from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query
@@ -77,7 +77,7 @@ class Recommender:
         self.library, self.reranker = library, reranker
         """The library as of the last query or change."""
         self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
-        _ = library.retriever  # loaded now rather than at the first query
+        library.load()
 
     @classmethod
     def open(
@@ -154,8 +154,9 @@ class Recommender:
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """Like `recommend`, for several requests."""
-        ranked = [self.ranked(request, k, rerank) for request in requests]
-        return [one.best(k, explain) for one in ranked]
+        with damage_told(self.library.path):
+            ranked = [self.ranked(request, k, rerank) for request in requests]
+            return [one.best(k, explain) for one in ranked]
 
     def ranked(self, request: Request, depth: int, rerank: bool | None = False) -> Ranked:
         """Rank at most `depth` papers for a request, to recommend some of them."""
@@ -188,6 +189,10 @@ class Recommender:
         """
         if not re.search(r"[^\W_]", query):
             raise InputError("query: has no words; give some of a title, authors, year or key")
+        with damage_told(self.library.path):
+            return self._search(query, k)
+
+    def _search(self, query: str, k: int) -> list[LibraryPaper]:
         papers = self.refresh().search_candidates(query)
         if not len(papers):
             return []

@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, check_checksums, write_checksums
+from citerec.base.files import atomic_folder
 from citerec.datasets.columns import save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays

@@ -5,8 +5,8 @@
 measures bytes per paper; CPU seconds per paper of each build stage, in a temporary folder, by the papers of
 FILE; the time of generated queries with everything in the page cache, and with nothing there, one shard
 after the other, together with the bytes read; and CPU seconds of each stage of a query. --exact also measures
-recall against exact search. Without --library, a library of generated papers is built first. The library is
-only read.
+recall against exact search; --checks measures only what share of a query's time goes into checksums. Without
+--library, a library of generated papers is built first. The library is only read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import orjson
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from citerec.datasets.generate import GenerationPlan, Generator, generate_corpus
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.evaluation.report import markdown_table
+from citerec.library.disk import shard as shard_module
 from citerec.library.disk.build import (
     EMPTY_CODES,
     MODEL,
@@ -50,6 +52,7 @@ from citerec.library.disk.shard import (
     CODES,
     MADV_RANDOM,
     NOTHING,
+    SUM,
     VECTORS,
     Found,
     Shard,
@@ -57,6 +60,7 @@ from citerec.library.disk.shard import (
     ShardQuery,
     advise,
 )
+from citerec.library.disk.shard_writer import ShardWriter, encode_rows
 from citerec.library.disk.tasks import LocalRunner
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
@@ -144,21 +148,19 @@ def build_stages(library: DiskLibrary, sources: Sequence[str]) -> dict[str, Any]
             write_statistics(ranges, counts, parts)
         dense = dense_part(library.folder / MODEL)
         whole = WordStatistics.open(library.folder / STATISTICS)
-        shard = Shard.create(shard_folder, faiss.read_index(str(library.folder / EMPTY_CODES)))
-        writer, row = shard.writer(), 0
+        writer = ShardWriter.create(shard_folder, faiss.read_index(str(library.folder / EMPTY_CODES)))
         for number in range(len(kept)):
             for papers in paper_batches(parts, number):
                 with timed("encode"):
                     found, vectors, _ = entries(papers, dense, whole)
                 with timed("index words"):
-                    row = shard.append(found, vectors, row, writer)
+                    writer.append(found, vectors)
             with timed("index words"):
                 writer.commit()
         with timed("index words"):
-            writer.wait_merging_threads()
-        shard.reload()
+            writer.close()
         with timed("codes"):
-            shard.encode_rows(faiss.read_index(str(library.folder / EMPTY_CODES)))
+            encode_rows(shard_folder)
         names = [part_path(parts, number, name) for number in range(len(kept)) for name in PART_FILES]
         scratch["parts"] = sum(path.stat().st_size for path in names) / records
         scratch["counts"] = sum(path.stat().st_size for path in counts) / records
@@ -350,6 +352,43 @@ def ask_in_turn(
     return {"seconds": seconds, "bytes read": read}, resident
 
 
+@contextmanager
+def without_checks() -> Iterator[None]:
+    """Read vectors, records and word statistics without comparing them with their checksums."""
+    with (
+        patch.object(shard_module, "is_whole_vector", lambda *_: True),
+        patch.object(shard_module, "is_whole_record", lambda *_: True),
+        patch.object(WordStatistics, "_check", lambda *_: None),
+    ):
+        yield
+
+
+def cost_of_checks(path: Path, requests: Sequence[Request]) -> dict[str, float]:
+    """Ask each question with and without checks in turn, in this process: CPU seconds, and their ratio - 1.
+
+    first: the first time, when blocks of the statistics are checked, too; again: afterwards.
+    """
+    seconds: dict[str, list[list[float]]] = {"first": [[], []], "again": [[], []]}
+    recommenders = [Recommender(DiskLibrary.open(path)) for _ in range(2)]
+    for which, recommender in enumerate(recommenders):
+        with without_checks() if which else nullcontext():
+            recommender.recommend_batch(requests[-1:])  # loads compiled code
+    for name, repeats in (("first", 1), ("again", 5)):
+        for number, request in enumerate(requests[:-1]):
+            best = [float("inf")] * 2
+            for turn in range(2 * repeats):
+                which = (number + turn) % 2
+                with without_checks() if which else nullcontext():
+                    start = time.process_time()
+                    recommenders[which].recommend_batch([request])
+                    best[which] = min(best[which], time.process_time() - start)
+            for own, value in zip(seconds[name], best, strict=True):
+                own.append(value)
+    sums = {name: [sum(own) for own in both] for name, both in seconds.items()}
+    found = {f"{name}, share": with_checks / plain - 1 for name, (with_checks, plain) in sums.items()}
+    return found | {"seconds a question": sums["again"][1] / len(requests[:-1])}
+
+
 def share_found(answers: Sequence[tuple[list[str], Any]], targets: Sequence[str]) -> float:
     return float(np.mean([target in ids for (ids, _), target in zip(answers, targets, strict=True)]))
 
@@ -386,7 +425,7 @@ def exact_recall(
 
 def exact_search(shard: Shard, vectors: Floats, k: int) -> list[Found]:
     """Return the k papers of a shard with the highest cosine with each vector of unit length [Q, D]."""
-    raw = np.memmap(shard.folder / VECTORS, np.int8, "r").reshape(-1, vectors.shape[1])
+    raw = np.memmap(shard.folder / VECTORS, np.int8, "r").reshape(-1, vectors.shape[1] + SUM)[:, :-SUM]
     rows: NDArray[np.int64] = np.empty((len(vectors), 0), np.int64)
     scores: Floats = np.empty((len(vectors), 0), np.float32)
     for start in range(0, len(raw), BLOCK):
@@ -464,12 +503,21 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--cold", type=int, default=20, help="queries with nothing in the page cache")
     parser.add_argument("--exact", action="store_true", help="also compare with exact search")
+    parser.add_argument(
+        "--checks", action="store_true", help="only the share of a query's time for checksums"
+    )
     args = parser.parse_args()
     setup(args)
     with tempfile.TemporaryDirectory() as scratch:
         if args.library is None:
             args.papers = args.papers or 10_000
             args.library, args.sources = small_library(Path(scratch), args.papers)
+        if args.checks:
+            library = DiskLibrary.open(args.library)
+            asked = generated_requests(library, args.papers or len(library), args.questions)
+            costs = cost_of_checks(library.path, [request for request, _ in asked])
+            print(", ".join(f"{name} {value:.3f}" for name, value in costs.items()))
+            return
         found = measure(args)
     resident = ", ".join(f"{kind} {size:.1f}" for kind, size in found["asking"]["resident GB"].items())
     print(f"{found['papers']:,} papers in {found['shards']} shards; resident while asked, GB: {resident}")

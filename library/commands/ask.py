@@ -27,7 +27,7 @@ def ask(settings: AskSettings) -> None:
     with spinner("asking (the first time may take a minute)"):
         found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
     library = recommender.library
-    note = note_on(found)
+    note = library.note or note_on(found)
     if settings.format == "table":
         if note:
             print(note)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import full_disk_as_os_error, write_text
 from citerec.datasets.some_papers import SomePapers
@@ -28,7 +29,8 @@ from citerec.library.disk.deduplicate import kept_batches
 from citerec.library.disk.entries import entries, records_of
 from citerec.library.disk.parts import MERGED, Parts, prepare_parts
 from citerec.library.disk.reading import to_papers
-from citerec.library.disk.shard import TRAINING, Shard, train_codes
+from citerec.library.disk.shard import ABOUT
+from citerec.library.disk.shard_writer import TRAINING, ShardWriter, encode_rows, next_row, train_codes
 from citerec.library.disk.tasks import TaskRunner, task_runner
 from citerec.library.folder import (
     BUILDING,
@@ -53,7 +55,7 @@ from citerec.retrieval.indexes.cpu import faiss
 log = logging.getLogger(__name__)
 
 PARTS, COUNTS, GENERATION, INPUTS = "parts", "counts", "generation", "inputs.json"
-MODEL, STATISTICS, SHARDS, EMPTY_CODES, DONE = "model", "statistics", "shards", "codes.faiss", "done.json"
+MODEL, STATISTICS, SHARDS, EMPTY_CODES = "model", "statistics", "shards", "codes.faiss"
 PAPERS_PER_SHARD = 5_000_000
 """Papers of a shard, unless the number of shards is given."""
 
@@ -107,6 +109,7 @@ def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
         for name, reason in parts.skipped.items():
             log.warning("%s: skipped: %s", name, reason)
         number, shards = next_generation(path), len(list((generation / SHARDS).iterdir()))
+        write_checksums(generation)
         generation.rename(path / GENERATIONS / str(number))
         manifest = Manifest(
             generation=number,
@@ -213,33 +216,27 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
     building = Path(task.building)
     generation = building / GENERATION
     folder = generation / SHARDS / str(task.number)
-    done: dict[str, Any] = json.loads(_read(folder / DONE) or "{}")
-    if not done:
+    dense, whole = dense_part(generation / MODEL), WordStatistics.open(generation / STATISTICS)
+    if (folder / ABOUT).exists():
+        writer = ShardWriter(folder)
+    else:
         shutil.rmtree(folder, ignore_errors=True)
-        Shard.create(folder, faiss.read_index(str(generation / EMPTY_CODES)))
-        done = {"parts": 0, "rows": 0, "length": 0.0, "titles": 0, "coded": False}
-        write_text(folder / DONE, json.dumps(done))
-    shard, dense = Shard(folder), dense_part(generation / MODEL)
-    whole = WordStatistics.open(generation / STATISTICS)
-    writer = shard.writer()
-    if shard.next_row > done["rows"]:  # of a part that was committed, but not noted
-        shard.delete(writer, range(done["rows"], shard.next_row))
-        writer.commit()
-    for part in task.parts[done["parts"] :]:
-        row = int(done["rows"])
-        for papers in paper_batches(building / PARTS, part):
-            found, vectors, corpus = entries(papers, dense, whole)
-            row = shard.append(found, vectors, row, writer)
-            length, titles = _pair_lengths(corpus)
-            done["length"], done["titles"] = done["length"] + length, done["titles"] + titles
-        writer.commit()
-        done |= {"parts": done["parts"] + 1, "rows": row}
-        write_text(folder / DONE, json.dumps(done))
-    writer.wait_merging_threads()
-    if not done["coded"]:
-        shard.reload()
-        shard.encode_rows(faiss.read_index(str(generation / EMPTY_CODES)))
-        write_text(folder / DONE, json.dumps(done | {"coded": True}))
+        codes = faiss.read_index(str(generation / EMPTY_CODES))
+        writer = ShardWriter.create(folder, codes, parts=0, length=0.0, titles=0)
+    with writer:
+        done = writer.about
+        if (last := next_row(folder)) > done["rows"]:  # of a part that was committed, but not noted
+            writer.delete(range(done["rows"], last))
+            writer.commit()
+        for number, part in enumerate(task.parts[done["parts"] :], start=done["parts"] + 1):
+            sums = np.array([done["length"], done["titles"]])
+            for papers in paper_batches(building / PARTS, part):
+                found, vectors, corpus = entries(papers, dense, whole)
+                writer.append(found, vectors)
+                sums += _pair_lengths(corpus)
+            writer.commit(parts=number, length=float(sums[0]), titles=int(sums[1]))
+    if done["coded"] < done["rows"]:
+        encode_rows(folder)
     return done["length"], done["titles"]
 
 

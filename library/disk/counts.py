@@ -1,7 +1,7 @@
 """Counts what occurs in papers (datasets.word_statistics), part by part, and adds the counts up.
 
-    part-00007.npy, .json   COUNTS of a part, by hash; and sums of text lengths
-    range-00007.npy         COUNTS of one of RANGES ranges of hashes in all parts, of what occurs twice
+    part-00007.npy, .json   ENTRY of a part, by hash; and sums of text lengths
+    range-00007.npy         ENTRY of one of RANGES ranges of hashes in all parts, of what occurs twice
 
 Parts and ranges are counted independently, so that neither step goes through one process.
 """
@@ -23,11 +23,12 @@ from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import (
     BEGINNING,
     BM25_TERM,
+    ENTRY,
     PAIR,
     TERM,
-    TOTALS,
     WORD,
     Hashes,
+    WordStatistics,
     hash_names,
     salt,
 )
@@ -41,7 +42,6 @@ from citerec.retrieval.lexical.terms import Terms
 RANGES = 64
 """Ranges of hashes that are added up independently."""
 PAPERS_AT_A_TIME = 1 << 14
-COUNTS = np.dtype([("hash", "<u8"), ("count", "<u4")])
 Counts = tuple[Hashes, NDArray[np.int64]]
 Sums = dict[str, NDArray[np.float64]]
 """Total length and number of the texts of each kind."""
@@ -65,7 +65,7 @@ def _add_sums(sums: Sums, more: Sums) -> None:
 
 
 def _save(file: Path, hashes: Hashes, counts: NDArray[np.int64]) -> None:
-    columns = np.empty(len(hashes), COUNTS)
+    columns = np.empty(len(hashes), ENTRY)
     columns["hash"], columns["count"] = hashes, np.minimum(counts, 2**32 - 1)
     save_array(file, columns)
 
@@ -137,16 +137,10 @@ def write_statistics(ranges: Sequence[Path], parts: Sequence[Path], folder: Path
     The average length of titles in known pairs is that of title pairs until the shards are built.
     """
     found = [np.load(file, mmap_mode="r", allow_pickle=False) for file in ranges]
-    for name, field in (("hashes", "hash"), ("counts", "count")):
-        shape = (sum(map(len, found)),)
-        column = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", COUNTS[field], shape)
-        np.concatenate([part[field] for part in found], out=column)
-        column.flush()
     sums: Sums = {}
     for file in parts:
         pairs = json.loads(file.with_suffix(".json").read_text("utf-8"))
         _add_sums(sums, {kind: np.array(pair) for kind, pair in pairs.items()})
     words, papers = sums.pop(WORD).tolist()
     averages = {kind: max(total / max(texts, 1), 1e-9) for kind, (total, texts) in sums.items()}
-    totals = {"papers": int(papers), "words": int(words), "averages": averages}
-    write_text(folder / TOTALS, json.dumps(totals, indent=1) + "\n")
+    WordStatistics.write(folder, found, {"papers": int(papers), "words": int(words), "averages": averages})

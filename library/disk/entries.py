@@ -17,7 +17,7 @@ from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.tokenize import default_tokenize
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.library.candidates import record_of, surnames_of
-from citerec.library.disk.shard import Entry
+from citerec.library.disk.shard_writer import Entry
 from citerec.library.identities import identity
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.ranker.author_names import longest_part, names_beside

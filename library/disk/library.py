@@ -1,33 +1,37 @@
 """A library on disk: its shards, its word statistics and its model.
 
-    generations/N/  model/  statistics/  shards/0 ...  codes.faiss (empty: new shards begin with it)
+    generations/N/  checksums.json  model/  statistics/  shards/0 ...
+                    codes.faiss (of no vector: a shard begins with it)
 
 A query goes to all shards. The papers that they find are ranked in memory, by the same code as those of a
-library in memory and with the word statistics of the whole collection (`Corpus.whole`). Papers are added to
-the last shard and removed from any, each time by one commit.
+library in memory and with the word statistics of the whole collection (`Corpus.whole`). A change writes a new
+generation, which shares files with the old one: papers are added to the last shard and removed from any.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from threading import Thread
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from citerec.base.checksums import check_checksums, compare_files, touched_files, write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import full_disk_as_os_error
+from citerec.base.files import full_disk_as_os_error, link_or_copy
 from citerec.datasets.some_papers import SomePapers
-from citerec.datasets.word_statistics import BM25_TERM, WordStatistics
+from citerec.datasets.word_statistics import BM25_TERM, ENTRIES, WordStatistics
 from citerec.library.candidates import SCHEMA, Candidates, record_of
 from citerec.library.disk.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.disk.entries import (
@@ -39,9 +43,19 @@ from citerec.library.disk.entries import (
     query_terms,
     shared_names,
 )
-from citerec.library.disk.shard import NOTHING, Shard, ShardAnswer, ShardQuery
+from citerec.library.disk.shard import CODES, NOTHING, VECTORS, Shard, ShardAnswer, ShardQuery
+from citerec.library.disk.shard_writer import change_shard
 from citerec.library.duplicates import Deduplicator
-from citerec.library.folder import Manifest, now, read_manifest, write_manifest
+from citerec.library.folder import (
+    GENERATIONS,
+    Manifest,
+    damage_told,
+    damaged,
+    next_generation,
+    now,
+    remove_old_generations,
+    write_manifest,
+)
 from citerec.library.identities import MAX_SAME_KEY, Identity, identity
 from citerec.library.library import Added, Library
 from citerec.library.models import open_model
@@ -52,6 +66,7 @@ from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Retriever
+from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 
@@ -61,6 +76,14 @@ MORE_WORDS, MORE_VECTORS = 1.5, 1.1
 """Times as many papers are read: shards round lengths and vectors, and weight terms by their own papers."""
 FILTERED = 5
 """Times as many if only some may be recommended."""
+OF_WORDS = (".idx", ".pos", ".term", ".fieldnorm", ".fast")
+"""Suffixes of tantivy's files, of which a question reads parts that it cannot check."""
+BY_BLOCK = (VECTORS, ".store", f"{ENTRIES}.npy", CODES)
+"""Ends of names of files whose parts are checked whenever they are read; codes when they are loaded."""
+LARGE = 1 << 29
+"""Bytes that are compared at once when a library is opened; more, in the background."""
+UNCHECKED = "the library's files were touched and are still being compared with their checksums"
+T = TypeVar("T")
 
 
 class FoundPapers(Candidates):
@@ -109,22 +132,78 @@ class Shards:
 
 
 class DiskLibrary(Library):
-    """A library in shards. A row stands for a row of a shard: row * number of shards + shard."""
+    """A library in shards. A row stands for a row of a shard: row * number of shards + shard.
+
+    Sizes of all files are checked when it is opened. Of files that were touched since they were last compared
+    with their checksums, those whose content a question does not check itself (BY_BLOCK) are compared then,
+    or in the background if they are large (LARGE); answers are marked until then.
+    """
 
     on_disk: ClassVar[bool] = True
     collections: Sequence[str] = ()
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         super().__init__(path, manifest)
-        self.whole = WordStatistics.open(self.folder / STATISTICS)
-        self._model = _without_contexts(open_model(self.folder / MODEL))
+        self._touched = touched_files(self.folder)
+        now = [name for name in self._touched if not name.endswith(BY_BLOCK)]
+        large = [name for name in now if name.endswith(OF_WORDS)]
+        if sum((self.folder / name).stat().st_size for name in large) <= LARGE:
+            large = []
+        compare_files(self.folder, (name for name in now if name not in large))
+        self._large, self._checking = large, None if not large else Thread(target=self._check, daemon=True)
+        self._damage: InputError | None = None
+        self._inodes = {name: _inodes(self.folder / name) for name in (STATISTICS, MODEL)}
         self.shards = Shards([Shard(folder) for folder in self.shard_folders])
-        self.dense = find_dense(self._model)
+
+    def _check(self) -> None:
+        """Compare large files in the background."""
+        try:
+            compare_files(self.folder, self._large)
+        except (InputError, OSError) as error:
+            if self.folder.exists():  # else it was replaced
+                self._damage = damaged(self.path, error)
+
+    def load(self) -> None:
+        _ = self.whole, self.dense
+        for shard in self.shards.all:
+            if "codes" not in shard.__dict__:
+                with damage_told(self.path):
+                    compare_files(self.folder, [str((shard.folder / CODES).relative_to(self.folder))])
+                    _ = shard.codes
+        if self._checking is not None:
+            self._checking.start()
+
+    @property
+    def note(self) -> str:
+        return UNCHECKED if self._checking is not None and self._checking.is_alive() else ""
+
+    @cached_property
+    def whole(self) -> WordStatistics:
+        """Word statistics of the whole collection."""
+        return self._opened(lambda: WordStatistics.open(self.folder / STATISTICS))
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The ranking model, not indexed: it ranks what shards find."""
+        return self._opened(lambda: _without_contexts(open_model(self.folder / MODEL)))
+
+    @cached_property
+    def dense(self) -> DenseRetriever:
+        """Its dense part."""
+        return find_dense(self.retriever)
+
+    def _opened(self, open: Callable[[], T]) -> T:
+        try:
+            return open()
+        except (InputError, OSError, ValueError) as error:
+            raise damaged(self.path, error) from None
 
     @classmethod
     @contextmanager
     def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Self]:
         with super().edit(path, wait) as library, full_disk_as_os_error(library.path):
+            with damage_told(library.path):
+                compare_files(library.folder, library._touched)  # what is damaged must not be gone on with
             yield library
 
     def __len__(self) -> int:
@@ -135,34 +214,30 @@ class DiskLibrary(Library):
         """The folders of the shards."""
         return [self.folder / SHARDS / str(number) for number in range(self.manifest.shards)]
 
-    @property
-    def retriever(self) -> Retriever:
-        """The ranking model, not indexed: it ranks what shards find."""
-        return self._model
-
     def row(self, name: str) -> int | None:
         found = self.find([name])
         return found[0][0] if found else None
 
     def paper(self, row: int) -> LibraryPaper:
         inside, shard = divmod(row, self.manifest.shards)
-        wanted = [[inside] if number == shard else [] for number in range(self.manifest.shards)]
-        if not (found := self.shards.read(wanted)[shard]):
+        with damage_told(self.path):
+            found = self.shards.all[shard].read([inside])
+        if not found:
             raise IndexError(f"row {row}")
         return found[inside]
 
     def find(self, called: Sequence[str], names: Sequence[str] = ()) -> list[tuple[int, LibraryPaper]]:
         """Return the rows and papers of these ids, keys and aliases, and those with any of the names."""
         most = MAX_SAME_KEY * (len(names) + len(called))
-        answers = self.shards.ask(
-            ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
-        )
-        wanted = [np.union1d(one.named.rows, one.called.rows).tolist() for one in answers]
-        return [
-            (row * self.manifest.shards + number, paper)
-            for number, found in enumerate(self.shards.read(wanted))
-            for row, paper in sorted(found.items())
-        ]
+        query = ShardQuery({}, None, list(names), [], [CALLED + name for name in called], by_name=most)
+        with damage_told(self.path):
+            answers = self.shards.ask(query)
+            wanted = [np.union1d(one.named.rows, one.called.rows).tolist() for one in answers]
+            return [
+                (row * self.manifest.shards + number, paper)
+                for number, found in enumerate(self.shards.read(wanted))
+                for row, paper in sorted(found.items())
+            ]
 
     def encode(self, query: Query) -> Floats:
         """Encode a query, [D]."""
@@ -173,8 +248,10 @@ class DiskLibrary(Library):
         return np.asarray(vectors[0], np.float32)
 
     def candidates(self, request: Request, depth: int) -> Candidates:
+        if self._damage is not None:
+            raise self._damage
         query, filters = mark_query(request.query), request.filters
-        depth = max(depth, getattr(self._model, "depth", DEPTH)) + 1
+        depth = max(depth, getattr(self.retriever, "depth", DEPTH)) + 1
         depth *= FILTERED if filters != Filters() else 1
         names, years = names_in(query.context)
         called = [*request.query.known, *filters.only, named_key(query.context)]
@@ -188,7 +265,7 @@ class DiskLibrary(Library):
             round(MORE_VECTORS * depth),
             between=year_range(filters.years) if filters.years else None,
         )
-        return FoundPapers(self.path, self._read(asked), self.whole, self._model)
+        return FoundPapers(self.path, self._read(asked), self.whole, self.retriever)
 
     def search_candidates(self, query: str) -> Candidates:
         names = [FIRST + folded(one) for word in query_words(query) for one in spellings(word)]
@@ -223,13 +300,15 @@ class DiskLibrary(Library):
         return [paper for part in parts for _, paper in sorted(part.items())]
 
     def _reopened(self) -> Library:
-        manifest = read_manifest(self.path)
-        if manifest.generation != self.manifest.generation:
-            return self.open(self.path)
-        for shard in self.shards.all:
-            shard.reload()
-        self.manifest = manifest
-        return self
+        new = self.open(self.path)
+        for name, folder in {"whole": STATISTICS, "retriever": MODEL}.items():
+            if name in self.__dict__ and self._inodes[folder] == new._inodes[folder]:
+                new.__dict__[name] = self.__dict__[name]
+        for old, shard in zip(self.shards.all, new.shards.all, strict=False):
+            if "codes" in old.__dict__ and old.codes_file == shard.codes_file:
+                shard.codes = old.codes
+        new.load()
+        return new
 
     def add(
         self,
@@ -242,18 +321,23 @@ class DiskLibrary(Library):
         new = list(records)
         shared = sorted({name for paper in new for name in shared_names(paper)})
         found = self.find([paper.id for paper in new], shared)
-        known = FoundPapers(self.path, [paper for _, paper in found], self.whole, self._model)
+        known = FoundPapers(self.path, [paper for _, paper in found], self.whole, self.retriever)
         with Deduplicator(self.path, known, separate=apart) as merged:
             for paper in new:
                 merged.add(paper)
             merged.finish()
             papers, shards = list(merged.papers()), self.manifest.shards
             replaced = [found[row][0] for row in merged.replaced.tolist()]
-        # What replaces a paper belongs to its shard, whose commit then does both.
+        # What replaces a paper belongs to its shard.
         numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
         names = list(dict.fromkeys([*self.manifest.named, *named]))
-        self._change(list(zip(numbers, papers, strict=True)), replaced, named=names, separate=apart)
-        return Added(len(papers) - len(replaced), len(replaced), len(self))
+        fields: dict[str, Any] = {"named": names, "separate": apart}
+        if papers:
+            total = self._change(list(zip(numbers, papers, strict=True)), replaced, **fields)
+        else:
+            total = len(self)
+            write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+        return Added(len(papers) - len(replaced), len(replaced), total)
 
     def remove(self, names: Iterable[str]) -> int:
         rows = self.rows(names)
@@ -263,8 +347,12 @@ class DiskLibrary(Library):
 
     def _change(
         self, added: Sequence[tuple[int, LibraryPaper]], removed: Iterable[int], **fields: Any
-    ) -> None:
-        """Add papers to shards, given by their numbers, and remove rows. fields: of the manifest."""
+    ) -> int:
+        """Write a generation with papers added to shards, given by their numbers, and without some rows.
+
+        It shares all other files with this one by hard links. fields: of the manifest. Returns the number of
+        papers.
+        """
         shards = self.manifest.shards
         new: dict[int, list[LibraryPaper]] = {}
         gone: dict[int, list[int]] = {}
@@ -272,19 +360,39 @@ class DiskLibrary(Library):
             new.setdefault(number, []).append(paper)
         for row in removed:
             gone.setdefault(row % shards, []).append(row // shards)
-        for number in sorted({*gone, *new}):
-            found, vectors, _ = entries(new.get(number, []), self.dense, self.whole)
-            self.shards.all[number].change(found, vectors, gone.get(number, ()))
-        counts = self.manifest.counts | {"papers": sum(map(len, self.shards.all))}
-        self.manifest = msgspec.structs.replace(self.manifest, counts=counts, changed=now(), **fields)
-        write_manifest(self.path, self.manifest)
+        number = next_generation(self.path)
+        folder = self.path / GENERATIONS / str(number)
+        try:
+            link_or_copy(self.folder, folder)
+            for shard in sorted({*gone, *new}):
+                found, vectors, _ = entries(new.get(shard, []), self.dense, self.whole)
+                change_shard(folder / SHARDS / str(shard), found, vectors, gone.get(shard, ()))
+            write_checksums(folder, before=self.folder)
+            papers = sum(len(Shard(folder / SHARDS / str(shard))) for shard in range(shards))
+            counts = self.manifest.counts | {"papers": papers}
+            manifest = msgspec.structs.replace(self.manifest, generation=number, counts=counts, changed=now())
+            write_manifest(self.path, msgspec.structs.replace(manifest, **fields))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        remove_old_generations(self.path)
+        return papers
 
     def verify(self) -> None:
-        raise InputError(f"{self.path}: is kept on disk (storage=disk), which this command cannot use")
+        try:
+            check_checksums(self.folder, trust=False)
+        except InputError as error:
+            raise damaged(self.path, error) from None
 
     def describe(self) -> dict[str, str]:
         lines = super().describe()
         return {"papers": lines.pop("papers"), "shards": f"{self.manifest.shards}", **lines}
+
+
+def _inodes(folder: Path) -> list[tuple[int, int]]:
+    """Return what is the same for folders of hard links to the same files."""
+    stats = [file.stat() for file in sorted(folder.rglob("*")) if file.is_file()]
+    return [(stat.st_dev, stat.st_ino) for stat in stats]
 
 
 def _without_contexts(retriever: Retriever) -> Retriever:

@@ -26,8 +26,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, vstack
 
+from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, check_checksums, write_checksums
+from citerec.base.files import atomic_folder
 from citerec.datasets.columns import concat_ranges, continue_arrays, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.library.fulltexts.store import TextStore

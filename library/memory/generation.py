@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import CHECKSUMS, check_checksums
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.library.candidates import SCHEMA, Candidates

@@ -116,6 +116,9 @@ class MemoryLibrary(Generation, Library):
         """Change sources, contexts or removed in library.json. Call it inside `edit`."""
         write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
+    def load(self) -> None:
+        _ = self.retriever
+
     def candidates(self, request: Request, depth: int) -> Candidates:
         return self
 
@@ -124,7 +127,7 @@ class MemoryLibrary(Generation, Library):
 
     def _reopened(self) -> Library:
         library = self.open(self.path)
-        _ = library.retriever  # loaded now, so that damage leaves this library open
+        library.load()  # now, so that damage leaves this library open
         return library
 
     def add(

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from citerec.base.files import link_or_copy, write_checksums
+from citerec.base.checksums import write_checksums
+from citerec.base.files import link_or_copy
 from citerec.base.progress import spinner
 from citerec.datasets.columns import (
     TableWriter,

@@ -105,7 +105,9 @@ class Recommended(BaseModel):
 
 
 class Answer(BaseModel):
-    note: str = Field(description="that nothing in the library fits well, or empty")
+    note: str = Field(
+        description="that nothing in the library fits well, that its files are still being checked, or empty"
+    )
     recommendations: list[Recommended]
 
 
@@ -221,7 +223,7 @@ def answer_question(recommender: Recommender, question: Question) -> Answer:
         if row is not None:  # another request may have removed it by now
             recommended.details = paper_details(paper, library.paper(row))
         recommendations.append(recommended)
-    return Answer(note=note_on(found), recommendations=recommendations)
+    return Answer(note=library.note or note_on(found), recommendations=recommendations)
 
 
 def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Details:

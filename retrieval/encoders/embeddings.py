@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write, cache_folder, check_checksums, write_checksums, write_text
+from citerec.base.files import atomic_write, cache_folder, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import check_count
 from citerec.datasets.columns import concat_ranges, offsets_of

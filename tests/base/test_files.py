@@ -10,20 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from citerec.base.errors import InputError, error_line, is_full
-from citerec.base.files import (
+from citerec.base.checksums import (
     CHECKSUMS,
-    atomic_write,
     check_checksums,
-    full_disk_as_os_error,
+    compare_files,
+    touched_files,
     write_checksums,
 )
+from citerec.base.errors import InputError, error_line, is_full
+from citerec.base.files import atomic_write, full_disk_as_os_error
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with checksums, one subfolder, and another with checksums of its own."""
-    for name in ("a", "sub/b", "own/c"):
+    for name in ("a.npy", "sub/b", "own/c"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("some content")
     write_checksums(tmp_path / "own")
@@ -50,19 +51,24 @@ def test_listed_files_keep_their_checksums(folder: Path) -> None:
     (folder / "new").write_text("more")
     write_checksums(folder, keep=True)
     check_checksums(folder, "build it again")
-    flip(folder / "a")
+    flip(folder / "a.npy")
     write_checksums(folder, keep=True)
-    with pytest.raises(InputError, match="a: damaged"):
+    with pytest.raises(InputError, match=r"a\.npy: damaged"):
         check_checksums(folder, "build it again")
 
 
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (lambda folder: flip(folder / "a"), "a: damaged (its content has changed); build it again"),
-        (lambda folder: (folder / "a").write_text("some"), "a: damaged (its content has changed); build it"),
+        (lambda folder: flip(folder / "a.npy"), "a.npy: damaged (its content has changed); build it again"),
+        (
+            lambda folder: (folder / "a.npy").write_text("some"),
+            "a.npy: damaged (its size has changed); build it",
+        ),
         (lambda folder: flip(folder / "sub/b"), "sub/b: damaged"),
         (lambda folder: (folder / "sub/b").unlink(), "sub/b: missing; build it again"),
+        (lambda folder: (folder / "sub/b").write_text("some content and more"), "sub/b: damaged (its size"),
+        (lambda folder: (folder / CHECKSUMS).unlink(), f"{CHECKSUMS}: missing; build it again"),
         (lambda folder: (folder / CHECKSUMS).write_text("{"), f"{CHECKSUMS}: damaged"),
         (lambda folder: (folder / CHECKSUMS).write_text("[1]"), f"{CHECKSUMS}: damaged"),
     ],
@@ -78,9 +84,9 @@ def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tm
     later = tmp_path / "later"
     (later / "sub").mkdir(parents=True)
     for number in range(3):
-        for name in ("a", "sub/b"):
+        for name in ("a.npy", "sub/b"):
             (later / name).hardlink_to(folder / name)
-        with (later / "a").open("a") as file:
+        with (later / "a.npy").open("a") as file:
             file.write(f" and more {number}")
         (later / "new").write_text(f"{number}")
         write_checksums(later, before=folder)
@@ -88,18 +94,34 @@ def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tm
             check_checksums(one, "build it again", trust=False)
         folder, later = later, tmp_path / f"later{number}"
         (later / "sub").mkdir(parents=True)
-    assert [size for size, _ in json.loads((folder / CHECKSUMS).read_text())["a"]] == [12, 33]
-    with (folder / "a").open("r+b") as file:
+    assert [size for size, _ in json.loads((folder / CHECKSUMS).read_text())["a.npy"]] == [12, 33]
+    with (folder / "a.npy").open("r+b") as file:
         file.seek(20)
         file.write(b"X")
     check_checksums(tmp_path, "build it again")  # has the first part only
-    with pytest.raises(InputError, match="a: damaged"):
+    with pytest.raises(InputError, match=r"a\.npy: damaged"):
         check_checksums(folder, "build it again")
-    (later / "a").hardlink_to(folder / "a")
-    with (later / "a").open("a") as file:
+    (later / "a.npy").hardlink_to(folder / "a.npy")
+    with (later / "a.npy").open("a") as file:
         file.write(" and more")
     with pytest.raises(ValueError, match="its content has changed"):
         write_checksums(later, before=folder)
+
+
+def test_files_are_read_again_only_if_they_were_touched(folder: Path) -> None:
+    assert touched_files(folder) == []
+    (folder / "a.npy").touch()
+    (folder / "sub/b").touch()
+    assert touched_files(folder) == ["a.npy", "sub/b"]
+    compare_files(folder, ["sub/b"])
+    assert touched_files(folder) == ["a.npy"]
+    check_checksums(folder)
+    assert touched_files(folder) == []
+    (folder / "sub/b").write_text("SOME content")
+    assert touched_files(folder) == ["sub/b"]
+    with pytest.raises(InputError, match="sub/b: damaged"):
+        compare_files(folder, ["sub/b"])
+    assert touched_files(folder) == ["sub/b"] and touched_files(folder, trust=False) == ["a.npy", "sub/b"]
 
 
 def test_a_full_disk_that_numpy_reports_is_told_with_the_file(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from citerec.base.checksums import CHECKED, CHECKSUMS, write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import CHECKED, CHECKSUMS, write_checksums
 from citerec.library.commands.change import build, verify
 from citerec.library.folder import MANIFEST
 from citerec.library.memory.library import MemoryLibrary

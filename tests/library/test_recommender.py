@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from citerec import recommend
+from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import write_checksums
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmark import Data

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import write_checksums
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.arrays import Mask

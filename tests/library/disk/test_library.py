@@ -7,10 +7,11 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ import pytest
 
 from citerec import recommend
 from citerec.base.errors import InputError
-from citerec.library.disk.library import DiskLibrary
-from citerec.library.disk.shard import Entry, Shard, train_codes
+from citerec.library.disk.library import UNCHECKED, DiskLibrary
+from citerec.library.disk.shard import Shard
+from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, encode_rows, train_codes
 from citerec.library.explanation import Recommendation
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters
@@ -229,7 +231,12 @@ def die(arguments: list[str], target: str, at: int = 1, after: bool = True) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "after"),
-    [("shard.Shard.append", True), ("library.write_manifest", False), ("shard.Shard.delete", True)],
+    [
+        ("shard_writer.ShardWriter.append", True),
+        ("shard_writer.ShardWriter.delete", True),
+        ("library.write_checksums", True),
+        ("library.write_manifest", False),
+    ],
 )
 def test_a_killed_change_leaves_all_or_nothing(
     target: str, after: bool, library: Path, papers: list[dict[str, Any]], tmp_path: Path
@@ -240,8 +247,9 @@ def test_a_killed_change_leaves_all_or_nothing(
     command = ["add", f"library={library}", f"source={file}"]
     die(command, target, after=after)
     opened = DiskLibrary.open(library)
-    abstracts = [paper.abstract for _, paper in opened.find(["key4"])]
-    assert abstracts in ([papers[4]["abstract"]], [completed["abstract"].strip()])
+    opened.verify()
+    assert [paper.abstract for _, paper in opened.find(["key4"])] == [papers[4]["abstract"]]
+    assert len(opened) == 600 and opened.row("new") is None
     run(*command)
     recommender = Recommender.open(library)
     assert len(recommender.library) == 601
@@ -252,7 +260,7 @@ def test_a_killed_change_leaves_all_or_nothing(
 
 def check_same_files(first: Path, second: Path) -> None:
     one, other = DiskLibrary.open(first), DiskLibrary.open(second)
-    for name in ("hashes.npy", "counts.npy", "statistics.json"):
+    for name in ("counts.npy", "blocks.npy", "statistics.json"):
         assert (one.folder / "statistics" / name).read_bytes() == (
             other.folder / "statistics" / name
         ).read_bytes()
@@ -271,9 +279,9 @@ def check_same_files(first: Path, second: Path) -> None:
         ("build._add_up_range", 2, True),
         ("build.write_statistics", 1, False),
         ("build.train_codes", 1, False),
-        ("shard.Shard.append", 3, True),
-        ("build.write_text", 4, False),
-        ("shard.Shard.encode_rows", 1, False),
+        ("shard_writer.ShardWriter.append", 3, True),
+        ("shard_writer.write_text", 4, False),
+        ("build.encode_rows", 1, False),
         ("build.write_manifest", 1, False),
     ],
 )
@@ -340,9 +348,11 @@ def test_vectors_are_nearly_those_of_exact_search(tmp_path: Path) -> None:
     vectors = rng.standard_normal((6000, 64), np.float32)
     vectors[1:] += vectors[:-1]  # with neighbours
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    shard = Shard.create(tmp_path / "shard", train_codes(vectors[:2000]))
+    folder = tmp_path / "shard"
+    ShardWriter.create(folder, train_codes(vectors[:2000])).close()
     entries = [Entry(LibraryPaper(f"p{row}", title="x"), "x", []) for row in range(len(vectors))]
-    shard.change(entries, vectors)
+    change_shard(folder, entries, vectors, ())
+    shard = Shard(folder)
     queries = vectors[::500] + rng.standard_normal((12, 64), np.float32) * 0.05
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :20]
@@ -352,9 +362,9 @@ def test_vectors_are_nearly_those_of_exact_search(tmp_path: Path) -> None:
         return float(np.mean([np.isin(best, rows).mean() for best, rows in zip(exact, found, strict=True)]))
 
     assert recall() > 0.99  # without codes: each vector is compared
-    shard.encode_rows(shard._codes)
-    shard.reload()
-    assert shard._codes.ntotal == len(vectors)
+    encode_rows(folder)
+    shard = Shard(folder)
+    assert shard.codes.ntotal == len(vectors)
     assert 0.9 < recall() <= 1
 
 
@@ -375,7 +385,7 @@ def test_bad_options(options: list[str], message: str, source: Path, tmp_path: P
     assert not (tmp_path / "lib" / "library.json").exists()
 
 
-@pytest.mark.parametrize("command", [["update"], ["draft", "tex=x.md"], ["verify"]])
+@pytest.mark.parametrize("command", [["update"], ["draft", "tex=x.md"], ["enrich", "from=x.md"]])
 def test_commands_that_need_a_library_in_memory_say_so(
     command: list[str], on_disk: Path, tmp_path: Path
 ) -> None:
@@ -398,5 +408,75 @@ def test_one_process_changes_a_library_at_a_time(library: Path, source: Path) ->
 
 def test_a_damaged_library_is_one_message(library: Path) -> None:
     (library / "generations" / "1" / "shards" / "1" / "words" / "meta.json").write_text("{}")
-    with pytest.raises(InputError, match="damaged library"):
-        Recommender.open(library)
+    for command in (["ask", "text=trees"], ["remove", "id=[p1]"], ["verify"], ["info"]):
+        with pytest.raises(InputError, match=r"meta.json: damaged .* build it again: citerec build"):
+            run(command[0], f"library={library}", *command[1:])
+
+
+def test_vectors_records_and_statistics_are_checked_when_they_are_read(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that fails without a trace: nothing tells that a file has changed."""
+    monkeypatch.setattr("citerec.library.disk.library.touched_files", lambda _: [])
+    folder = library / "generations" / "1"
+    for pattern in ("vectors.int8", "*.store", "counts.npy"):
+        for file in folder.rglob(pattern):
+            content = file.read_bytes()
+            file.write_bytes(bytes(64) + bytes(byte ^ 1 for byte in content[64:-64]) + content[-64:])
+            with pytest.raises(InputError, match=r"damaged library .* build it again"):
+                Recommender.open(library).recommend("Trees and words and numbers [CITE]")
+            file.write_bytes(content)
+    assert Recommender.open(library).recommend("Trees and words and numbers [CITE]")
+
+
+def test_large_files_are_compared_in_the_background(
+    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("citerec.library.disk.library.LARGE", 0)
+    may_compare = Event()
+    compare = resolve_name("citerec.base.checksums.compare_files")
+
+    def compare_later(folder: Path, names: Iterable[str]) -> None:
+        names = list(names)
+        if any(name.endswith(".idx") for name in names):
+            assert may_compare.wait(60)
+        compare(folder, names)
+
+    monkeypatch.setattr("citerec.library.disk.library.compare_files", compare_later)
+    for file in library.rglob("*.idx"):
+        file.touch()
+    recommender = Recommender.open(library)
+    assert recommender.recommend("Trees [CITE]")
+    assert recommender.library.note == UNCHECKED
+    may_compare.set()
+    thread = recommender.library._checking  # type: ignore[attr-defined]
+    thread.join()
+    assert recommender.recommend("Trees [CITE]") and not recommender.library.note
+    assert not Recommender.open(library).library.note  # it is known now
+    file = next(library.rglob("*.idx"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    recommender = Recommender.open(library)
+    recommender.library._checking.join()  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match=r"damaged library .*\.idx: damaged"):
+        recommender.recommend("Trees [CITE]")
+
+
+def test_a_library_is_asked_where_nothing_may_be_written(library: Path, papers: list[dict[str, Any]]) -> None:
+    """By a user who may read the folder, and write nothing but temporary files."""
+    expected = [summary(Recommender.open(library).recommend(text)) for text in questions(papers, 2)]
+    before = {path: path.stat().st_mtime_ns for path in library.rglob("*")}
+
+    def ask() -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+        with pytest.raises(PermissionError):
+            (library / "file").touch()
+        found = Recommender.open(library)
+        assert [summary(found.recommend(text)) for text in questions(papers, 2)] == expected
+
+    for folder in (library, *library.parents[:3]):
+        folder.chmod(0o755)
+    assert exit_code(ask) == 0
+    assert {path: path.stat().st_mtime_ns for path in library.rglob("*")} == before
