@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import msgspec
 import yaml
@@ -57,6 +58,8 @@ class ListedDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str = ""
     field: str = ""
     language: str = ""
+    part: Literal["", "fit", "check"] = ""
+    """fit: something is fitted to it; check: what was fitted is checked on it"""
 
     @property
     def name(self) -> str:

@@ -29,6 +29,7 @@ class MaskedDraft:
     """A draft with all citations masked.
 
     root: the folder of its files. bibs: its author's bibliography. field, language: "" if unknown.
+    part: fit or check, "" if its list is not divided.
     """
 
     name: str
@@ -37,6 +38,7 @@ class MaskedDraft:
     bibs: Sequence[Path]
     field: str = ""
     language: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[Maske
     listed = (folder / LIST).is_file()
     chosen = _listed(folder) if listed else _found(folder)
     if languages:
-        chosen = {name: of for name, of in chosen.items() if of[0][-1] in languages}
+        chosen = {name: of for name, of in chosen.items() if of[0][4] in languages}
         if not chosen:
             raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
     found, left_out = [], []
@@ -89,8 +91,8 @@ def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[Maske
     return found, left_out
 
 
-_Candidate = tuple[Path, Path, Sequence[Path], str, str]
-"""A document, the folder of its inputs, its .bib files if known, its field and language."""
+_Candidate = tuple[Path, Path, Sequence[Path], str, str, str]
+"""A document, the folder of its inputs, its .bib files if known, its field, language and part."""
 
 
 def _listed(folder: Path) -> dict[str, list[_Candidate]]:
@@ -98,7 +100,7 @@ def _listed(folder: Path) -> dict[str, list[_Candidate]]:
     for one in read_list(folder / LIST):
         place = folder / one.name
         bibs = [place / bib for bib in one.bib]
-        found[one.name] = [(place / one.main, place, bibs, one.field, one.language)]
+        found[one.name] = [(place / one.main, place, bibs, one.field, one.language, one.part)]
     return found
 
 
@@ -112,18 +114,20 @@ def _found(folder: Path) -> dict[str, list[_Candidate]]:
         if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
             first, *others = path.relative_to(folder).parts
             name, root = (first, folder / first) if others else (path.stem, folder)
-            found.setdefault(name, []).append((path, root, (), "", ""))
+            found.setdefault(name, []).append((path, root, (), "", "", ""))
     return found
 
 
-def _read(name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str) -> MaskedDraft:
+def _read(
+    name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str, part: str
+) -> MaskedDraft:
     draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
         raise InputError(f"{missing[0]}: no such file; fetch the draft again, or correct {LIST}")
     if not used:
         raise InputError(f"{path}: names no .bib file that is in its folder")
-    return MaskedDraft(name, draft, root, used, field, language)
+    return MaskedDraft(name, draft, root, used, field, language, part)
 
 
 def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:

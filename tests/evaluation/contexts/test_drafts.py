@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -397,11 +398,11 @@ def test_a_sample(folder: Path, tmp_path: Path) -> None:
 
 def test_a_list_says_which_files(folder: Path, tmp_path: Path) -> None:
     listed: list[dict[str, Any]] = [{"repository": "notes", "main": "notes.md", "bib": ["refs.bib"]}]
-    listed[0] |= {"field": "words", "language": "en"}
+    listed[0] |= {"field": "words", "language": "en", "part": "check"}
     listed.append({"repository": "gone", "main": "a.tex", "bib": ["a.bib"]})
     (folder / LIST).write_text(yaml.safe_dump(listed))
     drafts, left_out = find_drafts(folder)
-    assert [(one.name, one.field) for one in drafts] == [("notes", "words")]
+    assert [(one.name, one.field, one.part) for one in drafts] == [("notes", "words", "check")]
     assert len(left_out) == 1 and "gone" in left_out[0]
     assert [one.name for one in find_drafts(folder, ["en", "de"])[0]] == ["notes"]
 
@@ -538,7 +539,15 @@ def test_the_public_lists(name: str, languages: set[str]) -> None:
 
 
 def test_lists_that_report_share_no_author_with_each_other_or_with_what_the_ranker_is_fitted_to() -> None:
-    fitted = Path(citerec.__file__).parent / "library" / "builtin" / LIST
-    files = [*map(list_file, LISTS), fitted]
+    fitted = Path(citerec.__file__).parent / "library" / "builtin"
+    files = [*map(list_file, LISTS), fitted / LIST, fitted / "drafts-unseen.yaml"]
     owners = [{one.repository.split("/")[-2].lower() for one in read_list(file)} for file in files]
     assert len(set.union(*owners)) == sum(map(len, owners))
+
+
+def test_the_drafts_that_no_network_has_seen_are_divided_by_author() -> None:
+    drafts = read_list(Path(citerec.__file__).parent / "library" / "builtin" / "drafts-unseen.yaml")
+    owners = [one.repository.split("/")[-2].lower() for one in drafts]
+    assert len(set(owners)) == len(drafts)
+    assert Counter(one.part for one in drafts).keys() == {"fit", "check"}
+    assert all(re.fullmatch("[0-9a-f]{40}", one.commit) and one.bib and one.licence for one in drafts)
