@@ -95,8 +95,7 @@ EXTRAS = {
         "train",
     ),
     "ray": "ray",
-    "openvino": "int8",
-    "nncf": "int8",
+    "onnx": "train",
 }
 """Modules that the base installation lacks, and the extra that installs each."""
 

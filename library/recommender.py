@@ -96,7 +96,7 @@ class Recommender:
         from citerec.rerank.cross_encoder.reranker import Reranker
         from citerec.rerank.settings import ScoringSettings
 
-        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
+        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings(precision="fastest"))
         if isinstance(library, Candidates):
             cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)

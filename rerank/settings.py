@@ -219,11 +219,9 @@ class ScoringSettings(Settings):
     """How pairs are scored."""
 
     where: ClassVar[str] = "scoring"
-    backend: str = setting("auto", choices=("auto", "torch", "openvino", "fastest"))
-    """torch | openvino (CPUs; needs the extra int8) | auto (openvino for int8, else torch) | fastest
-    (measured on first use, over all precisions with precision=auto: rerank.cross_encoder.fastest)"""
-    precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8"))
-    """float32 | bfloat16 | int8 | auto (bfloat16 if the hardware is faster with it, else float32)"""
+    precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8", "fastest"))
+    """float32 | bfloat16 | int8 (BERTs, by ONNX Runtime on CPUs) | auto (bfloat16 if the hardware is faster
+    with it, else float32) | fastest (int8 for a BERT on a CPU, else auto)"""
     tokens: int = setting(4096, least=1)
     """padded tokens per batch"""
     compile: bool = False
@@ -238,10 +236,8 @@ class ScoringSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.compile and (self.backend in ("openvino", "fastest") or self.precision == "int8"):
-            raise InputError("scoring.compile=true: only with scoring.backend=torch, and not for int8")
-        if self.backend == "torch" and self.precision == "int8":
-            raise InputError("scoring.precision=int8 needs scoring.backend=openvino")
+        if self.compile and self.precision in ("int8", "fastest"):
+            raise InputError(f"scoring.compile=true: not with scoring.precision={self.precision}")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Each round scores the candidates of one query, as in a cascade; all encoders score the same rounds. To measure
 what a student or a precision costs in quality, compare evaluations with `citerec compare`. To
-emulate a CPU without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2.
+emulate a CPU without AVX-512 for torch: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
+MKL_ENABLE_INSTRUCTIONS=AVX2.
 """
 
 from __future__ import annotations
@@ -30,37 +31,17 @@ from citerec.speed._common import load_corpus, make_parser, setup, time_call
 
 PEER = "sentence-transformers, float32"
 WAYS = {
-    "torch, float32": ScoringSettings("torch", "float32"),
-    "torch, bfloat16": ScoringSettings("torch", "bfloat16"),
-    "torch, bfloat16, compiled": ScoringSettings("torch", "bfloat16", compile=True),
-    "OpenVINO, float32": ScoringSettings("openvino", "float32"),
-    "OpenVINO, bfloat16": ScoringSettings("openvino", "bfloat16"),
-    "OpenVINO, int8": ScoringSettings("openvino", "int8"),
-    "fastest": ScoringSettings("fastest"),
+    "torch, float32": ScoringSettings("float32"),
+    "torch, bfloat16": ScoringSettings("bfloat16"),
+    "torch, bfloat16, compiled": ScoringSettings("bfloat16", compile=True),
+    "ONNX Runtime, int8": ScoringSettings("int8"),
 }
 """Values of --ways. Those in bfloat16 run only when named: they need hardware support, and compilation takes
 minutes."""
-NEEDS = {"openvino": ("openvino",), "int8": ("openvino", "nncf")}
-"""Packages that a back end or a precision needs."""
 SMALL = 2.0**-10
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 Score = Callable[[int], NDArray[np.float32]]
 """Scores the pairs of a round."""
-
-
-def installed_ways(names: list[str]) -> dict[str, ScoringSettings]:
-    """Return those ways whose packages are installed; print the others."""
-    found, left_out = dict[str, ScoringSettings](), []
-    for name in names:
-        way = WAYS[name]
-        needs = {*NEEDS.get(way.backend, ()), *NEEDS.get(way.precision, ())}
-        if missing := sorted(package for package in needs if find_spec(package) is None):
-            left_out.append(f"{name} (needs {', '.join(missing)})")
-        else:
-            found[name] = way
-    if left_out:
-        print(f'left out: {"; ".join(left_out)}: make install EXTRAS="dev int8"')
-    return found
 
 
 def load_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
@@ -167,7 +148,7 @@ def main() -> None:
             print("left out: sentence-transformers, which is not installed")
         else:
             calls[PEER] = peer_score(model, reader, rounds, folder)
-        calls |= our_scores(args, corpus, rounds, installed_ways(args.ways))
+        calls |= our_scores(args, corpus, rounds, {name: WAYS[name] for name in args.ways})
         times_of: dict[str, list[float]] = {name: [] for name in calls}
         scores: dict[str, list[NDArray[np.float32]]] = {name: [] for name in calls}
         for i in range(len(rounds)):

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import runpy
+import shutil
 import signal
 import threading
 import time
@@ -301,6 +302,27 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_networks(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the graphs of `tiny_bert` as encoder and, with a random head, as cross-encoder."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    from citerec.retrieval.networks.graph import Bert, Head, write_graph
+    from citerec.retrieval.networks.inputs import Lengths
+    from citerec.retrieval.networks.networks import CROSS_ENCODER, ENCODER, TOKENIZER, Networks
+
+    folder = tmp_path_factory.mktemp("networks")
+    weights = load_file(tiny_bert / "model.safetensors")
+    size = weights["embeddings.word_embeddings.weight"].shape[1]
+    head = Head(np.random.default_rng(0).standard_normal((size,), np.float32), 0.0)
+    write_graph(Bert(weights, 2), folder / ENCODER)
+    write_graph(Bert(weights, 2, head=head), folder / CROSS_ENCODER)
+    shutil.copyfile(tiny_bert / "tokenizer.json", folder / TOKENIZER)
+    Networks.write_manifest(folder, size, Lengths(before=12, after=8, abstract=24))
     return folder
 
 

@@ -157,7 +157,7 @@ def test_retriever_and_reranker_load_by_hub_id(hub: Hub, tiny_reranker: Path) ->
     small.push("someone/static")
     assert same(open_static("someone/static"), small) and open_static("someone/static").dtype == "int8"
     CrossEncoder.open(tiny_reranker).push("someone/reranker")
-    scoring = ScoringSettings("torch", "float32")
+    scoring = ScoringSettings("float32")
     theirs, ours = (Reranker.open(place, scoring) for place in ("someone/reranker", tiny_reranker))
     assert theirs.fingerprint == ours.fingerprint
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
-from citerec.rerank.cross_encoder.backends import batches, open_backend, sample_pairs
-from citerec.rerank.cross_encoder.fastest import choose_fastest
+from citerec.rerank.cross_encoder.backends import batches, open_backend
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
 from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
@@ -52,7 +50,7 @@ class Reranker:
                 "head": model.head,
             }
         )
-        self.scoring = choose_fastest(model, scoring or ScoringSettings(), identity)
+        self.scoring = scoring or ScoringSettings()
         self.backend = open_backend(model, self.scoring, identity)
         self.fingerprint = _hash([identity, self.backend.arithmetic])
         """hash of all that scores depend on besides the corpus: weights, tokeniser, pairs, arithmetic"""
@@ -124,12 +122,9 @@ class Reranker:
         return self.model.save(folder)
 
     def prepare(self, corpus: Corpus) -> PairReader:
-        """Prepare for pairs of a corpus; `score` calls this. Calibration for int8 takes half a minute."""
+        """Prepare for pairs of a corpus; `score` calls this."""
         if self._reader is None or self._reader.corpus is not corpus:
             self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
-            # Libraries have no contexts and change often, so they share one calibration.
-            sample_source = corpus.fingerprint if corpus.splits else "library"
-            self.backend.prepare(partial(sample_pairs, self._reader), sample_source)
         return self._reader
 
     def score(
@@ -156,10 +151,8 @@ class Reranker:
 
     def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
         out = np.empty(len(pairs), np.float32)
-        tokens, streams = self.scoring.tokens, self.backend.streams
-        if streams > 1:  # enough batches to keep every stream busy with few pairs
-            tokens = min(tokens, -(-int(pairs.lengths.sum()) // (2 * streams)))
-        for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, tokens)):
+        parts = batches(pairs.lengths, self.scoring.tokens)
+        for rows, scores in self.backend.scores(pairs, parts):
             out[rows] = scores
             if advance is not None:
                 advance(len(rows))

@@ -1,4 +1,4 @@
-"""The benchmarks import what exists, and leave out what is not installed."""
+"""The benchmarks import what exists."""
 
 import sys
 from importlib import import_module
@@ -17,15 +17,3 @@ def test_each_script_starts(
     with pytest.raises(SystemExit) as ended:
         import_module(f"citerec.speed.{name}").main()
     assert ended.value.code == 0 and "--help" in capsys.readouterr().out
-
-
-def test_ways_whose_packages_are_missing_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from citerec.speed.reranking import WAYS, installed_ways
-
-    monkeypatch.setitem(sys.modules, "openvino", None)  # as if not installed
-    names = ["torch, float32", "OpenVINO, float32", "OpenVINO, int8"]
-    assert installed_ways(names) == {"torch, float32": WAYS["torch, float32"]}
-    out = capsys.readouterr().out
-    assert out.startswith("left out: OpenVINO, float32 (needs openvino); OpenVINO, int8 (needs ")

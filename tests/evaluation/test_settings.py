@@ -16,8 +16,6 @@ from citerec.evaluation.benchmarks.papers.mdcr import MDCR
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.settings import SamplingRules, Tuning
-from citerec.rerank.cross_encoder.scores import Processes
-from citerec.rerank.settings import ScoringSettings
 
 PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words|at least one)"
 EMPTY = "list at least one value"
@@ -84,9 +82,3 @@ def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str,
 def test_unusable_nested_settings_are_named(kind: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_settings(kind, given)
-
-
-def test_several_processes_need_a_fixed_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Processes, "from_torchrun", classmethod(lambda cls: cls(0, 2)))
-    with pytest.raises(InputError, match=r"scoring\.backend=fastest: processes might choose differently"):
-        Pipeline(reranker="somewhere", scoring=ScoringSettings(backend="fastest"))

@@ -231,7 +231,7 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
 
 
 def test_a_cross_encoder_reranks_the_top_papers(library: Path, tiny_reranker: Path) -> None:
-    scoring = ScoringSettings("torch", "float32")
+    scoring = ScoringSettings("float32")
     plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
     assert mine.reranks and not plain.reranks
     found, reread = plain.recommend(QUESTION, k=6), mine.recommend(QUESTION, k=6)

@@ -17,6 +17,9 @@ from citerec.retrieval.encoders.article import article_retriever
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.fusion import Fusion
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.retrieval.run import CachedRun
@@ -26,24 +29,29 @@ from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
 FIELDS = ["title", "abstract", "context", "key_terms"]
-Maker = Callable[[Corpus, Path, Path], Retriever]
+Maker = Callable[[Corpus, Path, Path, Path], Retriever]
 
 
-def hatten(corpus: Corpus, folder: Path, _: Path) -> Retriever:
+def hatten(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
     if not (folder / "hatten").exists():
         random_model(corpus.words, dim=12, hidden=8, max_tokens=20).save(folder / "hatten")
     return HAttenRetriever(folder, arithmetic="float32")
 
 
 def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
-    def make(_: Corpus, __: Path, bert: Path) -> Retriever:
+    def make(_: Corpus, __: Path, bert: Path, ___: Path) -> Retriever:
         config = ArticleConfig("tiny", path=str(bert), max_tokens=64, **settings)
         return article_retriever(config, "float32", index=index)
 
     return make
 
 
-def run(corpus: Corpus, folder: Path, _: Path) -> Retriever:
+def network(_: Corpus, folder: Path, __: Path, networks: Path) -> Retriever:
+    opened = Networks.open(networks)
+    return NetworkRetriever(opened, VectorStore(folder / "encoded", opened.identity, opened.dim))
+
+
+def run(corpus: Corpus, folder: Path, *_: Path) -> Retriever:
     return CachedRun(write_runs(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
 
 
@@ -59,6 +67,7 @@ MAKERS: dict[str, Maker] = {
     "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
     "l2": article(similarity="l2"),
     "sentences": article(pooling="aspire"),
+    "network": network,
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
     "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
     "citations": lambda *_: Citations(BM25(), similar=5, depth=10),
@@ -67,8 +76,10 @@ MAKERS: dict[str, Maker] = {
 
 
 @pytest.fixture(params=MAKERS)
-def make(request: Any, tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path) -> Callable[[], Retriever]:
-    return lambda: MAKERS[request.param](tiny_corpus, tmp_path, tiny_bert)
+def make(
+    request: Any, tiny_corpus: Corpus, tiny_bert: Path, tiny_networks: Path, tmp_path: Path
+) -> Callable[[], Retriever]:
+    return lambda: MAKERS[request.param](tiny_corpus, tmp_path, tiny_bert, tiny_networks)
 
 
 def question(corpus: Corpus, row: int) -> Query:

@@ -242,11 +242,11 @@ def test_no_papers_and_no_queries_give_nothing(kind: str) -> None:
 
 def test_too_few_training_papers_raise_one_clear_error() -> None:
     for config, few, message in (
-        (IndexConfig("ivf"), 0, "index=ivf: needs 1 papers to train on, has 0"),
-        (IndexConfig("ivf", lists=50), 49, "index=ivf: needs 50 papers to train on, has 49"),
+        (IndexConfig("ivf"), 0, "index.kind=ivf: needs 1 papers to train on, has 0"),
+        (IndexConfig("ivf", lists=50), 49, "index.kind=ivf: needs 50 papers to train on, has 49"),
         (IndexConfig("ivf", lists=50, sample=40), 100, "needs 50 papers to train on, has 40"),
-        (IndexConfig("pq"), 255, "index=pq: needs 256 papers to train on, has 255"),
-        (IndexConfig("ivfpq"), 255, "index=ivfpq: needs 256 papers to train on, has 255"),
+        (IndexConfig("pq"), 255, "index.kind=pq: needs 256 papers to train on, has 255"),
+        (IndexConfig("ivfpq"), 255, "index.kind=ivfpq: needs 256 papers to train on, has 255"),
     ):
         with pytest.raises(InputError, match=message):
             build_index(config, papers()[:few])

@@ -77,11 +77,6 @@ class Pipeline(CorpusBenchmark):
             )
         self.scoring = self.settings.scoring or ScoringSettings()
         self.processes = Processes.from_torchrun()
-        if self.processes.count > 1 and self.scoring.backend == "fastest":
-            raise InputError(
-                "scoring.backend=fastest: processes might choose differently; set scoring.backend and "
-                "scoring.precision to the choice of a single process"
-            )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         given, retriever, corpus = self.settings, task.retriever, task.corpus

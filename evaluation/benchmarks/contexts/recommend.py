@@ -36,7 +36,7 @@ class Recommend(Prefetch):
         given = self.settings
         if given.library is None:
             raise InputError("benchmark=recommend needs library=FOLDER, the output of citerec build")
-        # Users get the fastest backend of their machine; a benchmark must use the same one in each run.
+        # Users get the fastest arithmetic; a benchmark measures the most exact one.
         opened = LibraryRetriever(Recommender.open(given.library, given.reranker, ScoringSettings()))
         return super().run(folder, provenance, lambda: opened, data)
 

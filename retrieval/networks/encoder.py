@@ -1,0 +1,179 @@
+"""Finds the nearest papers by the vectors of a network, which are kept (retrieval.networks.store)."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.progress import count_progress
+from citerec.datasets.columns import continue_arrays
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.indexes.cpu import FlatIndex
+from citerec.retrieval.networks.inputs import names_of
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import Keys, VectorStore
+from citerec.retrieval.queries import Queries
+
+PART = 128
+"""Papers that are encoded between two writes: a kill loses some seconds of work."""
+
+
+class NetworkRetriever(Retriever):
+    """Ranks the papers of which the store has vectors by their cosine with the passage.
+
+    The index are the papers' keys in the store, so it does not change while papers are being encoded.
+    """
+
+    name = "encoder"
+    arrays = ("keys",)
+    _keys: Keys
+    _candidates: Rows
+    _rows: Rows
+
+    def __init__(self, networks: Networks, store: VectorStore | None = None, whole: bool = True) -> None:
+        """store: by default in memory. whole: `index` encodes all papers, which may take minutes."""
+        super().__init__()
+        self.networks, self.whole = networks, whole
+        self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
+        self._last: tuple[Queries | None, Floats] = None, np.empty((0, networks.dim), np.float32)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return copy.copy(self)  # for another corpus; networks and store are shared
+
+    @property
+    def reads_contexts(self) -> bool:
+        return False
+
+    def settings(self) -> dict[str, Any]:
+        return self.networks.fingerprint()
+
+    # What has been encoded.
+
+    def missing(self) -> Rows:
+        """Rows of the candidates that have no vector."""
+        return self._candidates[~self.store.known(self._keys)]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all candidates have a vector."""
+        return len(self._rows) == len(self._candidates)
+
+    def encode(self, rows: NDArray[np.integer], advance: Callable[[int], None] | None = None) -> None:
+        """Encode papers that have no vector, PART by PART; each is kept before the next begins."""
+        for start in range(0, len(rows), PART):
+            part = rows[start : start + PART]
+            keys = self._keys[np.searchsorted(self._candidates, part)]
+            papers = self.networks.reader.papers(self.corpus, part)
+            self.store.append(self.networks.encode(keys, papers, advance))
+
+    def encode_missing(self) -> int:
+        """Encode all papers that have no vector, with a progress bar; returns their number."""
+        missing = self.missing()
+        if len(missing):
+            with count_progress("encoding papers", len(missing)) as advance:
+                self.encode(missing, advance)
+            self.refresh()
+        return len(missing)
+
+    def refresh(self) -> None:
+        """Search all papers that have been encoded by now, also by other processes."""
+        self.store.refresh()
+        known = self.store.known(self._keys)
+        if np.count_nonzero(known) != len(self._rows):
+            self._rows = self._candidates[known]
+            self._vectors = FlatIndex(self.store.vectors(self._keys[known]))
+
+    def paper_vectors(self, papers: NDArray[np.integer]) -> Floats:
+        """Vectors of papers, rows [n] -> [n, D]; NaN for those that have none, and for -1."""
+        found = np.full((len(papers), self.networks.dim), np.nan, np.float32)
+        place = np.searchsorted(self._candidates, papers).clip(max=max(len(self._candidates) - 1, 0))
+        valid = self._candidates[place] == papers
+        found[valid] = self.store.vectors(self._keys[place[valid]])
+        return found
+
+    def key(self, paper: int) -> int:
+        """The key of a candidate in the store."""
+        return int(self._keys[np.searchsorted(self._candidates, paper)])
+
+    # Queries.
+
+    def query_vectors(self, queries: Queries) -> Floats:
+        """[Q, D]"""
+        last, vectors = self._last  # a ranker searches for queries, then scores its candidates for them
+        if last is not queries:
+            vectors = self.networks.vectors(self.networks.reader.queries(queries))
+            self._last = queries, vectors
+        return vectors
+
+    def cosines(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """Cosines of queries [Q] with papers [Q, K]; NaN for papers without a vector."""
+        different, place = np.unique(papers, return_inverse=True)
+        of_papers = self.paper_vectors(different)[place.reshape(papers.shape)]
+        found: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
+        return found
+
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        queries = Queries.from_contexts(self.corpus, queries)
+        found = np.where(papers == queries.citing[:, None], np.nan, self.cosines(queries, papers))
+        return np.where(np.isnan(found), np.float32(-np.inf), found)
+
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        mask = None if allowed is None else allowed[self._rows]
+        found = self._vectors.search(self.query_vectors(queries), k, mask)
+        papers = np.where(found.papers >= 0, np.append(self._rows, -1)[found.papers], -1).astype(np.int32)
+        return Ranking(papers, found.scores)
+
+    # The index.
+
+    def _index(self, corpus: Corpus) -> None:
+        rows = np.flatnonzero(corpus.is_candidate)
+        self._use(corpus, _keys_of(corpus, rows))
+        if self.whole:
+            self._corpus = corpus
+            self.encode_missing()
+
+    def _use(self, corpus: Corpus, keys: Keys) -> None:
+        self._last = None, self._last[1]
+        self._keys, self._candidates = keys, np.flatnonzero(corpus.is_candidate)
+        self._rows = np.empty(0, np.int64)
+        self._vectors = FlatIndex(np.empty((0, self.networks.dim), np.float32))
+        self.refresh()
+
+    @property
+    def index_bytes(self) -> int:
+        return self._keys.nbytes + self._vectors.nbytes
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        super()._load(folder, corpus)
+        self._use(corpus, self._keys)
+
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        super()._load(folder, old)
+        before = self._keys[np.searchsorted(np.flatnonzero(old.is_candidate), kept)]
+        new = np.flatnonzero(corpus.is_candidate)[len(kept) :]
+        self._use(corpus, np.concatenate([before, _keys_of(corpus, new)]))
+
+    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
+        return corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
+
+    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
+        new = np.arange(len(old.paper_ids), len(corpus.paper_ids))
+        continue_arrays(before, folder, keys=_keys_of(corpus, new))
+
+
+def _keys_of(corpus: Corpus, rows: Rows) -> Keys:
+    """Hash what networks read of papers [n]."""
+    keys, titles, abstracts = np.empty(len(rows), np.uint64), corpus.titles, corpus.abstracts
+    for number, row in enumerate(rows.tolist()):
+        text = "\0".join((titles[row], names_of(corpus, row), abstracts[row]))
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        keys[number] = int.from_bytes(digest, "little")
+    return keys

@@ -1,0 +1,119 @@
+"""The networks of a model: a folder with an encoder, perhaps a cross-encoder, and their tokeniser.
+
+networks.json   lengths of the inputs, and a hash of each file
+encoder.onnx  cross-encoder.onnx  tokenizer.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from citerec.base.errors import InputError, error_text
+from citerec.base.files import digest_file, write_text
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.networks.inputs import InputReader, Lengths, PaperText, Subwords
+from citerec.retrieval.networks.session import Network
+from citerec.retrieval.networks.store import Encoded
+
+MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
+ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Networks:
+    """An encoder, which makes a vector [D] of a text, and a cross-encoder, which scores pairs."""
+
+    folder: Path
+    dim: int
+    reader: InputReader
+    hashes: dict[str, str]
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a folder written by `write_manifest`. InputError if it is damaged or of another version."""
+        path = folder / MANIFEST
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            if content["format"] != FORMAT:
+                raise InputError(f"{path}: networks of another version")
+            lengths, hashes = Lengths(**content["lengths"]), dict(content["files"])
+            dim = int(content["dim"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError(f"{path}: damaged ({error_text(error)})") from None
+        return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths), hashes)
+
+    @staticmethod
+    def write_manifest(folder: Path, dim: int, lengths: Lengths) -> None:
+        """Describe the files of a folder."""
+        names = [name for name in (ENCODER, CROSS_ENCODER, TOKENIZER) if (folder / name).is_file()]
+        hashes = {name: digest_file(folder / name) for name in names}
+        content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
+        write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there is a cross-encoder."""
+        return CROSS_ENCODER in self.hashes
+
+    @cached_property
+    def encoder(self) -> Network:
+        return Network(self.folder / ENCODER)
+
+    @cached_property
+    def cross_encoder(self) -> Network:
+        return Network(self.folder / CROSS_ENCODER)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """All that vectors depend on besides the texts, as plain values."""
+        files = {name: self.hashes[name] for name in (ENCODER, TOKENIZER)}
+        return files | self.reader.fingerprint()
+
+    @property
+    def identity(self) -> str:
+        """A hash of `fingerprint`."""
+        return hashlib.blake2b(json.dumps(self.fingerprint()).encode(), digest_size=8).hexdigest()
+
+    def vectors(self, texts: list[Subwords]) -> Floats:
+        """Vectors [n, D] of unit length."""
+        inputs = [(self.reader.alone(text), None) for text in texts]
+        found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)))
+        return np.stack(found) if found else np.empty((0, self.dim), np.float32)
+
+    def encode(self, keys: np.ndarray, papers: list[PaperText], advance: Any = None) -> Encoded:
+        """Encode papers [n], and the sentences of their abstracts: means of the same hidden states."""
+
+        def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats]]:
+            inside = hidden[1:]  # after [CLS]
+            parts = [inside[start:end] for start, end in pairwise(papers[number].bounds)]
+            return _unit(hidden.mean(axis=0)), [_unit(part.sum(axis=0)) for part in parts]
+
+        inputs = [(self.reader.alone(paper.subwords), None) for paper in papers]
+        found = self.encoder.map(inputs, one, advance)
+        dim = self.dim
+        sentences = [np.rint(sentence * 127) for _, own in found for sentence in own]
+        return Encoded(
+            keys,
+            np.array([vector for vector, _ in found], np.float16).reshape(-1, dim),
+            np.array([word for paper in papers for word in paper.subwords], np.int32),
+            np.array([len(paper.subwords) for paper in papers], np.int32),
+            np.array(sentences, np.int8).reshape(-1, dim),
+            np.array([len(own) for _, own in found], np.int32),
+        )
+
+    def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
+        """Scores [n] of pairs."""
+        return np.array(self.cross_encoder.map(pairs, lambda _, score: float(score)), np.float32)
+
+
+def _unit(vector: Floats) -> Floats:
+    found: Floats = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return found

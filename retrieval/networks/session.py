@@ -1,0 +1,131 @@
+"""Runs ONNX graphs (retrieval.networks.graph) one text at a time, on at most THREADS threads of a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from citerec.base.errors import InputError, error_text
+from citerec.retrieval.arrays import Floats
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+T = TypeVar("T")
+
+THREADS = 2
+"""Most threads that all networks of a process use, each for a text of its own."""
+Input = tuple[Sequence[int], Sequence[int] | None]
+"""Subwords and, for a pair, segments."""
+
+_pool: ThreadPoolExecutor | None = None
+_lock = threading.Lock()
+
+
+def shared_pool() -> ThreadPoolExecutor:
+    """The threads of this process; they start when they are first needed."""
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(min(THREADS, len(os.sched_getaffinity(0))), "network")
+        return _pool
+
+
+def _forget_pool() -> None:
+    """A forked process has none of its parent's threads."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_pool)
+
+
+class Network:
+    """A graph in a file, opened when it is first run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._session: onnxruntime.InferenceSession | None = None
+        self._lock = threading.Lock()
+
+    def open(self) -> onnxruntime.InferenceSession:
+        """Open the graph; InputError if the file is missing or damaged."""
+        with self._lock:
+            if self._session is None:
+                self._session = _open(self.path)
+            return self._session
+
+    def run(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
+        """The output for one text of L subwords, or pair: [L, H], or a score []."""
+        given = {"ids": np.array([ids], np.int32)}
+        if types is not None:
+            given["types"] = np.array([types], np.int32)
+        found: Floats = self.open().run(None, given)[0][0]
+        return found
+
+    def map(
+        self,
+        inputs: Sequence[Input],
+        use: Callable[[int, Floats], T],
+        advance: Callable[[int], None] | None = None,
+        pool: Executor | None = None,
+    ) -> list[T]:
+        """Return use(number, output) for each input. advance: called with 1 after each text. pool: threads;
+        None means those that all networks share."""
+        self.open()
+
+        def one(number: int) -> T:
+            return use(number, self.run(*inputs[number]))
+
+        if len(inputs) == 1:
+            return [one(0)]
+        # The longest first, so that no thread is left with a long one at the end.
+        order = sorted(range(len(inputs)), key=lambda number: -len(inputs[number][0]))
+        found: dict[int, T] = {}
+        for number, value in zip(order, _in_threads(one, order, pool or shared_pool()), strict=True):
+            found[number] = value
+            if advance is not None:
+                advance(1)
+        return [found[number] for number in range(len(inputs))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"])  # type: ignore[misc]
+
+    def __deepcopy__(self, memo: object) -> Network:
+        return self  # sessions are shared
+
+
+def _in_threads(function: Callable[[int], T], numbers: Iterable[int], pool: Executor) -> Iterable[T]:
+    """Like map, in the threads of a pool. What has not begun is left out if the caller stops."""
+    futures = [pool.submit(function, number) for number in numbers]
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _open(path: Path) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime raises classes of its own
+        with suppress(OSError):
+            path.stat()
+            raise InputError(f"{path}: damaged ({error_text(error)})") from None
+        raise InputError(f"{path}: is missing") from None

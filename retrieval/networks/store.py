@@ -1,0 +1,229 @@
+"""What a network has made of papers, kept in a folder by a hash of what it has read.
+
+A paper whose text stays is never encoded again, whatever else changes. Every `append` writes a file of its
+own, atomically: a killed process loses at most the papers of one file, and several may write at once.
+
+    RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, and how many of each paper [n];
+                         sentences [s, D], and how many of each paper [n]
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from citerec.base.errors import error_text
+from citerec.base.files import atomic_write
+from citerec.datasets.columns import concat_ranges, offsets_of
+from citerec.retrieval.arrays import Floats, Mask
+
+log = logging.getLogger(__name__)
+
+Keys = NDArray[np.uint64]
+SUFFIX, NETWORK = ".safetensors", "network"
+MANY = 16
+"""Files that `keep` writes as one."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Papers [n], by their keys [n].
+
+    vectors: [n, D] float16, of unit length. subwords: what was read, `lengths` [n] of each paper. sentences:
+    [s, D] int8, in units of 1 / 127 of unit length, `counts` [n] of each paper.
+    """
+
+    keys: Keys
+    vectors: NDArray[np.float16]
+    subwords: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    sentences: NDArray[np.int8]
+    counts: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def take(self, rows: NDArray[np.int64]) -> Encoded:
+        """Select papers."""
+        words, sentences = (
+            concat_ranges(ends[:-1][rows], ends[1:][rows])[0]
+            for ends in (offsets_of(self.lengths), offsets_of(self.counts))
+        )
+        return Encoded(
+            self.keys[rows],
+            self.vectors[rows],
+            self.subwords[words],
+            self.lengths[rows],
+            self.sentences[sentences],
+            self.counts[rows],
+        )
+
+
+class VectorStore:
+    """The papers in a folder that a network has encoded; those of other networks are not seen.
+
+    Several threads may use one. Without a folder, papers are kept in memory.
+    """
+
+    def __init__(self, folder: Path | None, network: str, dim: int) -> None:
+        """network: names all that vectors depend on besides the papers' texts. dim: D"""
+        self.folder, self.network, self.dim = folder, network, dim
+        self._parts: list[Encoded] = []
+        self._places: dict[int, tuple[int, int]] = {}
+        self._files: set[str] = set()
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def refresh(self) -> None:
+        """Read the files that other processes have written."""
+        with self._lock:
+            for path in self._list():
+                if path.name not in self._files:
+                    self._files.add(path.name)
+                    if (part := self._read(path)) is not None:
+                        self._remember(part)
+
+    def append(self, part: Encoded) -> None:
+        """Keep further papers; their file is on the disk when this returns."""
+        if not len(part):
+            return
+        with self._lock:
+            if self.folder is not None:
+                self._write(self.folder, part)
+            self._remember(part)
+
+    def keep(self, keys: Iterable[int]) -> None:
+        """Remove all papers but those with these keys, also those of other networks, and merge many files."""
+        if self.folder is None:
+            return
+        self.refresh()
+        with self._lock:
+            wanted, files = set(keys), [path for path in self._list() if path.name in self._files]
+            stale = any(key not in wanted for key in self._places)
+            own = [path for path in files if self._network_of(path) == self.network]
+            if not stale and len(own) == len(files) < MANY:
+                return
+            rows = [list[int]() for _ in self._parts]
+            for key, (number, row) in self._places.items():
+                if key in wanted:
+                    rows[number].append(row)
+            parts = [
+                part.take(np.array(of, np.int64)) for part, of in zip(self._parts, rows, strict=True) if of
+            ]
+            self._parts, self._places = [], {}
+            if parts:
+                self._remember(Encoded.concat(parts))
+                self._write(self.folder, self._parts[0])
+            for path in files:  # one that was written meanwhile has not been read, and stays
+                path.unlink(missing_ok=True)
+                self._files.discard(path.name)
+
+    def known(self, keys: Keys) -> Mask:
+        """Which keys [n] have been encoded."""
+        return np.fromiter((key in self._places for key in keys.tolist()), np.bool_, len(keys))
+
+    def vectors(self, keys: Keys) -> Floats:
+        """Vectors [n, D] of papers, NaN for those that have not been encoded."""
+        found = np.full((len(keys), self.dim), np.nan, np.float32)
+        for number, rows, places in self._by_part(keys):
+            found[rows] = self._parts[number].vectors[places]
+        return found
+
+    def subwords(self, key: int) -> list[int]:
+        """The subwords of a paper; KeyError if it has not been encoded."""
+        part, row = self._place(key)
+        end = int(part.lengths[: row + 1].sum())
+        return part.subwords[end - int(part.lengths[row]) : end].tolist()
+
+    def sentences(self, key: int) -> Floats:
+        """Vectors [s, D] of a paper's sentences; KeyError if it has not been encoded."""
+        part, row = self._place(key)
+        end = int(part.counts[: row + 1].sum())
+        found = part.sentences[end - int(part.counts[row]) : end]
+        return found.astype(np.float32) / np.float32(127)
+
+    def _place(self, key: int) -> tuple[Encoded, int]:
+        number, row = self._places[key]
+        return self._parts[number], row
+
+    def _by_part(self, keys: Keys) -> Iterable[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield number of a part, rows of `keys` that it has, and their places there."""
+        found = [(*self._places[key], row) for row, key in enumerate(keys.tolist()) if key in self._places]
+        table = np.array(found, np.int64).reshape(-1, 3)
+        for number in np.unique(table[:, 0]).tolist():
+            own = table[table[:, 0] == number]
+            yield number, own[:, 2], own[:, 1]
+
+    def _remember(self, part: Encoded) -> None:
+        number = len(self._parts)
+        self._parts.append(part)
+        for row, key in enumerate(part.keys.tolist()):
+            self._places.setdefault(key, (number, row))
+
+    def _list(self) -> list[Path]:
+        return [] if self.folder is None else sorted(self.folder.glob(f"*{SUFFIX}"))
+
+    def _write(self, folder: Path, part: Encoded) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
+        small = np.uint16 if part.subwords.max(initial=0) < 1 << 16 else np.int32
+        arrays = {**vars(part), "subwords": part.subwords.astype(small)}
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(save(arrays, {NETWORK: self.network}))
+        self._files.add(path.name)
+
+    def _read(self, path: Path) -> Encoded | None:
+        """Read a file; None if it is another network's, damaged, or gone."""
+        try:
+            with safe_open(path, "np") as file:
+                if (file.metadata() or {}).get(NETWORK) != self.network:
+                    return None
+                part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
+            _check(part, self.dim)
+        except FileNotFoundError:
+            return None  # another process merged it
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            log.warning("%s: damaged (%s); its papers are encoded again", path, error_text(error))
+            return None
+        return Encoded(**{**vars(part), "subwords": part.subwords.astype(np.int32)})
+
+    @staticmethod
+    def _network_of(path: Path) -> str | None:
+        with suppress(SafetensorError, OSError), safe_open(path, "np") as file:
+            return (file.metadata() or {}).get(NETWORK)
+        return None
+
+
+def _check(part: Any, dim: int) -> None:
+    """ValueError unless the arrays belong together."""
+    papers = len(part.keys)
+    fit = (
+        part.keys.dtype == np.uint64
+        and part.vectors.shape == (papers, dim)
+        and part.lengths.shape == part.counts.shape == (papers,)
+        and min(part.lengths.min(initial=0), part.counts.min(initial=0)) >= 0
+        and part.subwords.shape == (part.lengths.sum(),)
+        and part.sentences.shape == (part.counts.sum(), dim)
+        and bool(np.isfinite(part.vectors).all())
+    )
+    if not fit:
+        raise ValueError("its arrays do not belong together")

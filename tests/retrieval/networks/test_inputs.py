@@ -1,0 +1,82 @@
+"""What networks read: lengths, special tokens, sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import PaperRecord
+from citerec.datasets.some_papers import SomePapers
+from citerec.retrieval.networks.inputs import InputReader, Lengths, names_of
+from citerec.retrieval.networks.networks import TOKENIZER
+
+
+@pytest.fixture(scope="module")
+def reader(tiny_networks: Path) -> InputReader:
+    return InputReader.open(tiny_networks / TOKENIZER, Lengths(before=4, after=3, citing_title=2, title=5))
+
+
+def tokens(reader: InputReader, ids: list[int]) -> list[str]:
+    return [str(reader.tokenizer.id_to_token(id)) for id in ids]
+
+
+def test_a_query_has_what_is_nearest_to_the_citation(reader: InputReader) -> None:
+    context = "we parse the graph of OTHERCIT trees as TARGETCIT and the speech of words"
+    found = tokens(reader, reader.query(context, "graph parsing of trees"))
+    assert " ".join(found) == "graph of trees as [MASK] and the speech [SEP] graph parsing"
+    assert tokens(reader, reader.query("trees TARGETCIT")) == ["trees", "[MASK]"]
+    assert tokens(reader, reader.query("trees")) == ["trees", "[MASK]"]
+    assert "[SEP]" not in tokens(reader, reader.query("a [SEP] in a text is text TARGETCIT"))
+
+
+def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: InputReader) -> None:
+    long = "graph " * 9
+    short = InputReader(reader.tokenizer, replace(reader.lengths, abstract=6))
+    found = short.paper(long, "lee et al 2003", "The graph. We parse trees and more")
+    texts = tokens(short, found.subwords)
+    assert texts[:6] == ["graph"] * 5 + ["."] and "".join(texts[6:12]).startswith("l##e##e")
+    parts = [texts[a:b] for a, b in zip(found.bounds, found.bounds[1:], strict=False)]
+    assert [part[0] for part in parts] == ["the", "we"] and sum(map(len, parts)) == 6
+    assert texts[found.bounds[0] - 1] == "[SEP]"
+    assert reader.paper("graph", "", "") == (short.paper("graph", "", "").subwords, [])
+    assert InputReader(reader.tokenizer, Lengths(abstract=0)).paper("graph", "", "trees").bounds == []
+
+
+@given(st.text(max_size=200), st.integers(1, 30))
+def test_sentences_divide_the_abstract(reader: InputReader, abstract: str, most: int) -> None:
+    own = InputReader(reader.tokenizer, Lengths(abstract=most))
+    found = own.paper("graph", "", abstract)
+    assert found.bounds == sorted(found.bounds)
+    if abstract:
+        assert found.bounds[-1] == len(found.subwords) and found.bounds[-1] - found.bounds[0] <= most
+
+
+def test_pairs_have_two_segments(reader: InputReader) -> None:
+    ids, types = reader.pair([7, 8], [9])
+    assert tokens(reader, ids[:1] + ids[3:4] + ids[5:]) == ["[CLS]", "[SEP]", "[SEP]"]
+    assert ids[1:3] == [7, 8] and types == [0, 0, 0, 0, 1, 1]
+
+
+def test_names_are_those_of_authors(tiny_corpus: Corpus) -> None:
+    known = PaperRecord("a", "Trees", "", 2003, ("Blei", "Ng", "Jordan"))
+    papers = [known, PaperRecord("b", "Graphs", "", 0)]
+    corpus = SomePapers(papers, None, "papers")
+    assert [names_of(corpus, row) for row in (0, 1)] == ["Blei Ng et al 2003", ""]
+    corpus.settings["field"] = "venue"
+    assert names_of(corpus, 0) == "2003"
+
+
+def test_damaged_tokenisers_are_named(tmp_path: Path, reader: InputReader) -> None:
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InputError, match=r"a\.json: not a tokeniser"):
+        InputReader.open(tmp_path / "a.json", Lengths())
+    text = reader.tokenizer.to_str().replace("[MASK]", "[GAP]")
+    (tmp_path / "b.json").write_text(text)
+    with pytest.raises(InputError, match=r"b\.json: the tokeniser has no \[MASK\]"):
+        InputReader.open(tmp_path / "b.json", Lengths())

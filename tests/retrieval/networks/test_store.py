@@ -1,0 +1,162 @@
+"""What is kept: found again by other processes, merged, and never lost but for the work of a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.networks import encoder as module
+from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import MANY, Encoded, VectorStore
+from citerec.tests.forked import exit_code
+from citerec.tests.retrieval.made import assert_same, indexed
+
+DIM = 4
+
+
+def encoded(keys: Sequence[int]) -> Encoded:
+    """Papers whose every part is made from their key."""
+    numbers = np.array(keys, np.int64)
+    return Encoded(
+        numbers.astype(np.uint64),
+        np.repeat(numbers[:, None], DIM, axis=1).astype(np.float16),
+        np.repeat(numbers, numbers % 3).astype(np.int32),
+        (numbers % 3).astype(np.int32),
+        np.repeat((numbers % 100)[:, None], DIM, axis=1).astype(np.int8).repeat(numbers % 2, axis=0),
+        (numbers % 2).astype(np.int32),
+    )
+
+
+def assert_has(store: VectorStore, keys: Sequence[int]) -> None:
+    assert len(store) == len(set(keys))
+    wanted = np.array([*keys, 10**9], np.uint64)
+    assert store.known(wanted).tolist() == [True] * len(keys) + [False]
+    vectors = store.vectors(wanted)
+    assert np.isnan(vectors[-1]).all()
+    np.testing.assert_array_equal(vectors[:-1, 0], np.array(keys, np.float32))
+    for key in keys:
+        assert store.subwords(key) == [key] * (key % 3)
+        assert (store.sentences(key) * 127).round().tolist() == [[key % 100] * DIM] * (key % 2)
+
+
+KEYS = st.integers(0, 60)
+
+
+@given(st.lists(st.lists(KEYS, unique=True, max_size=8), max_size=6), st.sets(KEYS))
+def test_a_store_has_what_was_appended_and_kept(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[list[int]], wanted: set[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("store") / "encoded"
+    store, memory = VectorStore(folder, "a", DIM), VectorStore(None, "a", DIM)
+    for part in parts:
+        store.append(encoded(part))
+        memory.append(encoded(part))
+    keys = sorted({key for part in parts for key in part})
+    for one in (store, memory, VectorStore(folder, "a", DIM)):
+        assert_has(one, keys)
+    store.keep(wanted)
+    kept = [key for key in keys if key in wanted]
+    assert_has(store, kept)
+    assert_has(VectorStore(folder, "a", DIM), kept)
+    assert_has(memory, keys)
+
+
+def test_many_files_become_one_and_other_networks_leave(tmp_path: Path) -> None:
+    store, other = VectorStore(tmp_path, "a", DIM), VectorStore(tmp_path, "b", DIM)
+    for key in range(MANY):
+        store.append(encoded([key]))
+    assert len(list(tmp_path.iterdir())) == MANY
+    store.keep(range(MANY))
+    assert len(list(tmp_path.iterdir())) == 1
+    assert_has(VectorStore(tmp_path, "a", DIM), range(MANY))
+    other.append(encoded([1]))
+    assert_has(VectorStore(tmp_path, "b", DIM), [1])
+    before = {path.name for path in tmp_path.iterdir()}
+    store.keep(range(MANY))  # a network that was replaced
+    assert len(before) == 2 and len(list(tmp_path.iterdir())) == 1
+    assert len(VectorStore(tmp_path, "b", DIM)) == 0
+
+
+def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
+    one, other = VectorStore(tmp_path, "a", DIM), VectorStore(tmp_path, "a", DIM)
+    one.append(encoded([1, 2]))
+    other.append(encoded([2, 3]))
+    for store in (one, other):
+        store.refresh()
+        assert_has(store, [1, 2, 3])
+    one.keep([1, 3])
+    other.refresh()  # the files that it has read are gone
+    assert_has(other, [1, 2, 3])
+    other.append(encoded([4]))
+    assert_has(VectorStore(tmp_path, "a", DIM), [1, 3, 4])
+
+
+def test_damaged_files_are_named_and_their_papers_are_encoded_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = VectorStore(tmp_path, "a", DIM)
+    store.append(encoded([1]))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    store.append(encoded([2]))
+    assert_has(VectorStore(tmp_path, "a", DIM), [2])
+    assert f"{file}: damaged" in caplog.text
+    assert len(VectorStore(tmp_path, "a", DIM + 1)) == 0 and "do not belong together" in caplog.text
+
+
+def network(folder: Path, networks: Path) -> NetworkRetriever:
+    opened = Networks.open(networks)
+    return NetworkRetriever(opened, VectorStore(folder, opened.identity, opened.dim))
+
+
+def test_a_killed_encoding_goes_on_where_it_was(
+    tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PART", 3)
+    whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
+    encode, calls = Networks.encode, list[int]()
+
+    def counted(self: Networks, keys: np.ndarray, *given: object) -> Encoded:
+        if len(calls) == 2 and dying:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls.append(len(keys))
+        return encode(self, keys, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Networks, "encode", counted)
+    dying = True
+    killed = exit_code(lambda: network(tmp_path / "killed", tiny_networks).index(tiny_corpus))
+    assert killed == -signal.SIGKILL and len(list((tmp_path / "killed").glob("*.safetensors"))) == 2
+    dying = False
+    resumed = indexed(network(tmp_path / "killed", tiny_networks), tiny_corpus)
+    assert calls == [3, 2] and resumed.complete  # 11 papers, of which 6 were kept
+    queries = np.arange(12)
+    assert_same(resumed.search(queries, 12), whole.search(queries, 12))
+
+
+def test_papers_without_a_vector_are_not_found_and_encoding_them_on_demand_finds_them(
+    tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path
+) -> None:
+    whole = indexed(network(tmp_path / "whole", tiny_networks), tiny_corpus)
+    few = network(tmp_path / "few", tiny_networks)
+    few.whole = False
+    few.index(tiny_corpus)
+    queries, papers = np.arange(3), np.tile(np.arange(12, dtype=np.int32), (3, 1))
+    assert (few.search(queries, 5).papers == -1).all() and not few.complete
+    assert (few.score(queries, papers) == -np.inf).all() and len(few.missing()) == 11
+    few.encode(np.array([2, 5, 7]))
+    few.refresh()
+    found = few.search(queries, 5)
+    assert set(np.unique(found.papers)) <= {-1, 2, 5, 7}
+    expected = whole.score(queries, papers)
+    np.testing.assert_allclose(few.score(queries, papers)[:, [2, 5, 7]], expected[:, [2, 5, 7]], atol=1e-6)
+    assert few.encode_missing() == 8 and few.complete
+    assert_same(few.search(queries, 12), whole.search(queries, 12))
