@@ -98,14 +98,19 @@ class StoreBuilder:
 
     Call `copy_from` to extend another store, then add_papers, add_contexts, add_split for each split, finish.
 
-    max_bad_share: largest share of a part's records to drop; None if the first bad one is an error.
-    `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
+    max_bad_share: largest share of a part's records to drop; None if the first bad one is an error. terms: of
+    the source. `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
     """
 
     def __init__(
-        self, folder: Path, tokenizer: str, max_bad_share: float | None = None, backend: str = "local"
+        self,
+        folder: Path,
+        tokenizer: str,
+        max_bad_share: float | None = None,
+        backend: str = "local",
+        terms: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder, self._max_bad_share = folder, max_bad_share
+        self._folder, self._max_bad_share, self._terms = folder, max_bad_share, terms or {}
         self.dropped: dict[str, DroppedRecords] = {}
         self._words = WordTable(TOKENIZERS[tokenizer])
         tokenize = local_tokenizer(self._words)
@@ -244,10 +249,11 @@ class StoreBuilder:
 
         def add(query: QueryRecord, number: int) -> None:
             check_query(query, origin, number)
+            record = query.context_id if self._terms else number
             row = self._context_rows.get(query.context_id)
             if row is None:
-                raise self._unknown("context", query.context_id, origin, number, "context_id")
-            papers = [self._paper_row(paper, origin, number, "positive_ids") for paper in query.positive_ids]
+                raise self._unknown("context", query.context_id, origin, record, "context_id")
+            papers = [self._paper_row(paper, origin, record, "positive_ids") for paper in query.positive_ids]
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
                 reason = f"context {quoted(query.context_id)} is already in {which}"
@@ -302,7 +308,10 @@ class StoreBuilder:
         kind: Kind = "unknown paper" if what == "paper" else "unknown context"
         if id in self.dropped[f"{what}s"].ids:
             kind = "names a dropped record"
-        return BadRecord(kind, origin, record, f"no {what} {quoted(id)} in the {what}s file", field)
+        term, file = self._terms.get(what, what), self._terms.get(f"{what}s", f"the {what}s file")
+        return BadRecord(
+            kind, origin, record, f"no {term} {quoted(id)} in {file}", self._terms.get(field, field)
+        )
 
     @cached_property
     def _paper_ids(self) -> list[str]:
@@ -514,7 +523,7 @@ def prepare_store(
             from citerec.base.over_ray import ray_session
 
             tasks = ray_session()
-        with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
+        with tasks, StoreBuilder(building, settings["tokenizer"], share, backend, source.terms) as builder:
             initialise(builder)
             builder.add_papers(source.papers(), source.origin("papers"), source.field)
             builder.add_contexts(source.contexts(), source.origin("contexts"))

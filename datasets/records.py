@@ -149,12 +149,19 @@ class Source:
     splits: Mapping[str, Callable[[], Iterable[QueryRecord | BadRecord]]]
     files: Mapping[str, Path] = field(default_factory=dict)
     """The source files by part (`papers`, `contexts`, `split NAME`), if the records come from files."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """What the files call papers, contexts, their fields and themselves, for messages."""
     field: str | None = None
     """The key of the papers file that holds papers' fields, if any."""
 
     def origin(self, part: str) -> Path:
         """Return the origin of a part's records, for messages."""
         return self.files.get(part) or Path(self.name) / part
+
+
+def default_citing_id(query: str) -> str:
+    """The id of the implicit citing paper of a query that names none."""
+    return f"query/{query}"
 
 
 def join_sources(sources: Mapping[str, Source], name: str) -> Source:

@@ -8,7 +8,8 @@ qrels/SPLIT.tsv   query-id, corpus-id and score, with a header; the split val is
 
 `data=custom data.dir=BEIR_DIR` reads any folder in this layout, plain or gzipped; exported corpora are
 restored unchanged. A query without a citing paper gets an implicit one, which is not a candidate and has the
-title, abstract and year of the query's metadata, if any. TARGETCIT is prepended to texts that lack it.
+title, abstract and year of the query's metadata, if any. TARGETCIT is prepended to texts that lack it. A
+document with the query's id is left out of its ranking, as BEIR does. Qrels may lack the header.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from citerec.datasets.records import (
     QueryRecord,
     Source,
     check_split_names,
+    default_citing_id,
 )
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ("query-id", "corpus-id", "score")
+_TERMS = {
+    **{"paper": "document", "papers": PAPERS, "context": "query", "contexts": QUERIES},
+    **{"positive_ids": HEADER[1], "context_id": HEADER[0]},
+}
 
 
 def beir_split(split: str) -> str:
     """The name of a split in BEIR."""
     return "dev" if split == "val" else split
-
-
-def default_citing_id(query: str) -> str:
-    """The id of the implicit citing paper of a query that names none."""
-    return f"query/{query}"
 
 
 def is_beir(folder: Path) -> bool:
@@ -88,6 +89,7 @@ def beir_source(name: str, files: dict[str, Path], field: str | None, identity: 
         splits={split: partial(_read_qrels, path) for split, path in splits.items()},
         files=files,
         field=field,
+        terms=_TERMS,
     )
 
 
@@ -180,13 +182,12 @@ def _read_qrels(path: Path) -> Iterator[QueryRecord]:
         try:
             for number, line in enumerate(io.TextIOWrapper(cast(Any, file), "utf-8-sig"), start=1):
                 cells = line.rstrip("\r\n").split("\t")
-                if number == 1 and tuple(cells) != HEADER:
-                    raise InputError(f"{path}, line 1: must be the tab-separated header {' '.join(HEADER)}")
-                if number == 1 or cells == [""]:
+                if (number == 1 and tuple(cells) == HEADER) or cells == [""]:
                     continue
                 if len(cells) != len(HEADER) or not cells[2].strip().removeprefix("-").isdecimal():
                     raise InputError(
-                        f"{path}, line {number}: must be query, paper and a whole number, separated by tabs"
+                        f"{path}, line {number}: must be query-id, corpus-id and a whole number as score, "
+                        "separated by tabs"
                     )
                 if int(cells[2]) > 0:
                     found.setdefault(cells[0], []).append(cells[1])

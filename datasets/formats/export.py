@@ -12,7 +12,8 @@ from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_folder, new_folder
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.beir import HEADER, PAPERS, QRELS, QUERIES, beir_split, default_citing_id
+from citerec.datasets.formats.beir import HEADER, PAPERS, QRELS, QUERIES, beir_split
+from citerec.datasets.records import default_citing_id
 
 
 def export(data: Callable[[], Corpus], output: str | Path) -> str:

@@ -65,8 +65,9 @@ def _references(root: ET.Element) -> dict[str, Reference]:
 
 
 def _reference(entry: ET.Element) -> Reference:
-    """Parse a biblStruct; the title is that of the article, or else of the book."""
-    titles = [flat_text(entry.find(f"{part}/title")) for part in ("analytic", "monogr")]
+    """Parse a biblStruct; its title is that of the article, else of the book, but not of a journal or series."""
+    books = [title for title in entry.findall("monogr/title") if title.get("level") not in ("j", "s")]
+    titles = [flat_text(title) for title in (*entry.findall("analytic/title"), *books)]
     authors = entry.findall("analytic/author/persName") or entry.findall("monogr/author/persName")
     names = []
     for author in authors:
@@ -75,7 +76,7 @@ def _reference(entry: ET.Element) -> Reference:
         names.append(f"{last}, {first}" if first else last)
     known = (identifier(number.get("type", ""), flat_text(number)) for number in entry.iter("idno"))
     return Reference(
-        title=titles[0] or titles[1],
+        title=next(filter(None, titles), ""),
         authors=tuple(name for name in names if name),
         year=_year(entry),
         text=flat_text(entry.find("note[@type='raw_reference']")),

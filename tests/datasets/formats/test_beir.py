@@ -18,6 +18,7 @@ from citerec.datasets.formats.export import export
 from citerec.datasets.inspect.leaks import first_authors
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query
 from citerec.tests.datasets.conftest import content, run_citerec, write_lines
 from citerec.tests.datasets.test_store import Source, sources, write
 
@@ -91,6 +92,19 @@ def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Pat
     assert content(again) == content(corpus)
 
 
+def test_a_document_with_the_querys_id_is_left_out_of_its_ranking_alone(tmp_path: Path) -> None:
+    documents = [*DOCUMENTS, {"_id": "q1", "title": "what parses trees?", "text": "what parses trees?"}]
+    headless = [line for line in QRELS if not line.startswith("query-id")]
+    corpus = open_corpus(beir(tmp_path / "beir", headless, corpus=documents), cache_dir=tmp_path)
+    assert corpus.split("test").contexts.tolist() == [0, 1], "without a header the first row counts"
+    retriever = BM25()
+    retriever.index(corpus)
+    own = corpus.paper_row("q1")
+    assert own not in retriever.search(corpus.split("test"), 9).papers[0]
+    assert own == retriever.search(Queries.from_list(corpus, [Query("what parses trees?")]), 1).papers[0, 0]
+    assert own in retriever.search(np.array([2]), 9).papers[0], "other queries find it"
+
+
 def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     before = open_corpus(folder, cache_dir=tmp_path / "one")
@@ -114,12 +128,18 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         ({"corpus": ["{"]}, r"corpus\.jsonl, line 1: malformed JSON"),
         ({"queries": [{"_id": "q1"}]}, r"queries\.jsonl, record 'q1', field 'text': is missing"),
         ({"queries": [{"_id": "q1", "text": ""}]}, r"queries\.jsonl, record 'q1'.*: the context is empty"),
-        ({"queries": [{"_id": "q1", "text": "x", "metadata": {"citing_id": "d9"}}]}, "no paper 'd9'"),
-        ({"qrels": ["q1\td1\t1"]}, r"test\.tsv, line 1: must be the tab-separated header query-id"),
-        ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be query, paper and a whole"),
-        ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be query, paper and a whole"),
-        ({"qrels": [QRELS[0], "q1\td9\t1"]}, r"test\.tsv, record 0.*: no paper 'd9' in the papers file"),
-        ({"qrels": [QRELS[0], "q9\td1\t1"]}, r"test\.tsv, record 0.*: no context 'q9' in the contexts file"),
+        ({"queries": [{"_id": "q1", "text": "x", "metadata": {"citing_id": "d9"}}]}, "no document 'd9'"),
+        ({"qrels": ["query\tdocument\tscore"]}, r"test\.tsv, line 1: must be query-id, corpus-id and a "),
+        ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be query-id, corpus-id and a whole"),
+        ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be query-id, corpus-id and a whole"),
+        (
+            {"qrels": [QRELS[0], "q1\td9\t1"]},
+            r"test\.tsv, record 'q1', field 'corpus-id': no document 'd9' in corpus\.jsonl",
+        ),
+        (
+            {"qrels": [QRELS[0], "q9\td1\t1"]},
+            r"test\.tsv, record 'q9', field 'query-id': no query 'q9' in queries\.jsonl",
+        ),
         ({"qrels": [QRELS[0], "q1\td1\t0"]}, r"test\.tsv: no queries"),
     ],
 )  # fmt: skip

@@ -54,6 +54,29 @@ def test_tei() -> None:
     assert text.references["b3"].title == "" and "Decoding word lattices" in text.references["b3"].text
 
 
+@pytest.mark.parametrize(
+    ("titles", "title"),
+    [
+        ('<analytic/><monogr><title level="j">Sand Letters</title></monogr>', ""),
+        ('<monogr><title level="j">Sand Letters</title><title level="s">Notes</title></monogr>', ""),
+        ('<analytic><title level="a"/></analytic><monogr><title level="j">Sand</title></monogr>', ""),
+        ('<monogr><title level="m">A book</title><title level="s">Its series</title></monogr>', "A book"),
+        ("<monogr><title>A report</title></monogr>", "A report"),
+        ("<analytic><title>Dunes</title></analytic><monogr><title>Sand</title></monogr>", "Dunes"),
+    ],
+)
+def test_a_journal_is_no_papers_title(titles: str, title: str, tmp_path: Path) -> None:
+    source = f"<sourceDesc><biblStruct>{titles}</biblStruct></sourceDesc>"
+    cited = f'<listBibl><biblStruct xml:id="b0">{titles}</biblStruct></listBibl>'
+    (tmp_path / "a.tei.xml").write_text(
+        f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>{source}</fileDesc></teiHeader>'
+        f"<text><body/><back>{cited}</back></text></TEI>"
+    )
+    (document,) = documents(tmp_path / "a.tei.xml")
+    assert document.metadata.title == title
+    assert full_text(tmp_path / "a.tei.xml").references["b0"].title == title
+
+
 def test_latex_with_a_bib_file() -> None:
     (record,) = documents(TEXTS / "2103.00017")
     # A named file gets its own name as id; papers in a folder get the names of their subfolders.
