@@ -292,6 +292,8 @@ class LspSettings(LibrarySettings):
     """number of papers that a completion offers"""
     actions: int = setting(5, least=1)
     """number of papers that a missing citation or the end of a sentence offers"""
+    abstracts: bool = False
+    """write abstracts into new entries of the .bib file"""
     preprints: bool = False
     """report citations of preprints whose published version is in the .bib file or the library"""
     watch: bool = False

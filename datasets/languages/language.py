@@ -73,6 +73,16 @@ class Open(NamedTuple):
     rest: int
     closing: str
 
+    def replaced(self, language: Language, text: str, key: str) -> tuple[int, int, str]:
+        """Return the start and end of the text that citing a key replaces, and what replaces it; closed."""
+        first = max(0, self.start - 1)
+        near = f"{text[first : self.end]}{self.closing or text[self.end : self.end + 1]}"
+        start, end, new = language.insertion(near, self.start - first, self.end - first, key)
+        after = end - (self.end - first)  # what it replaces behind the key
+        if self.closing:
+            return first + start, self.end, f"{new}{self.closing[after:]}"
+        return first + start, self.end + after, new
+
 
 class Section(NamedTuple):
     """A section: level (0 before the first heading), name, and its source, with citations as placeholders."""

@@ -129,10 +129,11 @@ class Markdown(Language):
         folder, project = _read_project(path, inputs.root)
         inputs.root = inputs.root or folder
         front, text = _split_front_matter(_with_chapters(path, inputs), path)
+        kinds = (*_kinds(front), *_kinds(project))
         front = {**front, **project}  # a project's fields include those of its main file
         text = self.without_code(text)
         names = _bibliographies(front)
-        labels, kinds = self.labels(text), tuple(_kinds(front))
+        labels = self.labels(text)
         text = self.without_references(text, labels, kinds)
         sections, cites = self.sections(self.body(text))
         about = identified(self._about(front, sections), paper)
@@ -383,7 +384,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             if index and path.resolve() == index.resolve():
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
                 return folder, {**fields, **bibliography, "chapters": files}
-            return folder, bibliography  # a chapter has its own title
+            return folder, {**bibliography, "crossref": fields.get("crossref")}  # a chapter has its own title
     return path.parent, {}
 
 

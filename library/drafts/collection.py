@@ -22,6 +22,7 @@ from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
 from citerec.library.papers import LibraryPaper
 from citerec.library.settings import BuildSettings
+from citerec.library.sources.bibtex import read_bibtex
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class Question:
 
 
 def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[MaskedDraft], list[str]]:
-    """Read the drafts of a folder, in order; also returns why others were left out. languages: empty for all.
+    """Read the drafts of a folder, in order; also returns why others, and .bib files, were left out.
+
+    languages: empty for all.
 
     The folder's list (datasets.published.drafts) names them; without one, each of its folders has one draft,
     the document with most citations that its .bib files contain, and so has each document beside these
@@ -81,7 +84,9 @@ def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[Maske
                 except InputError as error:
                     reasons.append(str(error))
             if read:
-                found.append(max(read, key=lambda draft: sum(map(bool, draft.draft.cited.values()))))
+                best, odd = max(read, key=lambda one: sum(map(bool, one[0].draft.cited.values())))
+                found.append(best)
+                left_out += [f"{name}: {line}" for line in odd]
             else:
                 left_out.append(f"{name}: {reasons[0]}")
             advance(1)
@@ -120,14 +125,27 @@ def _found(folder: Path) -> dict[str, list[_Candidate]]:
 
 def _read(
     name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str, part: str
-) -> MaskedDraft:
+) -> tuple[MaskedDraft, list[str]]:
+    """Read a draft; also returns which of its .bib files have no papers. Raises InputError if none has."""
     draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
         raise InputError(f"{missing[0]}: no such file; fetch the draft again, or correct {LIST}")
     if not used:
         raise InputError(f"{path}: names no .bib file that is in its folder")
-    return MaskedDraft(name, draft, root, used, field, language, part)
+    odd = {bib: reason for bib in used if (reason := _why_empty(bib))}
+    if len(odd) == len({*used}):
+        raise InputError(next(iter(odd.values())))
+    usable = [bib for bib in used if bib not in odd]
+    return MaskedDraft(name, draft, root, usable, field, language, part), [*odd.values()]
+
+
+def _why_empty(bib: Path) -> str:
+    """Return why no paper can be read from a .bib file; "" if one can."""
+    try:
+        return "" if any(True for _ in read_bibtex(bib, lambda _: None)) else f"{bib}: has no usable paper"
+    except InputError as error:
+        return str(error)
 
 
 def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:

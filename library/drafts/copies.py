@@ -23,7 +23,7 @@ from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.explanation import Recommendation
 from citerec.library.export.formats import terminal_text
-from citerec.library.export.references import bibtex
+from citerec.library.export.neighbours import new_entry
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -186,10 +186,12 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
     if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
     if keys.new:
-        rows = {key: library.corpus.paper_row(paper) for key, paper in keys.new.items()}
-        entries = bibtex(library.paper(row)._replace(key=key) for key, row in rows.items())
-        gap = "\n" if bibliography and not bibliography.endswith("\n") else ""
-        texts[copies.bib] = f"{bibliography}{gap}\n{entries}" if bibliography else entries
+        written = bibliography
+        for key, id in keys.new.items():
+            paper = library.paper(library.corpus.paper_row(id))
+            at, new = new_entry(written, paper, key, abstract=True)
+            written = f"{written[:at]}{new}{written[at:]}"
+        texts[copies.bib] = written
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
         if copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")

@@ -26,7 +26,7 @@ from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts import check
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
 from citerec.library.export.formats import ALREADY_CITED, percentage, short_authors, terminal_text
-from citerec.library.export.references import bibtex
+from citerec.library.export.neighbours import new_entry
 from citerec.library.folder import MANIFEST
 from citerec.library.language_server.bibliography import (
     Bibliography,
@@ -280,12 +280,12 @@ class Features:
         listed: list[tuple[str, Paper]] = [(bibliography.key_of(paper, keys), paper) for paper in papers]
         items = []
         for rank, (key, paper) in enumerate([*listed, *self._only_in_bib(bibliography, typed)]):
-            start, end, new = document.language.insertion(document.text, place.start, place.end, key)
+            start, end, new = place.replaced(document.language, document.text, key)
             title, by, year = terminal_text(paper.title), _by(paper), str(paper.year or "")
             item = types.CompletionItem(
-                label=key,
+                label=(by if self.label_details else " · ".join(filter(None, (by, title)))) or key,
                 kind=types.CompletionItemKind.Reference,
-                detail=title if self.label_details else f"{title} · {by}",
+                detail=key,
                 documentation=self._describe(paper, "completion"),
                 sort_text=f"{rank:04}",
                 # Begins with what is typed: so editors keep all items, in this order.
@@ -295,7 +295,7 @@ class Features:
                 text_edit=types.TextEdit(document.range(place.start, end), new),
             )
             if self.label_details:
-                item.label_details = types.CompletionItemLabelDetails(f"  {title}", by)
+                item.label_details = types.CompletionItemLabelDetails(f"  {title}", key)
             if start < place.start:
                 gone = document.range(start, place.start)
                 item.additional_text_edits = [types.TextEdit(gone, "")]
@@ -333,8 +333,8 @@ class Features:
         shown = [(label, terminal_text(text)) for label, text in lines if text]
         title = terminal_text(paper.title) or "(no title)"
         if use in self.markdown:
-            parts = [f"{label and f'*{label}* '}{escape_markdown(text)}" for label, text in shown]
-            text = "\n\n".join([f"**{escape_markdown(title)}**", *parts])
+            parts = [escape_markdown(f"{label} {text}".strip()) for label, text in shown]
+            text = "\n\n".join([escape_markdown(title), *parts])  # not all editors show emphasis
             return types.MarkupContent(types.MarkupKind.Markdown, text)
         text = "\n".join([title, *(f"{label} {text}".strip() for label, text in shown)])
         return types.MarkupContent(types.MarkupKind.PlainText, text)
@@ -360,10 +360,10 @@ class Features:
             content = file.read_bytes().decode("utf-8-sig", "replace")
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
-        entry = bibtex([library.paper(library.corpus.paper_row(id))._replace(key=key)])
-        gap = "" if not text else "\n" if text.endswith(("\n", "\r")) else "\n\n"
-        written = f"{gap}{entry}".replace("\n", "\r\n" if "\r\n" in text else "\n")
-        edit = types.TextEdit(target.range(len(text), len(text)), written)
+        paper = library.paper(library.corpus.paper_row(id))
+        place, entry = new_entry(text, paper, key, self.settings.abstracts)
+        written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
+        edit = types.TextEdit(target.range(place, place), written)
         return file, types.WorkspaceEdit(changes={target.uri: [edit]})
 
     def entry_added(self, file: Path, id: str, key: str) -> None:

@@ -88,12 +88,17 @@ class Server(LanguageServer):
             get_capability(capabilities, "text_document.completion.completion_item.label_details_support")
         )
         self.read_folders()
-        self._do(self._run(self._questions, self.features.recommender))
+        self._do(self._load())
         if get_capability(capabilities, "workspace.did_change_watched_files.dynamic_registration"):
             watch = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher("**/*.bib")])
             method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
             known = [types.Registration("bibliographies", method, watch)]
             self._do(self.client_register_capability_async(types.RegistrationParams(known)))
+
+    async def _load(self) -> None:
+        """Open the library; diagnostics until then lack what it knows."""
+        await self._run(self._questions, self.features.recommender)
+        self.diagnose_soon(list(self.features.documents))
 
     def read_folders(self) -> None:
         """Take over the folders of the workspace."""

@@ -112,7 +112,7 @@ def _entries_of(text: str) -> Iterator[tuple[int, str, _ParsedEntry | None]]:
     strings: dict[str, str] = {}
     for string in library.strings:
         strings[string.key.lower()] = _plain_value(string.value, strings) or ""
-    for block, after in zip(library.blocks, [*library.blocks[1:], None], strict=True):
+    for block, after in zip(library.blocks, [*library.blocks, None][1:], strict=True):
         raw, line = block.raw or "", (block.start_line or 0) + 1
         head = _HEAD.match(raw.lstrip())
         key = head[2] or "" if head else ""

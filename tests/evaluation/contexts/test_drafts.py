@@ -181,6 +181,24 @@ def test_first_citations_and_what_is_known(folder: Path) -> None:
     assert (one.targets, one.again, other.again) == ({"same": "porter"}, {"same"}, {"same"})
 
 
+@pytest.mark.parametrize("odd", ["", "% nothing yet\n", "<html></html>", "@misc{x, year = 2000}\n"])
+def test_a_bib_without_papers_is_left_out_with_a_line(folder: Path, tmp_path: Path, odd: str) -> None:
+    (folder / "paper" / "odd.bib").write_text(odd)
+    text = PAPER.replace("bibliography{refs}", "bibliography{odd,refs}")
+    (folder / "paper" / "paper.tex").write_text(text)
+    (folder / "book" / "refs.bib").write_text(odd)
+    drafts, left_out = find_drafts(folder)
+    assert [(one.name, [bib.name for bib in one.bibs]) for one in drafts] == [
+        ("notes", ["refs.bib"]),
+        ("paper", ["refs.bib"]),
+    ]
+    book, paper = sorted(left_out)
+    assert book.startswith(f"book: {folder}/book/refs.bib: has no ")
+    assert paper.startswith(f"paper: {folder}/paper/odd.bib: has no ")
+    assert run(folder, tmp_path / "out", protocols=["as_is", "merged"], commands=["ask"])
+    assert "Left out: paper: " in (tmp_path / "out" / REPORT).read_text()
+
+
 @pytest.mark.parametrize("name", ["paper/paper.tex", "notes/notes.md", "book/index.Rmd"])
 def test_each_mask_is_a_missing_citation(folder: Path, name: str) -> None:
     """The draft with one command replaced as its author would write it, read as `citerec draft` reads it."""

@@ -152,6 +152,103 @@ def test_a_printed_bibliography(run: Run) -> None:
     assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in a bibliography\n")
 
 
+FILES = {
+    "import": (
+        {
+            "draft.tex": "\\import{ch/}{one} \\cite{a} \\subimport{gone/}{two}\\bibliography{refs}",
+            "ch/one.tex": "\n\\cite{b}, \\volcite{2}{ghost1}\n\\input{in}",
+            "ch/in.tex": "\\cites(see)()[1]{a}{ghost2} \\nocite{c,ghost4}",
+            "refs.bib": "a b c d",
+        },
+        ["ch/one.tex:2: ghost1", "ch/in.tex:1: ghost2", "ch/in.tex:1: ghost4", "refs.bib:4: d"],
+        "\\subimport{gone/two} is not followed: there is no such file",
+    ),
+    "macro": (
+        {
+            "draft.tex": "\\usepackage{mine}\\cite{a}\n\\pick{b}\n\\pick{ghost1}\\bibliography{refs}",
+            "mine.sty": "\\newcommand{\\pick}[1]{(\\cite{#1})}",
+            "refs.bib": "a b",
+        },
+        ["draft.tex:3: ghost1"],
+        "",
+    ),
+    "aliases": (
+        {
+            "draft.tex": "\\cite{peat}\\cite{moss}\\bibliography{refs}",
+            "refs.bib": "@misc{moss, ids={peat}, title={A}}",
+        },
+        [],
+        "",
+    ),
+    "beside": (
+        {"draft.tex": "\\cite{a}\\cite{b}\\cite{ghost1}", "one.bib": "a", "two.bib": "b"},
+        ["draft.tex:1: ghost1"],
+        "",
+    ),
+    "typst": (
+        {
+            "draft.typ": '#import "@preview/cetz:0.3.0"\n#include "ch.typ"\n@results @a @ghost1\n'
+            '#bibliography("refs.bib")',
+            "ch.typ": '= Results <results>\n#cite(form: "prose", <ghost2>)',
+            "refs.bib": "a",
+        },
+        ["draft.typ:3: ghost1", "ch.typ:2: ghost2"],
+        "",
+    ),
+    "org": (
+        {
+            "draft.org": "cite:a,ghost1 [cite/n:@ghost2]\n#+include: ch.org\nbibliography:refs.bib",
+            "ch.org": "[[cite:&ghost3]]",
+            "refs.bib": "a",
+        },
+        ["draft.org:1: ghost1", "ch.org:1: ghost3", "draft.org:1: ghost2"],
+        "",
+    ),
+    "quarto": (
+        {
+            "draft.qmd": "---\ntags: ['@x']\nnocite: ['@b', '@ghost1']\n"
+            "crossref: {custom: [{key: dia}]}\n---\n@Fig-a @dia-b @alg-c @a [@handle](https://x.org)\n"
+            "\n    @code\n",
+            "refs.bib": "a b",
+        },
+        ["draft.qmd:3: ghost1"],
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_drafts_of_several_files(name: str, run: Run) -> None:
+    files, expected, note = FILES[name]
+    for old in Path().iterdir():
+        old.unlink()
+    for file, text in files.items():
+        Path(file).parent.mkdir(exist_ok=True)
+        if file.endswith(".bib") and "@" not in text:
+            text = "".join(f"@misc{{{key}, title={{A paper on {key}}}}}\n" for key in text.split())
+        Path(file).write_text(text)
+    out = run(next(iter(files)))[1].splitlines()
+    found = [line for line in out[:-1] if not line.startswith("note: ")]
+    assert [" ".join(line.split()[:2]) for line in found] == expected
+    assert [line for line in out if line.startswith("note: ")] == ([f"note: {note}"] if note else [])
+
+
+def test_which_bib_files(run: Run) -> None:
+    Path("draft.tex").write_text("\\cite{lee2020}\\cite{other}\\bibliography{refs}")
+    Path("other.bib").write_text("@misc{other, title={Another paper}}")
+    assert "other is unknown in refs.bib" in run("draft.tex")[1]
+    assert "lee2020 is unknown in other.bib" in run("draft.tex", "bib=other.bib")[1]
+    assert "unknown" not in run("draft.tex", "bib=[refs.bib,other.bib]")[1]
+    assert run("draft.tex", "bib=gone.bib")[::2] == (2, "error: bib=gone.bib: no such file\n")
+
+
+def test_yearly_reports_are_different_papers(run: Run) -> None:
+    report = "@techreport{r%d, title={Report on the Forests of Finland}, author={{Forest Office}}, year=%d}\n"
+    Path("refs.bib").write_text("".join(report % (year, year) for year in (2018, 2019, 2020)))
+    Path("draft.tex").write_text("\\cite{r2018,r2019}\\cite{r2020}\\bibliography{refs}")
+    assert run("draft.tex")[1] == "draft.tex: cites 3 keys; 0 findings\n"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

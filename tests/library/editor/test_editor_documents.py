@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_any_caret_in_any_text(features: Features, text: str, caret: int, name: 
         where = item.text_edit.range
         assert document.offset(where.start) <= caret <= document.offset(where.end)
         assert where.start.line == where.end.line  # as editors require
-        assert item.label in applied(document, [item.text_edit, *(item.additional_text_edits or ())])
+        assert str(item.detail) in applied(document, [item.text_edit, *(item.additional_text_edits or ())])
     for action in features.actions(document, types.Range(position, position)) or ():
         edits = (action.edit and action.edit.changes and action.edit.changes[document.uri]) or ()
         keys = action.command.arguments[2:] if action.command and action.command.arguments else []
@@ -171,7 +172,7 @@ def test_keys_with_signs(name: str, text: str, key: str, features: Features, tmp
     document = show(features, (tmp_path / name).as_uri(), f"{text}{sources.get(name, '')}")
     found = features.complete(document, document.position(len(text)))
     assert found is not None
-    item = next(item for item in found.items if item.label == "x/y")
+    item = next(item for item in found.items if item.detail == "x/y")
     assert isinstance(item.text_edit, types.TextEdit) and item.command is None
     assert key in applied(document, [item.text_edit, *(item.additional_text_edits or ())])
 
@@ -272,6 +273,75 @@ def test_files_outside_of_the_workspace_are_never_read(
     finally:
         features.folders = []
     assert not [file for file in read if "outside" in file or "passwd" in file or "link" in file]
+
+
+PROJECTS = {
+    "preamble": {
+        "ch/one.tex": "\\cite{a} \\cite{b} \\cite{ghost}",
+        "main.tex": "\\documentclass{mine}\\input{preamble}\\include{ch/one}",
+        "preamble.tex": "\\addbibresource{one.bib}",
+        "mine.cls": "\\addbibresource{two.bib}",
+        "one.bib": "@misc{a, title={A paper}}",
+        "two.bib": "@misc{b, title={Another}}",
+    },
+    "levels": {
+        "ch/deep/a.tex": "\\cite{a} \\cite{ghost}",
+        "ch/one.tex": "\\input{ch/deep/a}",
+        "main.tex": "\\documentclass{a}\\include{ch/one}\\bibliography{refs}",
+        "refs.bib": "@misc{x, title={A paper}, ids={a, b}}",
+    },
+    "printed": {"a.tex": "\\cite{a} \\cite{ghost} \\begin{thebibliography}{1}\\bibitem{a} Lee. Trees."},
+    "beside": {"a.tex": "\\cite{a} \\cite{ghost}", "refs.bib": "@misc{a, title={A paper}}"},
+    "typst": {
+        "ch/one.typ": '#import "@preview/x:0.3"\n@a @results @far #cite(form: "prose", <ghost>)\n$x$ <far>',
+        "main.typ": '#include "ch/one.typ"\n= Results <results>\n#bibliography("refs.yml")',
+        "refs.yml": "a:\n  type: book\n  title: A paper\n  author: Lee, Ann\n",
+    },
+    "quarto": {
+        "ch/one.qmd": "---\ntitle: T\ntags: ['@x']\n---\n@a @Fig-x @dia-x [@ghost]",
+        "_quarto.yml": "bibliography: refs.bib\ncrossref: {custom: [{key: dia}]}\nbook: {title: Trees}",
+        "index.qmd": "# Preface",
+        "refs.bib": "@misc{a, title={A paper}}",
+    },
+    "front matter": {
+        "a.md": "---\nreferences: [{id: a, title: A paper}]\nnocite: '@b'\nbibliography: refs.json\n"
+        "---\n@a @ghost",
+        "refs.json": '[{"id": "b", "title": "Another"}]',
+    },
+    "org": {
+        "ch.org": "cite:a and [[cite:&ghost]]",
+        "main.org": "#+include: ch.org\n#+bibliography: refs.bib",
+        "refs.bib": "@misc{a, title={A paper}}",
+    },
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_keys_and_labels_of_a_project_are_known(name: str, features: Features, tmp_path: Path) -> None:
+    for file, text in PROJECTS[name].items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    file, text = next(iter(PROJECTS[name].items()))
+    features.folders = [tmp_path.resolve()]
+    try:
+        document = show(features, (tmp_path / file).as_uri(), text)
+        features.read_main(document)
+        found = features.diagnose(document)
+        place = document.position(re.search(r"(?<=[{@:<])a(?!\w)", text).start())  # type: ignore[union-attr]
+        assert [(one.code, one.message.split()[0]) for one in found] == [("unknown-key", "ghost")]
+        hover = features.hover(document, place)
+        assert hover is not None and ("paper" in str(hover.contents) or "Lee" in str(hover.contents))
+    finally:
+        features.folders = []
+
+
+def test_several_bib_files_beside_a_document_get_no_entries(features: Features, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.bib").write_text(f"@misc{{{name}, title={{Paper {name}}}}}")
+    document = show(features, (tmp_path / "a.tex").as_uri(), "\\cite{one,two,ghost}")
+    assert [one.message.split()[0] for one in features.diagnose(document)] == ["ghost"]
+    assert features.add_entry(document.uri, "one", "kim2020") is None
+    assert "names no .bib file of the workspace" in features.messages.pop()
 
 
 def test_a_read_only_bib(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,10 @@ def test_completion_diagnostics_and_code_actions_in_neovim(neovim: Neovim) -> No
     neovim.type("/positions<CR>A \\cite{<C-x><C-o>")
     neovim.wait("pumvisible()", lambda visible: visible == 1)
     words = neovim.wait("map(complete_info().items, 'v:val.word')", lambda words: len(words) >= 20)
-    assert words[0] == "jarvelin2002dcg" and words[-1] == "knuth1984"  # in the server's order
-    neovim.type("<C-y>}.<Esc>")
+    assert words[0] == "jarvelin2002dcg}" and words[-1] == "knuth1984}"  # in the server's order, closed
+    shown = neovim.wait("map(complete_info().items, 'v:val.abbr')", lambda shown: len(shown) >= 20)
+    assert shown[0].startswith("Järvelin and Kekäläinen 2002")
+    neovim.type("<C-y>.<Esc>")
     line = neovim.wait("getline(3)", lambda line: "}." in line)
     assert line.endswith("positions \\cite{jarvelin2002dcg}.")
     has_entry = "empty(filter(getbufline('refs.bib', 1, '$'), 'v:val =~ \"{jarvelin2002dcg,\"'))"
