@@ -65,7 +65,7 @@ def _references(root: ET.Element) -> dict[str, Reference]:
 
 
 def _reference(entry: ET.Element) -> Reference:
-    """Parse a biblStruct; its title is that of the article, else of the book, but not of a journal or series."""
+    """Parse a biblStruct; its title is that of the article, else of the book, not of a journal or series."""
     books = [title for title in entry.findall("monogr/title") if title.get("level") not in ("j", "s")]
     titles = [flat_text(title) for title in (*entry.findall("analytic/title"), *books)]
     authors = entry.findall("analytic/author/persName") or entry.findall("monogr/author/persName")
