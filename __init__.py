@@ -7,6 +7,7 @@ The command `citerec` lists what can be done from a shell.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,13 @@ __all__ = [
     "TrainingRun",
     "open_corpus",
 ]
+
+# Threads of OpenMP that spin while they wait make torch several times slower on a busy machine. libgomp reads
+# this when torch loads it.
+LATE = "torch" in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+"""Whether torch was imported before, so that its threads spin (training.loop)."""
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 # A script's folder comes first on sys.path, and so does the current folder for `python -m`. In a checkout,
 # our folder `datasets` would then hide Hugging Face's package.

@@ -44,9 +44,6 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
-        # Spinning OpenMP threads waste most of their time on a shared machine.
-        if "OMP_WAIT_POLICY" not in os.environ:
-            os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         for prepare in BEFORE_MAIN:
             prepare()
         try:

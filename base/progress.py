@@ -1,7 +1,8 @@
-"""Progress bars, drawn only on terminals."""
+"""Progress: bars, drawn only on terminals, and the log of what takes long."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -27,6 +28,19 @@ OnBytes = Callable[[int], None]
 """Called with the number of bytes read so far."""
 PATIENCE = 2.0
 """Seconds of work without a sign."""
+
+
+def show_log() -> None:
+    """Write what is logged on the way to stderr, unless the program has its own logging or a level for ours.
+
+    `logging.getLogger("citerec").setLevel(logging.WARNING)` beforehand keeps it quiet.
+    """
+    ours, root = logging.getLogger("citerec"), logging.getLogger()
+    if ours.level == logging.NOTSET and not ours.handlers and not root.handlers:
+        handler = logging.StreamHandler()
+        handler.addFilter(lambda record: not root.handlers)  # which show it themselves
+        ours.addHandler(handler)
+        ours.setLevel(logging.INFO)
 
 
 @contextmanager

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -57,3 +61,38 @@ def test_the_mean_of_the_gradients_is_that_of_one_process() -> None:
     expected = gradient(Share())
     assert expected.abs().min() > 0.01
     torch.testing.assert_close(torch.stack(in_processes(3, gradient)).mean(0), expected)
+
+
+TORCH_FIRST = "import torch\nimport citerec"
+CITEREC_FIRST = "import citerec\nimport torch"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("imports", "load", "threads"),
+    [
+        (TORCH_FIRST, 40.0, 1),
+        (TORCH_FIRST, 0.5, 4),
+        (TORCH_FIRST + "\nos.environ.pop('GOMP_SPINCOUNT')", 2.0, 3),
+        (CITEREC_FIRST, 40.0, 4),
+    ],
+)
+def test_threads_that_spin_are_no_more_than_cores_are_free(imports: str, load: float, threads: int) -> None:
+    """libgomp reads GOMP_SPINCOUNT when torch loads it, so that it must be set before."""
+    script = f"""
+import os
+os.getloadavg = lambda: ({load}, 0.0, 0.0)
+os.sched_getaffinity = lambda process: range(4)
+{imports}
+from citerec.training.loop import TrainingRun
+torch.set_num_threads(4)
+TrainingRun()
+print(torch.get_num_threads(), os.environ.get("GOMP_SPINCOUNT"))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    spins = "None" if "pop" in imports else "1000"
+    assert done.stdout == f"{threads} {spins}\n"
+    assert ("trains with" in done.stderr) == (threads < 4), "and says so, as progress is shown from Python"

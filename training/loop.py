@@ -28,7 +28,9 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
 
+import citerec
 from citerec.base.errors import InputError
+from citerec.base.progress import show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.vectors import LOG_INTERVAL
@@ -90,6 +92,10 @@ class TrainingRun:
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     loggers: Sequence[Logger] = ()
     callbacks: Sequence[pl.Callback] = ()
+
+    def __post_init__(self) -> None:
+        show_log()
+        bound_threads()
 
     @cached_property
     def path(self) -> Path:
@@ -178,6 +184,22 @@ class TrainingRun:
                 wandb.finish()  # otherwise the next job of a sweep continues this run
         log.info(f"best weights: {training.rounds.best}; history: {self.path / HISTORY}")
         return training.rounds.best
+
+
+def bound_threads() -> None:
+    """Let torch use no more threads than cores are free if its threads spin while they wait, which on a busy
+    machine takes several times as long: torch was imported before citerec, which limits it (`__init__`).
+    """
+    if not citerec.LATE or sys.platform != "linux":  # elsewhere torch has another OpenMP
+        return
+    others = max(os.getloadavg()[0] - 1, 0)  # this process computes, too
+    free = max(1, round(len(os.sched_getaffinity(0)) - others))
+    if free < (threads := torch.get_num_threads()):
+        torch.set_num_threads(free)
+        log.info(
+            f"trains with {free} of {threads} threads, since the machine is busy; with citerec imported "
+            "before torch, waiting threads cost nothing, and all are used"
+        )
 
 
 class Progress(pl.Callback):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import logging
 import time
+from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
 
 from citerec.base import progress
-from citerec.base.progress import count_progress, spinner
+from citerec.base.progress import count_progress, show_log, spinner
 
 
 @pytest.fixture
@@ -47,3 +49,35 @@ def test_nothing_is_shown_where_there_is_no_terminal(
     with spinner("indexing"):
         time.sleep(0.05)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[logging.Logger, logging.Logger]]:
+    """The root's and ours, the latter as in a program that does not know it."""
+    root, ours = logging.getLogger(), logging.getLogger("citerec")
+    before = root.handlers, ours.handlers, ours.level
+    ours.handlers, ours.level = [], logging.NOTSET
+    yield root, ours
+    root.handlers, ours.handlers, level = before
+    ours.setLevel(level)
+
+
+def test_the_log_is_shown_unless_the_program_has_its_own(
+    loggers: tuple[logging.Logger, logging.Logger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, ours = loggers
+    root.handlers = []  # pytest's
+    work = logging.getLogger("citerec.training.loop")
+    for _ in range(2):
+        show_log()
+    work.info("round 1")
+    assert capsys.readouterr().err == "round 1\n"
+    own = io.StringIO()
+    root.addHandler(logging.StreamHandler(own))
+    work.info("round 2")
+    assert (own.getvalue(), capsys.readouterr().err) == ("round 2\n", ""), "each line once"
+    root.handlers, ours.handlers = [], []
+    ours.setLevel(logging.WARNING)
+    show_log()
+    work.info("round 3")
+    assert capsys.readouterr().err == ""
