@@ -184,7 +184,11 @@ class Language(ABC):
 
     def keys(self, text: str) -> Iterator[Key]:
         """Yield the keys that are not missing."""
-        for citation in self.citations(text):
+        return self.keys_of(self.citations(text))
+
+    def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
+        """Yield the keys of citations that are not missing."""
+        for citation in citations:
             yield from (key for key in citation.keys if not key.missing and key.key != "*")
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:

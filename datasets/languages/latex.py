@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -72,7 +72,7 @@ _NOTE = r"(?:\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]|<[^<>]*>)"
 _KEYS = re.compile(rf"(?:{_GAP}{_NOTE}){{0,2}}{_GAP}\{{([^{{}}]*)\}}")
 _SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
-_PARAMETER = re.compile(r"#\d")
+_PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
 _AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
 _BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")
 
@@ -153,6 +153,9 @@ class Latex(Language):
                 joined = _BETWEEN.fullmatch(text, one.end, following.start)
             bracket = _BRACKET.match(text, following.end) if joined else None
             yield one._replace(end=bracket.end() if bracket else following.end) if joined else one
+
+    def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
+        return (key for key in super().keys_of(citations) if not _MACRO.search(key.key))
 
     def cite(self, key: str) -> str:
         return f"\\cite{{{key}}}"

@@ -39,13 +39,16 @@ from citerec.datasets.languages.language import (
 )
 from citerec.datasets.languages.latex_text import plain_text, running_text
 
-_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\](?![(\[:{])"
+_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\](?![(:{]|\[(?!\^|[^\[\]\n]*@))"
 """A citation in brackets, if it has keys; it may have others inside."""
-_KEY = re.compile(r"(?<![\w@\\/])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))")
+_KEY = re.compile(
+    r"(?<![^\W_])(?<![@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))"
+)
 _NESTED = re.compile(r"\[[^\[\]\n]*\]")
 _CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
-_HANDLE = re.compile(r"\](?:\(|\[)")
-"""What follows a key that is the text of a link."""
+_LINKED = re.compile(r"\](?:\([^()\n]*\)|\[([^\[\]\n]*)\])")
+"""What follows the text of a link: an address, or the name of one."""
+_WORD_BEFORE = re.compile(r"[^\s\[\](<>\"]*\Z")
 _CROSS_REFERENCE = re.compile(
     r"(?:(?:supp?)?(?:fig|tbl|tab)|eq|sec|lst|algo?|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]",
     re.IGNORECASE,
@@ -93,12 +96,14 @@ class Markdown(Language):
     suffixes = (".md", ".markdown", ".qmd", ".rmd")
     marks = "[@?] or [CITE]"
     comment = "<!-- {} -->"
-    before = re.compile(rf"(?:(?P<opened>\[)[^\[\]\n]*?)?(?<![\w@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z")
+    before = re.compile(
+        rf"(?:(?P<opened>\[)[^\[\]\n]*?)?(?<![^\W_])(?<![@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z"
+    )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
     closed = re.compile(r"[^\[\]\n]*\]")
     closing = "]"
     _hidden = re.compile(
-        r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
+        r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
         r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
         r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
         r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
@@ -240,7 +245,7 @@ def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Input
 def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
     for found in _CITATION.finditer(text, begin, end):
         start, stop = found.span()
-        if text[start - 1 : start] == "[" and _HANDLE.match(text, stop):
+        if text[start - 1 : start] == "[" and _is_link(text, stop):
             continue  # [@ann](https://social.example/@ann)
         outside = _NESTED.sub("", found[0][1:])
         if text[start] == "[" and outside != found[0][1:] and not _KEY.search(outside):
@@ -249,8 +254,24 @@ def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
         keys = tuple(_keys(text, start, stop))
         if not keys and CITE_MARK.fullmatch(found[0]):
             keys = (Key("", start, stop),)
-        if keys or _KEY.search(text, start, stop):
+        if keys or any(not _is_address(text, key.start()) for key in _KEY.finditer(text, start, stop)):
             yield Citation(start, stop, keys)
+
+
+def _is_link(text: str, end: int) -> bool:
+    """True if a text in brackets, which ends at `end`, is that of a link."""
+    if (found := _LINKED.match(text, end)) is None or found[1] is None:
+        return found is not None
+    name = re.escape(found[1])
+    return bool(name) and re.search(rf"^ {{0,3}}\[{name}\]:", text, re.MULTILINE | re.IGNORECASE) is not None
+
+
+def _is_address(text: str, at: int) -> bool:
+    """True if an @ is in a web address, such as https://example.org/@ann."""
+    if text[at - 1 : at] != "/":
+        return False
+    before = _WORD_BEFORE.search(text, max(0, at - 200), at)
+    return before is not None and ("." in before[0] or ":" in before[0])
 
 
 def _included(match: re.Match[str]) -> list[str]:
@@ -264,7 +285,7 @@ def _keys(text: str, start: int, end: int) -> Iterator[Key]:
     """Yield the keys in a part of a text, without cross-references to figures and the like."""
     for found in _KEY.finditer(text, start, end):
         number = found.lastindex or 0
-        if not _CROSS_REFERENCE.match(found[number]):
+        if not _CROSS_REFERENCE.match(found[number]) and not _is_address(text, found.start()):
             yield Key(found[number], *found.span(number))
 
 

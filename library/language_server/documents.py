@@ -173,9 +173,13 @@ def outline(language: Language, text: str) -> Outline:
     """Read a whole text."""
     visible = language.visible(text)
     metadata = language.metadata(clean_text(visible[:HEAD]))
-    missing = [(found.start, found.end) for found in language.citations(visible) if found.missing]
+    citations = [*language.citations(visible)]
+    missing = [(found.start, found.end) for found in citations if found.missing]
     year = metadata.year or date.today().year
-    cited, bibs = tuple(language.keys(visible)), tuple(one.key for one in language.bibliographies(visible))
+    cited, bibs = (
+        tuple(language.keys_of(citations)),
+        tuple(one.key for one in language.bibliographies(visible)),
+    )
     labels = frozenset(language.labels(visible))
     references = dict.fromkeys([*(one.key for one in cited), _OTHER], Reference())
     read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""

@@ -30,7 +30,8 @@ KEYS = {
         (r"\newcites{web}{Web pages} \citeweb{a} \nocite{b} \bibentry{c}", "a b c"),
         (r"\defcitealias{a}{Paper I} \citetalias{b} \citetext{see \citealp{c}} \citestyle{egu}", "b c"),
         (r"\bibitem[\protect\citeauthoryear{Lee}{Lee}{2019}]{x} \setcitestyle{square}", ""),
-        (r"\bibitem[\protect\citename{Lee, }2019]{x} \AtEveryCite{x} \DeclareCiteCommand{\my}", r""),
+        (r"\bibitem[\protect\citename{Lee, }2019]{x} \AtEveryCite{x} \DeclareCiteCommand{\my}", ""),
+        (r"\newcommand{\pcite}[2][]{(see~\cite[#1]{#2})} \pcite[p.~3]{a} \cite{\mykey}", "a"),
         (r"% \cite{a}" + "\n" + r"\verb|\cite{b}| \begin{lstlisting}\cite{c}\end{lstlisting} \cite{d}", "d"),
         (r"\begin{tikzpicture}\node{\cite{a}};\end{tikzpicture}", "a"),
     ],
@@ -38,7 +39,8 @@ KEYS = {
         ("As @a and [-@b] say [see @c, p. 3; @d].", "a b c d"),
         ("[see @a, pp. [3]; @b [sic]] and [as in [@c]]", "a b c"),
         ("@{a b}: @{https://x.org/?q=1} *@c* <span>@d</span> @e: @f.", "https://x.org/?q=1 c d e f"),
-        ("Mail a@x.org, \\@b, https://x.org/@c and [@d](https://x.org) or [@e][site]; `@f`.", ""),
+        ("Mail a@x.org, \\@b, https://x.org/@c, [@d](https://x.org) or [@e][s]; `@f`.\n\n[s]: u", ""),
+        ("_@a shows_ and/@b, [@c][^1] and [@d][@e] say [@f][s] <!-- or @g: @h.", "a b c d e f g h"),
         ("In @fig-a, @Fig-a, @Tbl-b, @sec:c, @alg-d, @algo-e and @eq-f [@suptbl-g; @h].", "h"),
         ("A\n\n    @code here\n\n- item\n\n    @a\n\n        @code\n\nB @b", "a b"),
         ("\t@code\n\n[^1]: Note\n\n    @a\n\n1. one @b\n\n       @code", "a b"),
@@ -78,8 +80,7 @@ KEYS = {
 def test_keys(suffix: str, text: str, keys: str) -> None:
     language = language_of(suffix)
     assert language is not None
-    found = [key.key for key in language.keys(language.visible(text))]
-    assert [key for key in found if "\\" not in key and "#" not in key] == keys.split()
+    assert [key.key for key in language.keys(language.visible(text))] == keys.split()
 
 
 @pytest.mark.parametrize(
