@@ -41,7 +41,7 @@ from citerec.datasets.columns import (
 from citerec.datasets.corpus import TextColumn
 from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.readers import read_s2orc, read_s2orc_2020
+from citerec.datasets.fulltext.layouts import read_s2orc, read_s2orc_2020
 
 
 class PaperLine(NamedTuple):

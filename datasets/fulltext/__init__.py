@@ -1,10 +1,10 @@
 """Full texts with citations, and the contexts extracted from them (`citerec data build`).
 
 documents      records of a paper: metadata, paragraphs with citation spans, references
-readers        find and read files by format; JSON lines in our own layout and S2ORC's
+readers        find and read files by format; documents that people write are read by datasets.languages
+layouts        JSON lines in our own layout, arXiv's, S2ORC's and unarXive's
 jats, tei      JATS and TEI documents; xml_documents parses them
-latex          LaTeX documents; latex_source converts LaTeX to plain text
-markdown       Markdown documents: Pandoc, R Markdown, Quarto, Manubot
+pdf, layout    the text of PDF files, in reading order
 catalogue      the papers of all files; resolves references to papers
 markers        finds the citation markers in a text
 contexts       cuts the text around citations, masks other markers and selects contexts

@@ -119,6 +119,8 @@ class Markdown(Language):
         yield from _find_citations(text, begin, len(text))
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        closed = text.rfind("-->") + 1
+        text = text[:closed] + text[closed:].replace("<!--", "<!  ")  # the search for their ends is quadratic
         spans = [match.span() for match in self._hidden.finditer(text)]
         return iter(sorted([*spans, *_indented_code(text, spans)]))
 
