@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Sequence, Set
 from functools import lru_cache
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +15,8 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
-from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.tokenize import sentence_starts
 from citerec.rerank.ranker.paper_names import (
     Names,
     SortedNames,
@@ -21,7 +25,12 @@ from citerec.rerank.ranker.paper_names import (
     word_hash,
     word_hashes,
 )
+from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Rows
+
+if TYPE_CHECKING:
+    from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
+    from citerec.retrieval.queries import Queries
 
 REACH = 40
 """Words on each side of the mark that are read."""
@@ -30,7 +39,19 @@ NAMED, MAX_NAMED = 10, 20
 AUTHOR = "author"
 """Kind of surnames in the statistics of a collection (datasets.word_statistics)."""
 _NONE = np.empty(0, np.uint64)
+USUAL = 0.0005
+"""Least share of the papers whose title or abstract has a usual word; at least one has it."""
+LEAST_TITLE, TITLE_CASE = 3, 0.6
+"""Least long words of a sentence, and share of them with capitals, to be in title case."""
 _WORD = re.compile(r"[^\W_]+")
+_LINE_END = re.compile(r"\n\s*")
+_AT_MARK = rf"\s*[\[(]*(?:{TARGET_MARKER}|{OTHER_MARKER})"
+_CITED = rf"{_AT_MARK}|,?\s*[\[(]?(?:1[6-9]|20)\d\d[a-z]?\b|,?\s+et\s+al\b"
+_NAMED_AFTER = re.compile(
+    rf"(?:{_CITED}|,\s*(?:[A-Z]\.\s*-?)+|\s+and\s+(?:colleagues|co-?workers|collaborators|others)\b"
+    rf"|(?:,\s*[A-Z][\w'’-]+){{0,3}},?\s+(?:and|&|\\&)\s+[A-Z][\w'’-]+(?:{_CITED}))"
+)
+_INITIALS = re.compile(r"(?:\b[A-Z]\.\s*-?)+$")
 _YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
 
 
@@ -82,14 +103,39 @@ def longest_part(author: str) -> str:
     return max(_WORD.findall(surname(author)), key=len, default="")
 
 
+def usual_words(statistics: CorpusStatistics, queries: Queries) -> list[Set[int]]:
+    """Hashes of the words of each context [Q] that titles and abstracts often have, and of stop words.
+
+    statistics: that know the queries' words.
+    """
+    words, corpus = queries.words("context"), statistics.corpus
+    ids, place = np.unique(words.values, return_inverse=True)
+    terms = statistics.terms.word_terms.take(ids)
+    rarest = np.full(len(ids), -np.inf, np.float32)  # of the terms of a word, which may have several
+    np.maximum.at(rarest, np.repeat(np.arange(len(ids)), terms.lengths), statistics.rarity[terms.values])
+    least = np.array(max(1, round(USUAL * corpus.total_papers)))  # papers
+    is_usual = rarest <= idf(least, corpus.total_papers) + 1e-6
+    is_usual &= (terms.lengths > 0) | (ids < len(corpus.word_counts))  # others are unknown
+    hashes = np.zeros(len(ids), np.uint64)
+    hashes[is_usual] = word_hashes(queries.word(row) for row in ids[is_usual].tolist())
+    usual, hashes = is_usual[place], hashes[place]
+    bounds = pairwise(words.offsets.tolist())
+    return [{*hashes[start:end][usual[start:end]].tolist()} for start, end in bounds]
+
+
 def capitalised_words(
-    contexts: Sequence[str],
+    contexts: Sequence[str], usual: Sequence[Set[int]] = ()
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Words with a capital near the mark: offsets [Q + 1], ascending hashes, and distances from the mark."""
-    found = [
-        sorted((word_hash(word), distance) for word, distance in _words_near(context) if word[0].isupper())
-        for context in contexts
-    ]
+    """Words near the mark that may be surnames: offsets [Q + 1], ascending hashes, distances from the mark.
+
+    usual: for each context, hashes of words that texts of the collection often have. With a capital that any
+    word would have there, such as at the start of a sentence, they are no names without more evidence.
+    """
+    found = []
+    for number, context in enumerate(contexts):
+        known = usual[number] if usual else frozenset[int]()
+        hashed = ((word_hash(word), distance, sure) for word, distance, sure in _capitals_near(context))
+        found.append(sorted((word, distance) for word, distance, sure in hashed if sure or word not in known))
     pairs = [pair for of in found for pair in of]
     hashes = np.array([hash for hash, _ in pairs], np.uint64)
     distances = np.array([distance for _, distance in pairs], np.int64)
@@ -137,6 +183,57 @@ def years_near(contexts: Sequence[str]) -> list[dict[int, int]]:
         {int(word[:4]): distance for word, distance in _words_near(context) if _YEAR.fullmatch(word)}
         for context in contexts
     ]
+
+
+@lru_cache(256)
+def _capitals_near(context: str) -> Sequence[tuple[str, int, bool]]:
+    """Words of a context with a capital within REACH of the mark, their distance, and whether the capital or
+    what stands beside them tells that they are names; nearest last."""
+    mark = context.find(TARGET_MARKER)
+    if mark < 0:
+        return []
+    end = mark + len(TARGET_MARKER)
+    left = [*_WORD.finditer(context, 0, mark)][: -REACH - 1 : -1]
+    right = islice(_WORD.finditer(context, end), REACH)
+    found = [(distance, word) for side in (left, right) for distance, word in enumerate(side, 1)]
+    found = [(distance, word) for distance, word in found if word[0][0].isupper()]
+    if not found:
+        return []
+    starts = sorted({0, *sentence_starts(context), *(match.end() for match in _LINE_END.finditer(context))})
+    titles = dict[int, bool]()
+    marked = []
+    for distance, word in sorted(found, key=lambda pair: -pair[0]):
+        number = bisect_right(starts, word.start()) - 1
+        start = starts[number]
+        if number not in titles:
+            stop = starts[number + 1] if number + 1 < len(starts) else len(context)
+            titles[number] = _is_title_case(context[start:stop])
+        if titles[number]:  # where a mark may follow any word
+            sure = re.match(_AT_MARK, context[word.end() :]) is None and _is_named(context, *word.span())
+        else:
+            sure = bool(_WORD.search(context, start, word.start())) or _is_named(context, *word.span())
+        marked.append((word[0], distance, sure))
+    return marked
+
+
+def _is_title_case(sentence: str) -> bool:
+    """True for a heading, a list or a sentence in capitals, where any word may have one."""
+    words = [word for word in _WORD.findall(sentence) if len(word) > 3 and not word.endswith("CIT")]
+    capitals = sum(word[0].isupper() for word in words)
+    return len(words) >= LEAST_TITLE and capitals >= TITLE_CASE * len(words)
+
+
+def _is_named(context: str, start: int, end: int) -> bool:
+    """True if a word is a surname by what stands beside it: initials, et al., a year, a second author and one
+    of these, or a citation.
+
+    >>> text = "Field trials. Price (2003) and White et al. grow. Green and Black [TARGETCIT] too."
+    >>> names = [text.index(word) for word in ("Field", "Price", "White", "Green")]
+    >>> [_is_named(text, start, start + 5) for start in names]
+    [False, True, True, True]
+    """
+    before = _INITIALS.search(context, max(start - 12, 0), start)
+    return before is not None or _NAMED_AFTER.match(context, end) is not None
 
 
 @lru_cache(256)

@@ -15,7 +15,13 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import word
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.rerank.ranker.author_names import author_names, capitalised_words, named_papers, years_near
+from citerec.rerank.ranker.author_names import (
+    author_names,
+    capitalised_words,
+    named_papers,
+    usual_words,
+    years_near,
+)
 from citerec.rerank.ranker.features import FEATURES, Candidates
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.paper_names import Names, SortedNames, word_hash
@@ -152,6 +158,36 @@ def test_words_and_years_near_the_mark() -> None:
         ["in 2003a or 1850, 12003 TARGETCIT 3021 1999", "2003", " ".join(["2001", *"x" * 40, "TARGETCIT"])]
     )
     assert years == [{2003: 4, 1850: 2, 1999: 2}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("context", "names"),
+    [
+        ("Yields rose TARGETCIT. Field trials of rice show it.", ""),
+        ("Yields rose TARGETCIT. Field showed that rice grows.", ""),  # not without more evidence
+        ("Yields rose TARGETCIT. Field et al. showed that rice grows.", "field"),
+        ("Field (2003) TARGETCIT sowed. Rice grows in white, black and green soils.", "field"),
+        ("Yields rose. Rice TARGETCIT sowed.", "rice"),
+        ("Yields rose. Rice, White and Black, 2003, sowed TARGETCIT.", "rice white black"),
+        ("Yields rose. J. Price sowed TARGETCIT. Price, J. did, too.", "j price j price"),
+        ("Rice, Maize and Wheat in White Fields TARGETCIT", ""),  # a heading
+        ("# Field Trials of Bush Beans\nAll were TARGETCIT sown.", ""),
+        ("Yields rose as by Field, who sowed TARGETCIT.", "field"),  # a capital inside a sentence
+        ("Yields rose TARGETCIT. Devlin sowed.", "devlin"),  # an unusual word
+        ("Field and colleagues sowed TARGETCIT; White & Black (2003) did not.", "field white black"),
+        ("Price-like indices rise. Bushes grow TARGETCIT.", ""),
+    ],
+)
+def test_usual_words_are_names_only_with_evidence(context: str, names: str, tmp_path: Path) -> None:
+    words = (
+        "field trials of rice show white black green maize wheat bush bushes price fields beans yields all"
+    )
+    papers = [PaperRecord(f"p{row}", words, "", 0, ("Ann Lee",)) for row in range(3)]
+    ranker = over_bm25(make_corpus(tmp_path / "store", papers, field="authors"), WEIGHTS)
+    queries = Queries.from_list(ranker.corpus, [Query(context)])
+    usual = usual_words(ranker.statistics.with_query_words(queries), queries)
+    _, hashes, _ = capitalised_words([context], usual)
+    assert sorted(hashes.tolist()) == sorted(map(word_hash, names.split()))
 
 
 def test_rare_surnames_weigh_more(tmp_path: Path) -> None:
