@@ -211,7 +211,7 @@ def test_a_damaged_folder_raises_one_line(
 def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.save(tmp_path / "run" / "hatten")
-    command = [sys.executable, "-m", "citerec.evaluation.publish", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "citerec", "model", "publish", str(tmp_path / "run")]
     home = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
     environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
 

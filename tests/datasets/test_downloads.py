@@ -288,7 +288,7 @@ def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None
 
 def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "citerec.datasets.published.downloads", "acl200", *arguments],
+        [sys.executable, "-m", "citerec", "data", "download", "acl200", *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
         stdout=subprocess.PIPE,

@@ -1,8 +1,7 @@
 """Per-query measures on disk, and comparisons of two evaluations."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from citerec.evaluation.measures import PerQuery
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
+from citerec.tests.conftest import Done
 
-ROOT = Path(__file__).parents[2]
 IDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=4)
 
 
@@ -134,15 +133,14 @@ def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) 
         compare(a, b, ["map"], group="900")
 
 
-def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
-    command = [sys.executable, "-m", "citerec", "compare", str(outputs / "bm25"), str(outputs / "popularity")]
-    options = ["measures=recall@10", f"output={outputs / 'table.md'}"]
-    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (outputs / "table.md").read_text()
-    head, line = done.stdout.splitlines()[2], done.stdout.splitlines()[4]
+def test_the_command_prints_and_writes_a_table(outputs: Path, script: Callable[..., Done]) -> None:
+    folders = str(outputs / "bm25"), str(outputs / "popularity")
+    done = script("compare", *folders, "measures=recall@10", f"output={outputs / 'table.md'}")
+    assert done.code == 0, done.err
+    assert done.out == (outputs / "table.md").read_text()
+    head, line = done.out.splitlines()[2], done.out.splitlines()[4]
     assert head == "| measure | A | B | A - B | 95 % | p | p, Holm |" and line.startswith("| recall@10 | 0.")
     with pytest.raises(InputError, match="citerec compare: name two output folders, not 1"):
         CompareSettings(folders=("bm25",))
-    bad = subprocess.run([*command, "measures=x"], cwd=ROOT, capture_output=True, text=True)
-    assert bad.returncode == 2 and bad.stderr.startswith("error: ") and bad.stderr.count("\n") == 1
+    bad = script("compare", *folders, "measures=x")
+    assert bad.code == 2 and bad.err.startswith("error: ") and bad.err.count("\n") == 1
