@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 	@echo "installing into .venv: this takes a minute or more"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(BIN)/python -m pip install --quiet $$(grep -o 'torch==[0-9.]*' pyproject.toml)
+	@$(BIN)/python -m pip install --quiet "$$(grep -o '"torch>=[^"]*' pyproject.toml | tr -d '"')"
 	@$(BIN)/python -m pip install --quiet --editable ".[$(subst $(space),$(comma),$(strip $(EXTRAS)))]"
 	@case " $(EXTRAS) " in *" gpu "*) $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu \
 		&& $(BIN)/python -m pip install --quiet "$$(grep -o 'faiss-gpu[^"]*' pyproject.toml)";; esac

@@ -3,7 +3,8 @@ model's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,50 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from citerec.base.errors import InputError
-from citerec.datasets.columns import Ragged
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import Documents, Vocabulary, from_padded
+from citerec.hatten.inputs import Inputs, Layout, LevelInputs
 from citerec.hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from citerec.hatten.settings import EncoderConfig
 from citerec.hatten.static.means import MeanEncoder
-from citerec.retrieval.vectors import chunks, padded_length
+from citerec.retrieval.encoders.nets import as_numpy, fitting_tokens, precision, to_device
+from citerec.retrieval.vectors import encode
+
+CHUNK_TOKENS, GPU_CHUNK_TOKENS = 2048, 1 << 15
+"""Maximum padded tokens of a chunk of paragraphs, on a CPU and on a GPU."""
+TOKEN_BYTES = 16
+"""Memory of a token's activations, per dimension and layer."""
+GPU_BATCH = 1 << 14
+"""Documents that are read together for a GPU."""
 
 
 class Encoder(nn.Module):
     """Base class of encoders, which turn documents into vectors compared by cosine."""
 
     dim: int
-    precision: torch.dtype
+    precision: torch.dtype = torch.float32
     """dtype of the computation; weights are float32"""
     fast_prefixes: tuple[str, ...] = ()
     """name prefixes of the weights with a learning-rate factor of their own (model.schedule.vectors)"""
 
+    @property
+    def layout(self) -> Any:
+        """Has `prepare(documents, levels)`, which returns the inputs of the network, on the CPU."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
+        """Choose precision and sizes for a device, to which the weights are moved elsewhere."""
+
     def encode(self, documents: Any) -> Tensor:
-        """B documents from the reader -> [B, dim] float32; zeros for a document without known words."""
+        """B documents from the reader, or their inputs on the device -> [B, dim] float32.
+
+        Zeros for a document without known words.
+        """
         raise NotImplementedError
 
 
@@ -89,8 +114,7 @@ class HAttenEncoder(Encoder):
                 f"set model.encoder.dim={word_vectors.shape[-1]} or choose other vectors"
             )
         self.config, self.dim, self.pad_id = config, config.dim, pad_id
-        self.precision = torch.float32
-        self.chunk_tokens = 2048
+        self.chunk_tokens = CHUNK_TOKENS
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
         self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
@@ -116,86 +140,121 @@ class HAttenEncoder(Encoder):
         ids, types, absent = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))
         return self.encode(from_padded(ids, types, absent, self.pad_id))
 
-    def encode(self, documents: Documents) -> Tensor:
+    @property
+    def layout(self) -> Layout:
+        mean = self.mean
+        return Layout(
+            True,
+            0 if mean is None else mean.kinds,
+            self.chunk_tokens,
+            self.config.max_tokens,
+            tuple(self.marker_ids),
+            None if mean is None else mean.target_id,
+        )
+
+    def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
+        self.precision = precision(arithmetic, device)
+        bytes_each = TOKEN_BYTES * self.config.layers * (self.config.dim + self.config.hidden)
+        self.chunk_tokens = fitting_tokens(device, bytes_each, CHUNK_TOKENS, GPU_CHUNK_TOKENS)
+
+    def encode(self, documents: Documents | Inputs) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); zeros for a document without words."""
         if self.mean is None:
             return self.encode_levels(documents)
         return self.add_mean_path(documents, None if self.mean_only else self.encode_levels(documents))
 
-    def add_mean_path(self, documents: Documents, levels: Tensor | None) -> Tensor:
+    def add_mean_path(self, documents: Documents | Inputs, levels: Tensor | None) -> Tensor:
         """Add the mean path's vectors [B, D] to the output of `encode_levels`; None counts as zeros."""
         assert self.mean is not None
-        vectors: Tensor = self.mean(self.word_vectors, documents)
+        vectors = mean_vectors(self.mean, self.word_vectors, documents)
         return vectors if levels is None else vectors + levels
 
-    def encode_levels(self, documents: Documents) -> Tensor:
+    def encode_levels(self, documents: Documents | Inputs) -> Tensor:
         """B documents -> [B, D] through the two levels, as in the paper."""
-        x, absent = self.paragraph_inputs(documents)
-        empty = absent.all(1)
-        if bool(empty.any()):
-            absent = absent & ~empty[:, None]  # avoids NaN from rows without keys; masked below
-        vectors: Tensor = self.document_level(x, absent if bool(absent.any()) else None)
-        return vectors.masked_fill(empty[:, None], 0.0)
+        inputs = self.level_inputs(documents)
+        vectors: Tensor = self.document_level(self.paragraph_inputs(inputs), inputs.absent)
+        return vectors if inputs.empty is None else vectors.masked_fill(inputs.empty[:, None], 0.0)
 
-    def paragraph_inputs(self, documents: Documents) -> tuple[Tensor, Tensor]:
-        """Return paragraph plus type vectors [B, P, D], and which paragraphs are absent [B, P]."""
-        index = self._tensor(documents.index)
-        absent = index < 0
-        paragraphs = self.encode_paragraphs(documents.paragraphs)
+    def level_inputs(self, documents: Documents | Inputs) -> LevelInputs:
+        """The inputs of the two levels, on the device."""
+        if isinstance(documents, Documents):
+            documents = to_device(replace(self.layout, kinds=0).prepare(documents), self.device)
+        assert documents.levels is not None
+        return documents.levels
+
+    def paragraph_inputs(self, inputs: LevelInputs) -> Tensor:
+        """Return paragraph plus type vectors [B, P, D]."""
+        paragraphs = self.encode_paragraphs(inputs)
         x = (
-            paragraphs[index.clamp(min=0)]
+            paragraphs[inputs.index]
             if len(paragraphs)
-            else paragraphs.new_zeros(*index.shape, self.config.dim)
+            else paragraphs.new_zeros(*inputs.index.shape, self.config.dim)
         )
-        types = self.type_vectors(self._tensor(documents.types))
-        return x.masked_fill(absent[:, :, None], 0.0) + types, absent
+        types: Tensor = self.type_vectors(inputs.types)
+        return x.masked_fill(inputs.missing[:, :, None], 0.0) + types
 
-    def encode_paragraphs(self, paragraphs: Ragged) -> Tensor:
-        """n paragraphs -> [n, D] float32."""
-        lengths = paragraphs.lengths
-        if not len(lengths):
+    def encode_paragraphs(self, inputs: LevelInputs) -> Tensor:
+        """The distinct paragraphs of documents [n, D] float32."""
+        found = inputs.chunks
+        if not found:
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
-        order = np.argsort(-lengths, kind="stable")
-        pieces = (paragraphs.take(order[rows]) for rows in chunks(lengths[order], self.chunk_tokens))
-        parts: list[Tensor] = []
         if self.word_vectors.requires_grad and torch.is_grad_enabled():
             # The gradient of a lookup is as large as the word vector table, so all chunks share one lookup.
-            grids = [self._grid(piece) for piece in pieces]
-            x = self.embed(self._tensor(np.concatenate([ids.ravel() for ids, _ in grids])))
-            for part, (ids, absent) in zip(x.split([ids.size for ids, _ in grids]), grids, strict=True):
-                parts.append(self._encode_chunk(part.view(*ids.shape, -1), absent))
+            x = self.embed(torch.cat([chunk.ids.flatten() for chunk in found]))
+            grids = x.split([chunk.ids.numel() for chunk in found])
+            parts = [
+                self.word_level(grid.view(*chunk.ids.shape, -1), chunk.absent)
+                for grid, chunk in zip(grids, found, strict=True)
+            ]
         else:
-            for piece in pieces:
-                ids, absent = self._grid(piece)
-                parts.append(self._encode_chunk(self.embed(self._tensor(ids)), absent))
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return torch.cat(parts)[self._tensor(back)]
+            parts = [self.word_level(self.embed(chunk.ids, chunk.markers), chunk.absent) for chunk in found]
+        return torch.cat(parts)[inputs.back]
 
-    def _grid(self, paragraphs: Ragged) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Pad paragraphs: word ids [n, L], and which positions are padding [n, L]."""
-        lengths = paragraphs.lengths
-        position = np.arange(min(padded_length(int(lengths.max())), self.config.max_tokens))
-        absent = position >= lengths[:, None]
-        ids = np.zeros(absent.shape, np.int64)
-        ids[~absent] = paragraphs.values
-        return ids, absent
-
-    def _encode_chunk(self, x: Tensor, absent: NDArray[np.bool_]) -> Tensor:
-        vectors: Tensor = self.word_level(x, self._tensor(absent) if absent.any() else None)
-        return vectors
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """Word ids [...] -> vectors [..., D] in the working precision."""
+    def embed(self, ids: Tensor, markers: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Word ids [...] -> vectors [..., D] in the working precision. markers: as in Chunk."""
         # index_select: the backward pass of F.embedding takes twice as long on a CPU.
-        x = self.word_vectors.index_select(0, ids.flatten()).view(*ids.shape, -1)
-        if self.marker_vectors is not None:
-            for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
-                x = x.index_put((ids == marker).nonzero(as_tuple=True), vector)
+        x = self.word_vectors.index_select(0, ids.flatten())
+        if self.marker_vectors is not None and markers is not None:
+            places, numbers = markers
+            x = x.index_copy(0, places, self.marker_vectors[numbers])
+        x = x.view(*ids.shape, -1)
         return (x * self.config.input_scale if self.config.input_scale != 1.0 else x).to(self.precision)
 
-    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(array).to(self.type_vectors.weight.device)
+
+def mean_vectors(mean: MeanPath, word_vectors: Tensor, documents: Documents | Inputs) -> Tensor:
+    """B documents -> [B, D] through a mean path over word vectors [V, D]."""
+    if isinstance(documents, Documents):
+        return mean.encode(word_vectors, documents)
+    vectors: Tensor = mean(word_vectors, documents.mean)
+    return vectors
+
+
+def encode_documents(
+    encoder: Encoder,
+    read: Callable[[NDArray[np.int64]], Any],
+    rows: NDArray[np.int64],
+    what: str,
+    forward: Callable[[Any], Tensor] | None = None,
+) -> NDArray[np.float32]:
+    """Encode rows as vectors [len(rows), dim] of unit length.
+
+    On a GPU batches are large, and prepared while the one before is computed.
+
+    read: rows -> documents. forward: documents or their inputs -> [B, dim], by default `encoder.encode`.
+    """
+    forward, device = forward or encoder.encode, encoder.device
+    if device.type == "cpu":
+        return encode(as_numpy(forward), read, rows, encoder.dim, what)
+    layout = encoder.layout
+    return encode(
+        as_numpy(lambda inputs: forward(to_device(inputs, device))),
+        lambda part: layout.prepare(read(part)),
+        rows,
+        encoder.dim,
+        what,
+        batch=GPU_BATCH,
+        ahead=True,
+    )
 
 
 def build_encoder(
@@ -218,12 +277,15 @@ class StaticEncoder(Encoder):
         self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
         self.mean = MeanPath(len(word_vectors), near)
         self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
-        self.dim, self.precision = word_vectors.shape[1], torch.float32
+        self.dim = word_vectors.shape[1]
 
-    def encode(self, documents: Documents) -> Tensor:
-        vectors: Tensor = self.mean(self.word_vectors, documents)
-        return vectors
+    @property
+    def layout(self) -> Layout:
+        return Layout(kinds=self.mean.kinds, target_id=self.mean.target_id)
+
+    def encode(self, documents: Documents | Inputs) -> Tensor:
+        return mean_vectors(self.mean, self.word_vectors, documents)
 
     def to_numpy(self) -> MeanEncoder:
-        """Return the encoder in NumPy; shares memory with the weights."""
+        """Return the encoder in NumPy; on a CPU it shares memory with the weights."""
         return self.mean.to_numpy(self.word_vectors)

@@ -17,15 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from citerec.hatten.documents import NEAR, Documents
+from citerec.hatten.inputs import MeanInputs, mean_inputs
 from citerec.hatten.static.means import (
     DISTANCE_BUCKETS,
     INITIAL_NEAR_WEIGHT,
     INITIAL_WEIGHTS,
     MeanEncoder,
-    marker_distances,
-    paragraph_kinds,
 )
+from citerec.retrieval.encoders.nets import to_device
 
+PADDED_HEAD = 8
+"""Multiples to which the size of heads is padded on a GPU."""
 FAR = 30000.0
 """Subtracted from the score of an absent token: exp(-FAR) is 0 in every precision."""
 LARGE = 1e30
@@ -72,10 +74,32 @@ class TransformerLayer(nn.Module):
         drop = self.dropout if self.training else 0.0
         n, length, dim = x.shape
         # As in Vaswani et al. 2017, section 5.4, dropout applies to the output of a part, not inside it.
-        attended = attention(linear(x, self.qkv).view(n, length, 3, self.heads, dim // self.heads), absent)
-        x = norm(x + dropout(linear(attended, self.out), drop), self.norm1)
+        if attended_on_cpu(x):
+            qkv = linear(x, self.qkv).view(n, length, 3, self.heads, dim // self.heads)
+            attended = linear(attention(qkv, absent), self.out)
+        else:
+            attended = self._padded_attention(x, absent)
+        x = norm(x + dropout(attended, drop), self.norm1)
         hidden = relu_in_place(linear(x, self.up))
         return norm(x + dropout(linear(hidden, self.down), drop), self.norm2)
+
+    def _padded_attention(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """Self-attention and its output layer, x [n, L, D] -> [n, L, D], with zeros added to each head.
+
+        The fast kernels of GPUs need heads of a multiple of 8 numbers, unlike the paper's 25. Padded are the
+        weights, not the activations.
+        """
+        n, length, dim = x.shape
+        size = dim // self.heads
+        more = -size % PADDED_HEAD
+        qkv = F.pad(self.qkv.weight.view(3, self.heads, size, dim), (0, 0, 0, more)).flatten(0, 2)
+        bias = F.pad(self.qkv.bias.view(3, self.heads, size), (0, more)).flatten()
+        out = F.pad(self.out.weight.view(dim, self.heads, size), (0, more)).flatten(1)
+        heads = F.linear(x, qkv.to(x.dtype), bias.to(x.dtype)).view(n, length, 3, self.heads, size + more)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)  # each [n, H, L, E]
+        present = None if absent is None else ~absent[:, None, None, :]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=present, scale=size**-0.5)
+        return F.linear(attended.transpose(1, 2).flatten(2), out.to(x.dtype), self.out.bias.to(x.dtype))
 
 
 class MultiHeadPooling(nn.Module):
@@ -105,6 +129,11 @@ class MultiHeadPooling(nn.Module):
         bias = self.value.bias.view(self.heads, -1)
         value = torch.einsum("nhd,hed->nhe", mixed, weight) + bias
         return F.linear(torch.relu(value.reshape(n, dim)), self.out.weight, self.out.bias)
+
+
+def attended_on_cpu(x: Tensor) -> bool:
+    """Whether to use the attention of CPUs."""
+    return x.device.type == "cpu"
 
 
 def attention(qkv: Tensor, absent: Tensor | None) -> Tensor:
@@ -223,33 +252,38 @@ class MeanPath(nn.Module):
             scaled = torch.from_numpy(weights / weights.max() * 2.0).clamp(min=1e-3)
             self.word_weight.copy_(torch.log(torch.expm1(scaled)))  # inverse of softplus
 
-    def forward(self, word_vectors: Tensor, documents: Documents) -> Tensor:
+    def encode(self, word_vectors: Tensor, documents: Documents) -> Tensor:
         """word_vectors [V, D] -> [B, D] of unit length; zeros for a document without words."""
-        if not torch.is_grad_enabled() and not self.training and word_vectors.device.type == "cpu":
-            return torch.from_numpy(self.to_numpy(word_vectors).encode(documents))  # several times as fast
         device = word_vectors.device
-        index = torch.from_numpy(documents.index).to(device)
-        if len(documents.paragraphs) == 0:
-            return word_vectors.new_zeros(len(index), word_vectors.shape[1])
-        tokens = torch.from_numpy(documents.paragraphs.values.astype(np.int64)).to(device)
-        weights = F.softplus(self.word_weight)[tokens]
+        if not torch.is_grad_enabled() and not self.training and device.type == "cpu":
+            return torch.from_numpy(self.to_numpy(word_vectors).encode(documents))  # several times as fast
+        inputs = mean_inputs(documents, self.target_id, self.kinds)
+        vectors: Tensor = self(word_vectors, to_device(inputs, device))
+        return vectors
+
+    def forward(self, word_vectors: Tensor, inputs: MeanInputs) -> Tensor:
+        """Like `encode`, for inputs on the device of the vectors."""
+        if len(inputs.starts) == 0:
+            return word_vectors.new_zeros(len(inputs.index), word_vectors.shape[1])
+        weights = F.softplus(self.word_weight)[inputs.tokens]
         if self.training and self.dropout > 0:
             weights = weights * (torch.rand_like(weights) >= self.dropout)
-        positions, buckets = marker_distances(documents, self.target_id)
-        if len(positions):
-            factor = self.distance_weight.exp()[torch.from_numpy(buckets).to(device)]
-            weights = weights.index_put(
-                (torch.from_numpy(positions).to(device),), weights[positions] * factor
-            )
-        starts = torch.from_numpy(documents.paragraphs.offsets[:-1].copy()).to(device)
-        bags = F.embedding_bag(tokens, word_vectors, starts, mode="sum", per_sample_weights=weights)
+        if inputs.positions is not None:
+            factor = self.distance_weight.exp()[inputs.buckets]
+            weights = weights.index_put((inputs.positions,), weights[inputs.positions] * factor)
+        bags = F.embedding_bag(
+            inputs.tokens, word_vectors, inputs.starts, mode="sum", per_sample_weights=weights
+        )
         bags = F.normalize(bags, dim=1)
-        query, types = paragraph_kinds(documents, self.paragraph_weight.shape[1])
-        share = self.paragraph_weight.exp()[torch.from_numpy(query), torch.from_numpy(types)]
-        share = share.masked_fill(index < 0, 0.0)
-        return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)
+        share = self.paragraph_weight.exp()[inputs.query, inputs.kinds].masked_fill(inputs.missing, 0.0)
+        return F.normalize((bags[inputs.index] * share[:, :, None]).sum(1), dim=1)
+
+    @property
+    def kinds(self) -> int:
+        """Number of kinds of paragraphs."""
+        return self.paragraph_weight.shape[1]
 
     def to_numpy(self, word_vectors: Tensor) -> MeanEncoder:
-        """Return the encoder in NumPy, over vectors [V, D] on the CPU; shares memory with the tensors."""
-        learned = {name: weight.detach().numpy() for name, weight in self.named_parameters()}
-        return MeanEncoder(word_vectors.detach().numpy(), **learned, target_id=self.target_id)
+        """Return the encoder in NumPy, over vectors [V, D]; on a CPU it shares memory with the tensors."""
+        learned = {name: weight.detach().cpu().numpy() for name, weight in self.named_parameters()}
+        return MeanEncoder(word_vectors.detach().cpu().numpy(), **learned, target_id=self.target_id)

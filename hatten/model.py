@@ -15,7 +15,7 @@ from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, HAttenSettings
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency, load_initial_vectors
-from citerec.retrieval.encoders.nets import precision, weights_to_numpy, weights_to_torch
+from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
@@ -58,7 +58,6 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
     ) -> tuple[Self, HAttenEncoder, DocumentReader]:
         name, vocabulary, table = load_initial_vectors(pretrained, corpus, settings)
         encoder = build_encoder(settings.encoder, table, vocabulary)
-        encoder.precision = precision(settings.precision)
         if encoder.mean is not None:
             encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
             encoder.mean.dropout = settings.word_dropout
@@ -139,4 +138,4 @@ class HAttenRetriever(EncoderRetriever):
         self.checkpoint = None if isinstance(checkpoint, HAtten) else checkpoint
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about
-        self.encoder.precision = precision(arithmetic)
+        self.use_device(arithmetic)

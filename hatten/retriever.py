@@ -145,6 +145,14 @@ class EncoderRetriever(WordsRetriever):
     def dim(self) -> int:
         return self.encoder.dim
 
+    def use_device(self, arithmetic: str = "float32") -> None:
+        """Move the encoder to the GPU, if there is one, and choose its precision there."""
+        from citerec.retrieval.encoders.nets import find_device  # torch
+
+        device = find_device()
+        self.encoder.to(device)
+        self.encoder.adapt(device, arithmetic)
+
     def fingerprint(self) -> dict[str, Any]:
         from citerec.retrieval.encoders.nets import weights_hash  # torch
 
@@ -154,3 +162,8 @@ class EncoderRetriever(WordsRetriever):
         from citerec.retrieval.encoders.nets import as_numpy  # torch
 
         return as_numpy(self.encoder.encode)(documents)
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        from citerec.hatten.encoder import encode_documents  # torch
+
+        return encode_documents(self.encoder, self._reader.papers, rows, "papers")

@@ -148,14 +148,19 @@ class EncoderTraining(Settings):
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
     restart: bool = False
     """start each round from the averaged weights"""
-    workers: int = 0
-    """data-loader processes"""
+    workers: int | None = None
+    """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
     loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
     mining: MiningSettings = field(default_factory=MiningSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+
+    @property
+    def arithmetic(self) -> str:
+        """The precision of the encoder's computation."""
+        return "float32"
 
     @property
     def has_mean_path(self) -> bool:
@@ -204,6 +209,10 @@ class HAttenSettings(WordsSettings, EncoderTraining):
         default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
     )
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
+
+    @property
+    def arithmetic(self) -> str:
+        return self.precision
 
     @property
     def has_mean_path(self) -> bool:
@@ -266,6 +275,10 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     optimizer: OptimizerSettings = field(
         default_factory=lambda: OptimizerSettings("adamw", lr=1e-4, weight_decay=0.01)
     )
+
+    @property
+    def arithmetic(self) -> str:
+        return self.precision
 
 
 register("hatten", HAttenSettings)

@@ -107,8 +107,12 @@ class StepSettings(Settings):
     """queries per backward pass, over all processes"""
     accumulate: int = setting(1, least=1)
     """backward passes per optimiser step"""
-    tokens: int = setting(4096, least=1)
-    """maximum padded tokens of a forward pass, over pairs of similar length"""
+    tokens: int | None = setting(None, least=1)
+    """maximum padded tokens of a forward pass, over pairs of similar length; null: 4,096 on a CPU, on a GPU
+    by its memory"""
+    kept: int = setting(4, least=1)
+    """forward passes whose activations are kept for the backward pass; those of the others are computed
+    again, so that memory does not grow with the length of a list"""
 
     def check_divisible(self, processes: int) -> None:
         """Raise InputError if the queries of a backward pass cannot be divided among the processes."""
@@ -188,8 +192,8 @@ class RerankerSettings(FineTuningSettings):
     """transformer layers to keep, evenly spaced from first to last; null: all"""
     ema: float = setting(0.0, below=1)
     """decay of the moving average of the weights, used for validation and saving; 0: no averaging"""
-    workers: int = 0
-    """data-loader processes"""
+    workers: int | None = None
+    """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
     lists: str = setting("cited", choices=("cited", "top"))
     """cited (one cited paper per query, and sampled negatives) | top (the top negatives.depth papers as
     retrieved, cited or not: Nogueira et al. 2020)"""
@@ -222,8 +226,8 @@ class ScoringSettings(Settings):
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8", "fastest"))
     """float32 | bfloat16 | int8 (BERTs, by ONNX Runtime on CPUs) | auto (bfloat16 if the hardware is faster
     with it, else float32) | fastest (int8 for a BERT on a CPU, else auto)"""
-    tokens: int = setting(4096, least=1)
-    """padded tokens per batch"""
+    tokens: int | None = setting(None, least=1)
+    """padded tokens per batch; null: 4,096 on a CPU, on a GPU by its memory"""
     compile: bool = False
     """use torch.compile, which takes a minute or two at the start"""
     threads: int = 0

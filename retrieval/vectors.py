@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,20 +87,36 @@ def encode(
     dim: int,
     what: str = "documents",
     normalise: bool = True,
+    batch: int = BATCH,
+    ahead: bool = False,
 ) -> Floats:
     """Encode papers (rows) or queries as vectors [len(rows), dim] of unit length (zeros if no word is known).
 
     read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.encoders.nets.as_numpy
-    of a torch module).
+    of a torch module). batch: documents read together. ahead: read the next ones while a device computes.
     """
     out = np.empty((len(rows), dim), np.float32)
     progress = EncodingProgress(what, len(rows))
-    for first in range(0, len(rows), BATCH):
-        batch = rows[first : first + BATCH]
-        vectors = forward(read(batch))
-        out[first : first + BATCH] = to_unit_length(vectors) if normalise else vectors
-        progress.advance(len(batch))
+    parts = [rows[first : first + batch] for first in range(0, len(rows), batch)]
+    first = 0
+    for part, documents in zip(parts, _read_ahead(read, parts) if ahead else map(read, parts), strict=True):
+        vectors = forward(documents)
+        out[first : first + len(part)] = to_unit_length(vectors) if normalise else vectors
+        first += len(part)
+        progress.advance(len(part))
     return out
+
+
+def _read_ahead(read: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
+    """Like `map(read, parts)`, in a thread that is one part ahead."""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = [thread.submit(read, part) for part in parts[:1]]
+        for part in [*parts[1:], None]:
+            done = waiting.pop() if waiting else None
+            if part is not None:
+                waiting.append(thread.submit(read, part))
+            if done is not None:
+                yield done.result()
 
 
 def encode_queries(

@@ -33,6 +33,7 @@ from citerec.base.errors import InputError
 from citerec.base.progress import show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
+from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
@@ -106,6 +107,17 @@ class TrainingRun:
         return Path(self._temporary.name)
 
     @property
+    def device(self) -> torch.device:
+        """Where the network is trained."""
+        return find_device(self.trainer.accelerator)
+
+    def workers(self, given: int | None) -> int:
+        """The number of processes that read batches, as given, or by the device and the cores."""
+        if given is not None:
+            return given
+        return 0 if self.trainer.accelerator == "cpu" else min(4, (os.cpu_count() or 1) - 1)
+
+    @property
     def is_first(self) -> bool:
         """Whether this is the first of the processes, which logs and writes."""
         return getattr(rank_zero_only, "rank", 0) == 0
@@ -140,6 +152,8 @@ class TrainingRun:
         """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt."""
         checkpoint = RunCheckpoint(self.path, training.rounds, training.files)
         options = asdict(self.trainer)
+        if self.trainer.deterministic is None:  # on a GPU it is slow, and not supported by all operations
+            options["deterministic"] = self.trainer.accelerator == "cpu"
         if self.trainer.processes > 1:
             options["strategy"] = DDPStrategy(
                 find_unused_parameters=training.module.some_weights,

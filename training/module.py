@@ -10,24 +10,23 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from citerec.retrieval.encoders.nets import precision
 from citerec.training.processes import WHOLE, Share
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
 
 
-def make_optimizer(settings: OptimizerSettings, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-    """The optimiser of groups of weights."""
+def make_optimizer(
+    settings: OptimizerSettings, groups: Iterable[dict[str, Any]], fused: bool = True
+) -> torch.optim.Optimizer:
+    """The optimiser of groups of weights. fused: all of them are updated in one kernel."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
-    # fused: all weights are updated in one kernel.
-    return kind(groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=True)
+    return kind(groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=fused)
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
-    """Set precision, dropout and checkpointing of an encoder with a pretrained transformer, `model`."""
+    """Set dropout and checkpointing of an encoder with a pretrained transformer, `model`."""
     encoder.train()  # pretrained encoders are loaded in evaluation mode
-    encoder.precision = precision(config.precision)
     for part in encoder.modules():
         if isinstance(part, nn.Dropout):
             part.p = config.dropout
@@ -71,6 +70,10 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
     def setup(self, stage: str) -> None:
         self.share = Share.of(self.trainer)
 
+    def on_fit_start(self) -> None:
+        if self.average is not None:  # each update reads it, which would wait for a GPU
+            self.average.n_averaged = self.average.n_averaged.cpu()
+
     def round_seed(self) -> int:
         """The random seed of this round, so that a resumed round draws the same numbers.
 
@@ -98,7 +101,9 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
 
     def configure_optimizers(self) -> Any:
         groups = self.parameter_groups()
-        optimizer = make_optimizer(self._optimizer, [{"params": weights} for weights, _ in groups])
+        # In mixed precision, Lightning does not clip the gradients of fused optimisers.
+        fused = self._trainer is None or not str(self.trainer.precision).endswith("mixed")
+        optimizer = make_optimizer(self._optimizer, [{"params": weights} for weights, _ in groups], fused)
         for group, (_, factor) in zip(optimizer.param_groups, groups, strict=True):
             group["lr"] *= factor
         rate = torch.optim.lr_scheduler.LambdaLR(

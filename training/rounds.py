@@ -20,6 +20,7 @@ from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Split
 from citerec.training.hub import Pretrained
 from citerec.training.module import AveragedModule
+from citerec.training.processes import Share
 from citerec.training.settings import RECALL_AT
 
 log = logging.getLogger(__name__)
@@ -178,11 +179,13 @@ class Rounds(pl.Callback):
         self._losses.append(outputs["loss"].detach())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        losses = torch.stack(self._losses).cpu().numpy().astype(np.float64)  # the only wait of a round
         seconds = time.monotonic() - self._start
         # Lightning divides each loss by the number of accumulated batches.
-        loss = np.mean([float(one) for one in self._losses]) * trainer.accumulate_grad_batches
-        reduced = trainer.strategy.reduce(torch.tensor(loss, dtype=torch.float64), reduce_op="mean")
-        row = {"train/loss": float(reduced), "train/seconds": seconds, **self.speed(trainer, seconds)}
+        loss = torch.tensor(losses.mean() * trainer.accumulate_grad_batches)
+        share = Share.of(trainer)
+        row = {"train/loss": float(share.sum(loss)) / share.processes, "train/seconds": seconds}
+        row |= self.speed(trainer, seconds)
         done = trainer.current_epoch + 1
         row |= self.measure(trainer, pl_module, done)
         pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)

@@ -117,8 +117,8 @@ class TrainerSettings(Settings):
     """print a summary of the model"""
     log_every_n_steps: int = setting(10, least=1)
     """steps between log entries"""
-    deterministic: bool = True
-    """use deterministic algorithms"""
+    deterministic: bool | None = None
+    """use deterministic algorithms; null: on a CPU, where a resumed run has the same weights bit for bit"""
 
     @property
     def processes(self) -> int:

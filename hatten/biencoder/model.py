@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from citerec.base.errors import InputError
@@ -19,7 +20,7 @@ from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import BiEncoderSettings
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
-from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder
+from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInputs, TextLayout
 from citerec.retrieval.settings import MINILM, ArticleConfig, IndexConfig
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
@@ -31,9 +32,17 @@ class TunedEncoder(Encoder):
     def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
         super().__init__()
         prepare_transformer(article, config)
-        self.article, self.dim, self.precision = article, article.dim, article.precision
+        self.article, self.dim = article, article.dim
 
-    def encode(self, documents: Texts) -> Tensor:
+    @property
+    def layout(self) -> TextLayout:
+        return self.article.layout
+
+    def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
+        self.article.adapt(device, arithmetic, training=True)
+        self.precision = self.article.precision
+
+    def encode(self, documents: Texts | TextInputs) -> Tensor:
         return self.article.encode(documents)
 
 

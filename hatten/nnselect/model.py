@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
-from citerec.hatten.encoder import Encoder
+from citerec.hatten.encoder import Encoder, mean_vectors
+from citerec.hatten.inputs import Inputs, Layout
 from citerec.hatten.layers import MeanPath
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import NNSelectSettings
@@ -55,11 +56,14 @@ class AverageEncoder(Encoder):
         self.mean = MeanPath(len(word_vectors))
         self.mean.distance_weight.requires_grad_(False)  # unused without a target_id
         self.mean.init_word_weights(lengths)
-        self.dim, self.precision = word_vectors.shape[1], torch.float32
+        self.dim = word_vectors.shape[1]
 
-    def encode(self, documents: Documents) -> Tensor:
-        vectors: Tensor = self.mean(self.directions, documents)
-        return vectors
+    @property
+    def layout(self) -> Layout:
+        return Layout(kinds=self.mean.kinds, target_id=self.mean.target_id)
+
+    def encode(self, documents: Documents | Inputs) -> Tensor:
+        return mean_vectors(self.mean, self.directions, documents)
 
 
 def weight_vectors(
@@ -93,9 +97,9 @@ class AverageRetriever(EncoderRetriever):
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
             self.vocabulary, table = words_and_vectors(self._embeddings.load(corpus))
-            self.encoder = AverageEncoder(
-                weight_vectors(table, self._weighting, corpus, self.vocabulary)
-            ).eval()
+            vectors = weight_vectors(table, self._weighting, corpus, self.vocabulary)
+            self.encoder = AverageEncoder(vectors).eval()
+            self.use_device()
             self._prepared = corpus.fingerprint
         super().prepare(corpus)
 
@@ -175,3 +179,4 @@ class NNSelectRetriever(EncoderRetriever):
         self.checkpoint = None if isinstance(checkpoint, NNSelect) else checkpoint
         self.encoder, self.vocabulary = model.encoder, model.vocabulary
         self.max_tokens, self.about = model.max_tokens, model.about
+        self.use_device()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Split
 from citerec.datasets.records import TRAIN
-from citerec.hatten.settings import EncoderBatchSettings
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from citerec.hatten.training.mining import Pool
+from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData
 from citerec.training.processes import WHOLE, Share
@@ -26,8 +29,9 @@ from citerec.training.processes import WHOLE, Share
 class Batch:
     """Q queries, N distinct papers (cited papers first) and the level of each paper for each query.
 
-    `queries`, `cited` and `others` are documents as returned by the reader; of several processes, each reads
-    its share of them.
+    `queries`, `cited` and `others` are documents as returned by the reader, or prepared for the encoder
+    (PreparedBatches); of several processes, each reads its share of them. Arrays are NumPy's, or tensors once
+    they are on a device.
     """
 
     queries: Any
@@ -35,13 +39,15 @@ class Batch:
     others: Any
     cited_count: int
     """number of cited papers of all processes"""
-    other_rows: NDArray[np.int64]
+    other_rows: Any
     """corpus rows of the others of all processes"""
-    levels: NDArray[np.int64]
+    levels: Any
     """[Q, N]"""
-    log_rate: NDArray[np.float32]
+    log_rate: Any
     """[N] log of the expected number of times a paper enters a batch (at most 1): as a cited paper of another
     query, as a random paper and, for mined papers, by sampling from its query's pool"""
+    positives: Any = None
+    """rows and columns of the positives of the triplet loss in `levels`, [pairs] each; None: not yet known"""
 
 
 def steps_per_round(config: EncoderBatchSettings, contexts: int) -> int:
@@ -159,19 +165,46 @@ class Batches(Dataset[Batch]):
         return shuffled[by_paper[np.argsort(rank[group_ids], kind="stable")]]
 
 
+class PreparedBatches(Dataset[Batch]):
+    """The batches of one round, prepared for an encoder: what does not depend on weights is computed here.
+
+    layout: the encoder's (hatten.encoder.Encoder). levels, others: whether HAtten's two levels encode
+    documents at all in this round, and whether also those that are not cited. positives: the levels that are
+    positives of the loss.
+    """
+
+    def __init__(
+        self, batches: Batches, layout: Any, levels: bool, others: bool, positives: Sequence[int]
+    ) -> None:
+        self.batches, self.layout, self.positives = batches, layout, positives
+        self.levels, self.others = levels, levels and others
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Batch:
+        batch, prepare = self.batches[step], self.layout.prepare
+        return replace(
+            batch,
+            queries=prepare(batch.queries, self.levels),
+            cited=prepare(batch.cited, self.levels),
+            others=prepare(batch.others, self.others),
+            positives=np.nonzero(np.isin(batch.levels, self.positives)),
+        )
+
+
 class TrainingData(RoundData):
     """Batches of the training split; the trainer requests a new loader every round."""
 
     def __init__(
-        self,
-        reader: Reader,
-        batch: EncoderBatchSettings,
-        seed: int,
-        workers: int = 0,
+        self, reader: Reader, settings: EncoderTraining, seed: int, encoder: Encoder, workers: int = 0
     ) -> None:
-        """workers: processes that prepare batches; a batch takes milliseconds, so use 0 on few cores."""
+        """encoder: the batches are prepared for it. workers: processes that prepare them."""
         super().__init__()
-        self.reader, self.batch, self.seed, self.workers = reader, batch, seed, workers
+        self.reader, self.batch, self.seed, self.workers = reader, settings.batch, seed, workers
+        self.settings, self.encoder = settings, encoder
+        self.cached = False
+        """whether the levels' output for all papers is known (batch.cached_negatives)"""
         self.corpus = corpus = reader.corpus
         self.split = corpus.split(TRAIN)
         if len(self.split) == 0:
@@ -182,7 +215,11 @@ class TrainingData(RoundData):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
-        batches = self._batches(current)
+        levels = current >= self.settings.schedule.mean_only_rounds
+        positives = self.settings.loss.positives
+        batches = PreparedBatches(
+            self._batches(current), self.encoder.layout, levels, not self.cached, positives
+        )
         # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
         # different point than later ones. Drawn from the global generator, the seed would change the dropout
         # of a resumed round.
@@ -201,5 +238,5 @@ class TrainingData(RoundData):
     def _batches(self, round: int) -> Batches:
         return Batches(self.reader, self.split, self.pool, self.batch, self.seed, round, self.share)
 
-    def transfer_batch_to_device(self, batch: Batch, device: object, dataloader_idx: int) -> Batch:
-        return batch  # the encoder moves what it needs
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        return to_device(batch, device)

@@ -19,18 +19,25 @@ EXCLUDED = 0
 
 
 def triplet_loss(
-    similarity: Tensor, levels: Tensor, positives: Sequence[int] = (1, 2), margin: float = 0.05
+    similarity: Tensor,
+    levels: Tensor,
+    positives: Sequence[int] = (1, 2),
+    margin: float = 0.05,
+    pairs: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
 
     Gu et al. 2022, equation 3, with the levels of their code. The negatives of a positive are all papers with
     a higher level. Memory grows with (query, positive) pairs x papers, not queries x papers x papers.
 
-    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) is ignored; positives: levels of positives.
+    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) is ignored; positives: levels of positives;
+    pairs: their rows and columns in `levels`, if these are known, so that no device is waited for.
     """
-    query, positive = torch.isin(levels, torch.tensor(tuple(positives), device=levels.device)).nonzero(
-        as_tuple=True
-    )
+    if pairs is None:
+        wanted = torch.tensor(tuple(positives), device=levels.device)
+        query, positive = torch.isin(levels, wanted).nonzero(as_tuple=True)
+    else:
+        query, positive = pairs
     level = levels[query, positive]
     gap = levels[query] - level[:, None]  # [pairs, N]
     hinge = similarity[query] - similarity[query, positive][:, None] + margin * gap
@@ -59,9 +66,16 @@ def infonce_loss(
 
 
 def encoder_loss(
-    settings: EncoderLossSettings, similarity: Tensor, levels: Tensor, log_rate: Tensor
+    settings: EncoderLossSettings,
+    similarity: Tensor,
+    levels: Tensor,
+    log_rate: Tensor,
+    pairs: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """The configured loss of a batch: similarity [Q, N], levels [Q, N], log_rate [N] -> scalar."""
+    """The configured loss of a batch: similarity [Q, N], levels [Q, N], log_rate [N] -> scalar.
+
+    pairs: as for `triplet_loss`.
+    """
     if settings.name == "triplet":
-        return triplet_loss(similarity, levels, settings.positives, settings.margin)
+        return triplet_loss(similarity, levels, settings.positives, settings.margin, pairs)
     return infonce_loss(similarity, levels, settings.temperature, log_rate if settings.correct_rate else None)

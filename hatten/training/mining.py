@@ -18,7 +18,6 @@ from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TRAIN
 from citerec.hatten.settings import MiningSettings
 from citerec.hatten.training.word_overlap import WordSets
 from citerec.retrieval.base import top_k
@@ -89,13 +88,14 @@ class MiningPlan:
 
 
 class Miner:
-    """Mines the pool of a round, for the training split of a corpus."""
+    """Plans the mining of each round."""
 
     def __init__(self, settings: MiningSettings, corpus: Corpus, seed: int) -> None:
-        self.settings, self.corpus, self.split, self.seed = settings, corpus, corpus.split(TRAIN), seed
+        self.settings, self.corpus, self.seed = settings, corpus, seed
 
     @cached_property
-    def _words(self) -> WordSets | None:
+    def words(self) -> WordSets | None:
+        """To mine positives as well; None if only negatives are mined."""
         return WordSets(self.corpus) if self.settings.positives else None
 
     def source(self, done: int) -> str:
@@ -111,22 +111,6 @@ class Miner:
             rows = rng.choice(np.flatnonzero(candidates), self.settings.papers, replace=False)
             candidates = np.isin(np.arange(len(candidates)), rows)
         return MiningPlan(sampled, candidates, self.source(done))
-
-    def by_bm25(self, plan: MiningPlan, share: Share = WHOLE) -> Pool:
-        """Prefetch by the BM25 of Gu et al.; needs no trained encoder."""
-        args = self.corpus, self.split, plan.queries, self.settings.depth, self._words
-        return mine_by_bm25(*args, plan.candidates, share)
-
-    def by_vectors(
-        self,
-        plan: MiningPlan,
-        queries: NDArray[np.float32],
-        papers: NDArray[np.float32],
-        share: Share = WHOLE,
-    ) -> Pool:
-        """Prefetch by cosine; vectors [queries of the share, D] and [P, D] of unit length."""
-        args = self.corpus, self.split, plan.queries, queries, papers, self.settings.depth, self._words
-        return mine(*args, plan.candidates, share)
 
 
 def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -154,7 +138,8 @@ def mine(
     own = queries[share.part(len(queries))]
     excluded = pad_positives(split.positives.take(own), corpus.citing[split.contexts[own]])
     allowed = corpus.is_candidate if candidates is None else candidates
-    papers = search_exact(query_vectors, paper_vectors, depth, exclude=excluded, candidates=allowed).papers
+    found = search_exact(query_vectors, paper_vectors, depth, excluded, allowed, share.device)
+    papers = found.papers
     return _build_pool(corpus, split, queries, papers, words, share)
 
 

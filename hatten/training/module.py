@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,7 +22,7 @@ class EncoderModule(AveragedModule[Encoder]):
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
         self.loss, self.restart = settings.loss, settings.restart
-        self.cached_vectors: NDArray[np.float32] | None = None
+        self.cached_vectors: Tensor | None = None
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
@@ -48,10 +46,9 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
         """Return the scalar loss of a batch, given the cosines [Q, N]."""
-        levels, log_rate = (
-            torch.from_numpy(part).to(similarity.device) for part in (batch.levels, batch.log_rate)
-        )
-        return encoder_loss(self.loss, similarity, levels, log_rate)
+        device = similarity.device
+        levels, log_rate = (torch.as_tensor(part, device=device) for part in (batch.levels, batch.log_rate))
+        return encoder_loss(self.loss, similarity, levels, log_rate, batch.positives)
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of this process's mined and random papers."""
@@ -60,9 +57,8 @@ class EncoderModule(AveragedModule[Encoder]):
         assert isinstance(self.encoder, HAttenEncoder)
         if self.encoder.mean_only:
             return self.encoder.encode(batch.others)
-        own = batch.other_rows[self.share.part(len(batch.other_rows))]
-        levels = torch.from_numpy(self.cached_vectors[own]).to(self.device)
-        return self.encoder.add_mean_path(batch.others, levels)
+        own = torch.as_tensor(batch.other_rows, device=self.device)[self.share.part(len(batch.other_rows))]
+        return self.encoder.add_mean_path(batch.others, self.cached_vectors.index_select(0, own))
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Return (weights, factor on the learning rate) of the slow and of the fast weights."""

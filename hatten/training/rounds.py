@@ -10,18 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from citerec.hatten.documents import Documents
-from citerec.hatten.encoder import HAttenEncoder
+from citerec.hatten.encoder import HAttenEncoder, encode_documents
+from citerec.hatten.inputs import Inputs
 from citerec.hatten.settings import EncoderTraining
 from citerec.hatten.training.batches import TrainingData
-from citerec.hatten.training.mining import Miner, MiningPlan, Pool
+from citerec.hatten.training.mining import Miner, MiningPlan, Pool, mine, mine_by_bm25
 from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.training.validation import Validation
 from citerec.retrieval.encoders.nets import as_numpy, eval_mode
-from citerec.retrieval.vectors import encode, encode_queries
+from citerec.retrieval.vectors import encode_queries
 from citerec.training.hub import Pretrained
 from citerec.training.rounds import Rounds
 
@@ -113,11 +115,13 @@ class EncoderRounds(Rounds):
 
     def _mine(self, module: EncoderModule, plan: MiningPlan, papers: NDArray[np.float32]) -> Pool:
         """Mine by BM25, or with vectors of the papers [P, D] and of the training queries."""
+        depth, words = self._miner.settings.depth, self._miner.words
+        corpus, split = self._data.corpus, self._data.split
         if plan.source == "bm25":
-            return self._miner.by_bm25(plan, module.share)
-        queries = self._data.split.contexts[plan.queries]
-        encoded = self._encode_queries(module, queries, "training queries")
-        return self._miner.by_vectors(plan, encoded, papers, module.share)
+            return mine_by_bm25(corpus, split, plan.queries, depth, words, plan.candidates, module.share)
+        encoded = self._encode_queries(module, split.contexts[plan.queries], "training queries")
+        args = corpus, split, plan.queries, encoded, papers, depth, words
+        return mine(*args, plan.candidates, module.share)
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
@@ -126,31 +130,31 @@ class EncoderRounds(Rounds):
 
         Each process encodes its share, and gets the others'.
         """
-        encoder, data, levels = module.best_encoder, self._data, []
+        encoder, data, levels = module.best_encoder, self._data, list[Tensor]()
         rows = np.flatnonzero(wanted)
         own = rows[module.share.part(len(rows))]
         vectors = np.zeros((len(wanted), encoder.dim), np.float32)
         if isinstance(encoder, HAttenEncoder):
             encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
 
-        def forward(documents: Documents) -> Tensor:
+        def forward(documents: Documents | Inputs) -> Tensor:
             if not data.batch.cached_negatives:
                 return encoder.encode(documents)
             assert isinstance(encoder, HAttenEncoder)
             if encoder.mean_only:
                 return encoder.encode(documents)
-            output = encoder.encode_levels(documents)
-            levels.append(output.cpu().numpy())
-            return encoder.add_mean_path(documents, output)
+            levels.append(encoder.encode_levels(documents))
+            return encoder.add_mean_path(documents, levels[-1])
 
         with eval_mode(encoder):
-            vectors[own] = encode(as_numpy(forward), data.reader.papers, own, encoder.dim, "papers")
+            vectors[own] = encode_documents(encoder, data.reader.papers, own, "papers", forward)
         module.share.merge(vectors, rows)
         if data.batch.cached_negatives:
-            module.cached_vectors = np.zeros_like(vectors)
+            cached = np.zeros_like(vectors)
             if levels:  # empty while only the mean path is trained
-                module.cached_vectors[own] = np.concatenate(levels)
-            module.share.merge(module.cached_vectors, rows)
+                cached[own] = torch.cat(levels).cpu().numpy()
+            module.share.merge(cached, rows)
+            module.cached_vectors, data.cached = torch.from_numpy(cached).to(module.device), True
         return vectors
 
     def _encode_queries(

@@ -35,7 +35,8 @@ def train_encoder(
     _check_queries(settings, corpus, run)
     run.start()
     model, encoder, reader = kind.untrained(corpus, settings, pretrained)
-    data = TrainingData(reader, settings.batch, run.seed, settings.workers)
+    encoder.adapt(run.device, settings.arithmetic)
+    data = TrainingData(reader, settings, run.seed, encoder, run.workers(settings.workers))
     steps = steps_per_round(settings.batch, len(data.split))
     about = {**run.about(corpus, settings), **model.about}
     training = Training(

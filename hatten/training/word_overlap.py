@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import Stemmer
+from numba import njit
 from numpy.typing import NDArray
-from scipy import sparse
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
+from citerec.retrieval.lexical.terms import ENGLISH
 from citerec.retrieval.queries import Queries
 
 WORD = re.compile(r"\w+")
@@ -18,38 +20,34 @@ ROW_CHUNK = 1 << 16
 
 
 class WordSets:
-    """Sets of word stems of papers and queries as rows of sparse matrices.
+    """Sets of word stems of papers and queries.
 
     As in the authors' code: the corpus's words without NLTK's English stop words, split at everything but
     letters, digits and _. Theirs are lemmas.
     """
 
     def __init__(self, corpus: Corpus) -> None:
-        from bm25s.stopwords import STOPWORDS_EN_PLUS  # NLTK's
-
-        stem, stop = Stemmer.Stemmer("english").stemWord, frozenset(STOPWORDS_EN_PLUS)
+        stem = Stemmer.Stemmer("english").stemWord
         ids: dict[str, int] = {}
-        parts = (() if word in stop else map(stem, WORD.findall(word)) for word in corpus.words)
+        parts = (() if word in ENGLISH else map(stem, WORD.findall(word)) for word in corpus.words)
         self._stems = Ragged.from_rows([[ids.setdefault(part, len(ids)) for part in word] for word in parts])
         self.corpus, self._size = corpus, len(ids)
-        self._papers: sparse.csr_array = self._rows(corpus.title_tokens, corpus.abstract_tokens)
-        self._sizes = np.diff(self._papers.indptr)
+        self._papers = self._sets(corpus.title_tokens, corpus.abstract_tokens)
 
-    def queries(self, contexts: NDArray[np.integer]) -> sparse.csr_array:
-        """(citing title, citing abstract, context) of contexts -> [Q, stems]"""
+    def queries(self, contexts: NDArray[np.integer]) -> Ragged:
+        """The sets of (citing title, citing abstract, context) of contexts [Q]."""
         queries = Queries.from_contexts(self.corpus, contexts)
-        return self._rows(*(queries.words(field) for field in ("title", "abstract", "context")))
+        return self._sets(*(queries.words(field) for field in ("title", "abstract", "context")))
 
-    def jaccard(self, sets: sparse.csr_array, papers: NDArray[np.integer]) -> NDArray[np.float64]:
-        """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 for missing papers"""
-        rows = np.repeat(np.arange(len(papers)), papers.shape[1])
-        flat = np.maximum(papers.ravel(), 0)
-        shared = sets[rows].multiply(self._papers[flat]).sum(axis=1)
-        union = np.diff(sets.indptr)[rows] + self._sizes[flat] - shared
-        index = np.where(papers.ravel() >= 0, shared / np.maximum(union, 1), 0.0)
-        return np.asarray(index.reshape(papers.shape))
+    def jaccard(self, sets: Ragged, papers: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Sets of queries [Q] and rows of papers [Q, k] (-1: none) -> [Q, k], 0 for missing papers."""
+        shared = np.zeros(papers.shape, np.int64)
+        parts = (sets.offsets, sets.values, self._papers.offsets, self._papers.values)
+        _count_shared(*parts, papers.astype(np.int64), np.full(self._size, -1), shared)
+        union = sets.lengths[:, None] + self._papers.lengths[np.maximum(papers, 0)] - shared
+        return np.where(papers >= 0, shared / np.maximum(union, 1), 0.0)
 
-    def _rows(self, *columns: Ragged) -> sparse.csr_array:
+    def _sets(self, *columns: Ragged) -> Ragged:
         """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
         found, sizes = [], []
         for start in range(0, len(columns[0]), ROW_CHUNK):
@@ -60,7 +58,20 @@ class WordSets:
             keys = np.unique(np.repeat(row, stems.lengths) * self._size + stems.values)
             found.append((keys % max(self._size, 1)).astype(np.int32))
             sizes.append(np.bincount(keys // max(self._size, 1), minlength=len(part)))
-        columns_found = np.concatenate([np.empty(0, np.int32), *found])
-        ends = offsets_of(np.concatenate([np.empty(0, np.int64), *sizes]))
-        ones = np.ones(len(columns_found), np.float32)
-        return sparse.csr_array((ones, columns_found, ends), shape=(len(columns[0]), self._size))
+        stems_of_rows = np.concatenate([np.empty(0, np.int32), *found])
+        return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))
+
+
+@njit(cache=True, nogil=True)
+def _count_shared(
+    query_ends: Any, query_stems: Any, paper_ends: Any, paper_stems: Any, papers: Any, last: Any, out: Any
+) -> None:
+    """Count the stems that each query shares with its papers; last: the last query that has a stem."""
+    for query in range(len(papers)):
+        for i in range(query_ends[query], query_ends[query + 1]):
+            last[query_stems[i]] = query
+        for k in range(papers.shape[1]):
+            paper = papers[query, k]
+            if paper >= 0:
+                for i in range(paper_ends[paper], paper_ends[paper + 1]):
+                    out[query, k] += last[paper_stems[i]] == query

@@ -17,10 +17,21 @@ from citerec.base.files import cache_folder
 from citerec.rerank.cross_encoder.network import CrossEncoder, is_bert
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.encoders.adapters import is_adapted
-from citerec.retrieval.encoders.nets import precision, weights_to_numpy
+from citerec.retrieval.encoders.nets import (
+    find_device,
+    fitting_tokens,
+    one_behind,
+    precision,
+    to_device,
+    transformer_bytes,
+    weights_to_numpy,
+)
 from citerec.retrieval.networks.graph import BITS, LARGE, Bert, Head, write_graph
 from citerec.retrieval.networks.session import Input, Network
 from citerec.retrieval.vectors import chunks
+
+TOKENS = 4096
+"""Padded tokens of a batch on a CPU."""
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
@@ -53,6 +64,8 @@ class Backend(Protocol):
 
     arithmetic: str
     """all that the scores depend on besides the model"""
+    tokens: int
+    """padded tokens of a batch, unless given"""
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Yield the rows [B] and scores [B] of each batch in `parts`, in any order."""
@@ -76,24 +89,28 @@ class TorchBackend:
 
     def __init__(self, model: CrossEncoder, arithmetic: str, compile: bool = False, threads: int = 0) -> None:
         """arithmetic: auto, float32 or bfloat16. threads: 0 keeps torch's setting."""
-        dtype = precision(arithmetic)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._device = device = find_device()
+        dtype = precision(arithmetic, device)
         if threads:
             torch.set_num_threads(threads)
         model.precision = dtype
         model.to(device, dtype)
         self.arithmetic = f"torch {device} {dtype}{' compiled' if compile else ''}"
+        self.tokens = fitting_tokens(device, transformer_bytes(model.model, training=False), TOKENS)
         self._model = model
         # Freezing packs the weights for the processor's matrix products once, not in each call.
-        self._forward = (
-            torch.compile(model, dynamic=True, options={"freezing": device == "cpu"}) if compile else model
-        )
+        self._forward: Callable[..., Tensor] = model
+        if compile:
+            self._forward = torch.compile(model, dynamic=True, options={"freezing": device.type == "cpu"})
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Score batches one after the other, each with all threads."""
-        for rows in parts:
+
+        def score(rows: Rows) -> tuple[Rows, Tensor]:
             with torch.inference_mode():
-                scores = self._model.scores(self._forward(*pairs.padded(rows)))
+                return rows, self._model.scores(self._forward(*to_device(pairs.padded(rows), self._device)))
+
+        for rows, scores in one_behind(map(score, parts)):
             yield rows, scores.cpu().numpy()
 
 
@@ -114,7 +131,7 @@ class OnnxBackend:
         if not has_graph(model):
             kind = f"{type(model.model).__name__} with {model.model.config.hidden_act}"
             raise InputError(f"scoring.precision=int8: supports only BERT, and this model is a {kind}")
-        self.arithmetic = "onnxruntime int8"
+        self.arithmetic, self.tokens = "onnxruntime int8", TOKENS
         self._model, self._threads = model, threads or torch.get_num_threads()
         content = f"{identity} {BITS} {LARGE}".encode()
         path = cache_folder() / "onnx" / f"{hashlib.blake2b(content, digest_size=12).hexdigest()}.onnx"

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,10 +21,11 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
-from citerec.rerank.cross_encoder.backends import batches
+from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
+from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.loop import RoundData
 from citerec.training.processes import WHOLE
@@ -307,7 +308,7 @@ class TrainingLists(Dataset[ListBatch]):
             teacher = torch.full(papers.shape, torch.nan)
             found = np.searchsorted(keys, self._keys(contexts, papers[mask]))
             teacher[torch.from_numpy(mask)] = torch.from_numpy(logits[found])
-        parts = list(batches(pairs.lengths, self.batch.tokens))
+        parts = list(batches(pairs.lengths, self.batch.tokens or TOKENS))
         positions = np.flatnonzero(mask)[np.concatenate(parts)]
         chunks = [pairs.padded(part) for part in parts]
         marks = torch.from_numpy(mask), torch.from_numpy(relevant)
@@ -383,6 +384,4 @@ class RerankData(RoundData):
     def transfer_batch_to_device(
         self, batch: ListBatch, device: torch.device, dataloader_idx: int
     ) -> ListBatch:
-        chunks = [(ids.to(device), types.to(device), mask.to(device)) for ids, types, mask in batch.chunks]
-        moved = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
-        return replace(batch, chunks=chunks, **moved)
+        return to_device(batch, device)

@@ -65,11 +65,10 @@ def margin_mse(student: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
     cited: bool [Q, N]. 0 without pairs to compare.
     """
     known = ~torch.isnan(teacher)
-    query, positive = (cited & known).nonzero(as_tuple=True)
-    others = (known & ~cited)[query]  # [cited, N]
-    gaps = (student - torch.nan_to_num(teacher))[query]
-    gaps = gaps.gather(1, positive[:, None]) - gaps
-    return gaps.square().masked_fill(~others, 0.0).sum() / others.sum().clamp(min=1)
+    error = student - torch.nan_to_num(teacher)
+    pairs = (known & cited)[:, :, None] & (known & ~cited)[:, None]  # [Q, N, N]
+    gaps = (error[:, :, None] - error[:, None]).square()
+    return gaps.masked_fill(~pairs, 0.0).sum() / pairs.sum().clamp(min=1)
 
 
 def listwise_kl(
@@ -81,11 +80,10 @@ def listwise_kl(
     student, teacher: as for `margin_mse`; queries without scored papers are ignored.
     """
     known = ~torch.isnan(teacher)
-    scored = known.any(1)
-    known, student, teacher = known[scored], student[scored], teacher[scored]
-    if not len(known):
-        return student.sum() * 0.0
-    target = (teacher / teacher_temperature).masked_fill(~known, -torch.inf).log_softmax(1)
-    predicted = (student / temperature).masked_fill(~known, -torch.inf).log_softmax(1)
+    scored = known.any(1, keepdim=True)
+    unknown = ~known & scored  # a query without scored papers has a loss of 0, not NaN
+    teacher = torch.nan_to_num(teacher)
+    target = (teacher / teacher_temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
+    predicted = (student / temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
     terms = target.exp() * (target.masked_fill(~known, 0.0) - predicted.masked_fill(~known, 0.0))
-    return terms.sum(1).mean()
+    return terms.sum() / scored.sum().clamp(min=1)

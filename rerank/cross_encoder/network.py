@@ -18,7 +18,7 @@ from citerec.base.errors import InputError
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, Subwords
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoders.encoder import load_pretrained, max_positions
-from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
+from citerec.retrieval.encoders.nets import computing_in, weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.hub import (
     Pretrained,
@@ -121,7 +121,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         """[B, L] each -> logits [B] float32, before any sigmoid, as the losses expect."""
         device = self.score.weight.device
         ids, types, mask = (part.to(device) for part in (input_ids, token_type_ids, attention_mask))
-        with torch.autocast(device.type, self.precision, enabled=self.precision != self.score.weight.dtype):
+        with computing_in(self.precision, self.score.weight):
             first = self.first_hidden(ids, types, mask)
         return self.logits(first)
 

@@ -151,7 +151,7 @@ class Reranker:
 
     def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
         out = np.empty(len(pairs), np.float32)
-        parts = batches(pairs.lengths, self.scoring.tokens)
+        parts = batches(pairs.lengths, self.scoring.tokens or self.backend.tokens)
         for rows, scores in self.backend.scores(pairs, parts):
             out[rows] = scores
             if advance is not None:

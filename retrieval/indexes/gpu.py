@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,17 @@ GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""
 FAISS_DEPTH = 2048
 """Maximum k of Faiss on a GPU."""
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply float32 matrices exactly, not in TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class TorchIndex(PaperIndex):
@@ -38,7 +52,8 @@ class TorchIndex(PaperIndex):
         step = GPU_SCORES // CHUNK
         for start in range(0, len(self) if rows is None else len(rows), step):
             part = slice(start, start + step) if rows is None else rows[start : start + step]
-            scores = vectors @ self._vectors[part].float().T
+            with full_precision():
+                scores = vectors @ self._vectors[part].float().T
             scores, indices = scores.topk(min(k, scores.shape[1]))
             indices = start + indices if rows is None else rows[start + indices]
             best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
@@ -60,34 +75,58 @@ class TorchIndex(PaperIndex):
 
 
 class FaissGPUIndex(FlatIndex):
-    """Faiss on all GPUs; searches with a filter or k above FAISS_DEPTH run on the CPU."""
+    """Faiss on one or all GPUs.
 
-    def __init__(self, vectors: Floats) -> None:
+    Searches with a filter, or for more than FAISS_DEPTH papers, are left to torch, or else to the CPU.
+    """
+
+    def __init__(self, vectors: Floats, device: int | None = None) -> None:
+        """device: number of the GPU; None: all."""
         super().__init__(vectors)
         flat = faiss.IndexFlatIP(self.dim)
         flat.add(vectors)
-        self._gpus = faiss.index_cpu_to_all_gpus(flat)
+        if device is None:
+            self._gpus = faiss.index_cpu_to_all_gpus(flat)
+        else:
+            self._resources = faiss.StandardGpuResources()
+            self._gpus = faiss.index_cpu_to_gpu(self._resources, device, flat)
+        self._device = torch.device("cuda", device or 0)
+
+    @cached_property
+    def _torch(self) -> TorchIndex:
+        return TorchIndex(FlatIndex(self.vectors), self._device)
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        if allowed is not None or k > FAISS_DEPTH:
-            return super()._nearest(queries, k, allowed)
-        return self._gpus.search(queries, k)
+        if allowed is None and k <= FAISS_DEPTH:
+            return self._gpus.search(queries, k)
+        if torch.cuda.is_available():
+            return self._torch._nearest(queries, k, allowed)
+        return super()._nearest(queries, k, allowed)
 
 
 def gpu_library(kind: str) -> str | None:
-    """The library to search an index on a GPU: torch, which supports filters, else faiss; None if neither."""
-    if kind not in ("exact", "half"):
-        return None
-    if torch.cuda.is_available():
-        return "torch"
-    return "faiss" if kind == "exact" and faiss.get_num_gpus() > 0 else None
+    """The library to search an index on a GPU: faiss for `exact` if faiss-gpu is installed, else torch.
+
+    None if neither can.
+    """
+    if kind == "exact" and faiss.get_num_gpus() > 0:
+        return "faiss"
+    return "torch" if kind in ("exact", "half") and torch.cuda.is_available() else None
 
 
 def to_gpu(kind: str, index: FlatIndex | FaissIndex) -> PaperIndex:
     """Move an index to a GPU if there is one."""
     library = gpu_library(kind)
-    if library == "torch":
-        return TorchIndex(index, torch.device("cuda"))
     if library == "faiss" and isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
         return FaissGPUIndex(index.vectors)
+    if library is not None and torch.cuda.is_available():
+        return TorchIndex(index, torch.device("cuda"))
     return index
+
+
+def on_device(index: FlatIndex, device: torch.device, filtered: bool) -> PaperIndex:
+    """Move an exact index to a device of torch. filtered: for searches with a filter."""
+    on_gpu = device.type == "cuda" and faiss.get_num_gpus() > 0
+    if on_gpu and not filtered and isinstance(index.vectors, np.ndarray):
+        return FaissGPUIndex(index.vectors, device.index or 0)
+    return TorchIndex(index, device)

@@ -26,14 +26,21 @@ def search_exact(
     k: int,
     exclude: NDArray[np.integer] | None = None,
     candidates: Mask | None = None,
+    device: Any = "cpu",
 ) -> Ranking:
     """The k papers with the highest inner product with each query, without excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
-    exclude, candidates: like `exclude` and `allowed` of PaperIndex.search; same errors.
-    Ties for the last place are broken by Faiss.
+    exclude, candidates: like `exclude` and `allowed` of PaperIndex.search; same errors. device: of torch,
+    where to search. Ties for the last place are broken by Faiss or torch.
     """
-    return FlatIndex(check_vectors(papers, "papers")).search(queries, k, candidates, exclude)
+    index = FlatIndex(check_vectors(papers, "papers"))
+    if str(device) == "cpu":
+        return index.search(queries, k, candidates, exclude)
+    from citerec.retrieval.indexes.gpu import on_device  # imports torch
+
+    filtered = candidates is not None and not candidates.all()
+    return on_device(index, device, filtered).search(queries, k, candidates, exclude)
 
 
 def check_index(config: IndexConfig, papers: int | None = None) -> None:

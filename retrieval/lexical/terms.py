@@ -10,18 +10,21 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import Stemmer
-from bm25s import stopwords as lists
-from bm25s.tokenization import Tokenizer
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
 from citerec.base.errors import InputError
+from citerec.base.imports import hidden_module
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.letters import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
+
+with hidden_module("jax"):  # bm25s would let it take most of a GPU's memory
+    from bm25s import stopwords as lists
+    from bm25s.tokenization import Tokenizer
 
 PAPERS_PER_BATCH = 1 << 16
 """Papers whose terms are counted at a time."""
@@ -31,6 +34,8 @@ BEGINNINGS, LETTERS = "beginnings", 5
 """The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
 
 
+ENGLISH = frozenset(lists.STOPWORDS_EN_PLUS)
+"""NLTK's English stop words."""
 EUROPEAN = "european"
 """The stop words of English, French, German, Spanish and Portuguese together."""
 FUNCTION_WORDS = frozenset(

@@ -18,11 +18,11 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
-from citerec.hatten.settings import EncoderBatchSettings
+from citerec.hatten.settings import EncoderBatchSettings, HAttenSettings
 from citerec.hatten.training.batches import Batch, Batches, TrainingData
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
 from citerec.hatten.training.mining import Pool
-from citerec.tests.hatten.made import read_all
+from citerec.tests.hatten.made import random_model, read_all
 
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
@@ -144,7 +144,8 @@ def test_a_round_uses_only_the_queries_that_were_mined(
     assert len(orders[0]) == 320 and sorted(orders[0][: len(sampled)].tolist()) == sampled.tolist()
     assert set(orders[0][len(sampled) :].tolist()) <= set(sampled.tolist())
     assert np.array_equal(orders[0], orders[1]) and not np.array_equal(orders[0], orders[2])
-    data = TrainingData(reader, replace(config, steps_per_round=2), seed=1)
+    settings = HAttenSettings(batch=replace(config, steps_per_round=2))
+    data = TrainingData(reader, settings, 1, random_model(["a"]).encoder)
     before = data.round_queries(3)
     data.pool = pool  # of another round: all queries can be sampled next
     assert np.array_equal(data.round_queries(3), before)

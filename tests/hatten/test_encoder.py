@@ -108,7 +108,8 @@ def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     ids, types, absent_ones = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
     with torch.no_grad():
         ours = encoder(*map(torch.from_numpy, (ids, types, absent_ones)))
-        x, absent = encoder.paragraph_inputs(from_padded(ids, types, absent_ones, encoder.pad_id))
+        inputs = encoder.level_inputs(from_padded(ids, types, absent_ones, encoder.pad_id))
+        x, absent = encoder.paragraph_inputs(inputs), inputs.missing
         share = encoder.document_level.pool.attention(encoder.document_level.contextualise(x, absent), absent)
     np.testing.assert_allclose(ours.numpy(), golden["embedding"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(share.numpy()[:, :, None], golden["pool_attention"], rtol=0, atol=1e-5)

@@ -132,10 +132,10 @@ def test_is_the_weighted_mean_of_the_words_with_and_without_torch(
     rows: list[list[list[int]]], seed: int
 ) -> None:
     path, vectors, read = made(seed), word_vectors(seed), documents(rows)
-    with_torch = path(vectors, read).detach()  # torch is used where gradients are enabled
+    with_torch = path.encode(vectors, read).detach()  # torch is used where gradients are enabled
     with torch.no_grad():
         torch.testing.assert_close(with_torch, by_loops(path, vectors, rows), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(path(vectors, read), with_torch, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(path.encode(vectors, read), with_torch, rtol=1e-4, atol=1e-5)
 
 
 def test_distances_from_the_marker_are_signed_and_bounded() -> None:
@@ -144,7 +144,7 @@ def test_distances_from_the_marker_are_signed_and_bounded() -> None:
     with torch.no_grad():
         path.word_weight.zero_()
         path.distance_weight.copy_(torch.linspace(-3, 3, 2 * DISTANCE_BUCKETS))
-        found = path(vectors, documents([[[], [], text]]))
+        found = path.encode(vectors, documents([[[], [], text]]))
         weight = path.distance_weight.exp()
         before = (
             weight[1:DISTANCE_BUCKETS].sum() + 10 * weight[DISTANCE_BUCKETS - 1]
@@ -158,12 +158,12 @@ def test_distances_from_the_marker_are_signed_and_bounded() -> None:
 def test_a_model_without_a_marker_has_no_distances() -> None:
     path, vectors = made(), word_vectors()
     with torch.no_grad():
-        expected = path(vectors, documents([[[], [], [1, 2, 4]]]))
+        expected = path.encode(vectors, documents([[[], [], [1, 2, 4]]]))
         path.distance_weight.fill_(9.0)
-        torch.testing.assert_close(path(vectors, documents([[[], [], [1, 2, 4]]])), expected)
+        torch.testing.assert_close(path.encode(vectors, documents([[[], [], [1, 2, 4]]])), expected)
         for nowhere in (None, -1):
             path.target_id = nowhere
-            assert path(vectors, documents([[[], [], [1, TARGET]]])).isfinite().all()
+            assert path.encode(vectors, documents([[[], [], [1, TARGET]]])).isfinite().all()
 
 
 def test_initial_word_weights_are_proportional_to_idf() -> None:
@@ -178,20 +178,20 @@ def test_words_are_dropped_only_in_training() -> None:
     some = documents([[[1, 2, 4, 5], [6, 7]], [[1], [2], [4, TARGET, 5]]])
     path.dropout = 0.5
     with torch.no_grad():
-        still = path(vectors, some)
-        assert torch.equal(path(vectors, some), still)
+        still = path.encode(vectors, some)
+        assert torch.equal(path.encode(vectors, some), still)
         path.train()
-        moved = torch.stack([path(vectors, some) for _ in range(20)])
+        moved = torch.stack([path.encode(vectors, some) for _ in range(20)])
         assert not torch.equal(moved[0], moved[1])
         path.dropout = 1.0  # every word
-        assert not path(vectors, some).any()
+        assert not path.encode(vectors, some).any()
     lengths: Any = moved.norm(dim=2)
     assert ((lengths - 1).abs() < 1e-5).logical_or(lengths == 0).all()
 
 
 def test_every_weight_learns_from_a_query_and_a_paper() -> None:
     path, vectors = made(), word_vectors().requires_grad_()
-    found = path(vectors, documents([[[1], [2, 4]], [[1, 4], [2], [4, TARGET, 5]]]))
+    found = path.encode(vectors, documents([[[1], [2, 4]], [[1, 4], [2], [4, TARGET, 5]]]))
     (found[0] @ found[1]).backward()
     for weight in (path.word_weight, path.distance_weight, path.paragraph_weight, vectors):
         assert weight.grad is not None and weight.grad.isfinite().all() and weight.grad.any()

@@ -144,8 +144,8 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
     with torch.no_grad():
         fresh = encoder(made).encode(batch.others)
         levels = encoder(made).encode_levels(batch.others)
-    made.cached_vectors = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
-    made.cached_vectors[batch.other_rows] = levels.numpy()
+    made.cached_vectors = torch.zeros(len(demo_corpus.paper_ids), 8)
+    made.cached_vectors[torch.from_numpy(batch.other_rows)] = levels
     torch.testing.assert_close(made._others(batch), fresh)
     made._others(batch).sum().backward()
     changed = encoder(made).word_vectors.grad
@@ -160,7 +160,7 @@ def test_processes_share_a_batch_and_have_the_gradients_of_one(
 ) -> None:
     made = module(demo_corpus)
     if cached:
-        made.cached_vectors = np.ones((len(demo_corpus.paper_ids), 8), np.float32)
+        made.cached_vectors = torch.ones(len(demo_corpus.paper_ids), 8)
     losses: list[Tensor] = []
 
     def gradients(share: Share) -> dict[str, Tensor]:
@@ -265,11 +265,13 @@ def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
 def test_a_short_round_mines_only_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
     short = EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=5)
-    data = TrainingData(reader, short, seed=0)
+    network = encoder(module(demo_corpus))
+    data = TrainingData(reader, HAttenSettings(batch=short), 0, network)
     rounds = [data.round_queries(number) for number in range(2)]
     for number, queries in enumerate(rounds):
         order = Batches(reader, data.split, None, short, seed=0, round=number).order
         assert queries.tolist() == sorted(order.tolist()) and len(queries) == 40
     assert not set(rounds[0].tolist()) & set(rounds[1].tolist())
-    every = TrainingData(reader, replace(short, steps_per_round=50), seed=0).round_queries(3)
+    settings = HAttenSettings(batch=replace(short, steps_per_round=50))
+    every = TrainingData(reader, settings, 0, network).round_queries(3)
     assert every.tolist() == list(range(len(data.split)))
