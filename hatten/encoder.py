@@ -60,6 +60,17 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
 
+class Mean(nn.Module):
+    """The mean of vectors, in place of a level or of its pooling."""
+
+    def forward(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """x [n, L, D], absent [n, L] -> [n, D] float32"""
+        if absent is None:
+            return x.mean(1, dtype=torch.float32)
+        share = (~absent).float() / (~absent).sum(1, keepdim=True)
+        return (share[:, None] @ x.float())[:, 0]
+
+
 class Level(nn.Module):
     """Transformer layers and pooling, from tokens to a paragraph or from paragraphs to a document."""
 
@@ -69,7 +80,7 @@ class Level(nn.Module):
         self.layers = nn.ModuleList(
             TransformerLayer(*sizes, config.hidden, config.dropout) for _ in range(config.layers)
         )
-        self.pool = MultiHeadPooling(*sizes)
+        self.pool: Any = MultiHeadPooling(*sizes) if config.pooling == "attention" else Mean()
         self.dropout = config.input_dropout
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(positions, config.dim), persistent=False)
@@ -119,21 +130,26 @@ class HAttenEncoder(Encoder):
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
         self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
         self.marker_vectors = nn.Parameter(table[self.marker_ids].clone()) if self.marker_ids else None
-        self.word_level = Level(config, config.max_tokens)
-        self.document_level = Level(config, config.max_paragraphs)
+        self.word_level: Any = Mean() if config.levels == "paragraphs" else Level(config, config.max_tokens)
+        self.document_level: Any = (
+            Mean() if config.levels == "words" else Level(config, config.max_paragraphs)
+        )
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
         self.mean: MeanPath | None = MeanPath(len(table)) if config.residual == "mean" else None
         if self.mean is not None:
             # Start as the mean path alone and learn what to add to it.
-            nn.init.zeros_(self.document_level.pool.out.weight)
-            nn.init.zeros_(self.document_level.pool.out.bias)
+            out: nn.Linear = self.document_level.pool.out  # type: ignore[union-attr, assignment]
+            nn.init.zeros_(out.weight)
+            nn.init.zeros_(out.bias)
         self.mean_only = False
 
     @property
     def levels_are_zero(self) -> bool:
         """True if the two levels add nothing to the mean path, as before training."""
+        if self.mean is None:
+            return False
         out = self.document_level.pool.out
-        return self.mean is not None and not bool(out.weight.any() or out.bias.any())
+        return not bool(out.weight.any() or out.bias.any())
 
     def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
         """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""

@@ -40,9 +40,19 @@ class EncoderConfig(Settings):
     """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
     """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
+    levels: str = setting("both", choices=("both", "words", "paragraphs"))
+    """both | words (a document is the mean of its paragraph vectors) | paragraphs (a paragraph is the mean of
+    its word vectors)"""
+    pooling: str = setting("attention", choices=("attention", "mean"))
+    """of a level: attention (multi-head attention pooling) | mean"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.residual == "mean" and (self.levels, self.pooling) != ("both", "attention"):
+            raise InputError(
+                f"{self.where}.residual=mean: has both levels and attention pooling; levels={self.levels} "
+                f"pooling={self.pooling} need residual=none"
+            )
         if self.dim % self.heads or self.dim % 2:
             raise InputError(f"{self.where}: dim={self.dim} must be even and divisible by heads={self.heads}")
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class Bench:
     def __init__(self, folder: Path, tiny: bool, seconds: float) -> None:
         self.folder, self.tiny, self.seconds = folder, tiny, seconds
         self.device = find_device()
-        self.trainer = TrainerSettings(accelerator="gpu" if self.device.type == "cuda" else "cpu")
+        self.trainer = TrainerSettings()
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -141,7 +142,7 @@ class Bench:
 
     @cached_property
     def encoder_config(self) -> EncoderConfig:
-        small = {"dim": 16, "heads": 2, "hidden": 32, "max_tokens": 64} if self.tiny else {}
+        small: dict[str, Any] = {"dim": 16, "heads": 2, "hidden": 32, "max_tokens": 64} if self.tiny else {}
         return EncoderConfig(trainable_vectors="none", **small)
 
     @property
@@ -249,7 +250,7 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
         step()
         bench.synchronise()
     events = profile.events() or []
-    on_device = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    on_device = [event for event in events if str(event.device_type).endswith("CUDA")]
     counts = {name: sum(event.name == name for event in events) for name in (*WAITS, *COUNTED)}
     busy = sum(event.time_range.elapsed_us() for event in on_device) / 1000
     waits = sum(counts[name] for name in WAITS) - (bench.device.type == "cuda")  # the last is ours
@@ -482,13 +483,9 @@ MEASUREMENTS: tuple[Callable[[Bench], Iterator[Row]], ...] = (
 
 
 def machine(device: torch.device) -> str:
-    import transformers
-
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
-    return (
-        f"{card}, {os.cpu_count()} cores, torch {torch.__version__}, transformers {transformers.__version__}, "
-        f"Lightning {pl.__version__}"
-    )
+    versions = [f"{name} {version(name)}" for name in ("torch", "transformers", "pytorch-lightning")]
+    return f"{card}, {os.cpu_count()} cores, {', '.join(versions)}"
 
 
 def main() -> None:

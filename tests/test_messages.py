@@ -107,7 +107,7 @@ def test_wrong_options_are_reported_before_slow_imports(command: str, line: str)
     [
         (
             "train",
-            ["model=hatten", "trainer=cpu"],
+            ["model=hatten", "trainer=null"],
             ["encoder", "retriever", "benchmark"],
             r"model\.rounds=\d+ +number of",
         ),

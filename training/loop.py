@@ -115,7 +115,7 @@ class TrainingRun:
         """The number of processes that read batches, as given, or by the device and the cores."""
         if given is not None:
             return given
-        return 0 if self.trainer.accelerator == "cpu" else min(4, (os.cpu_count() or 1) - 1)
+        return 0 if self.device.type == "cpu" else min(4, (os.cpu_count() or 1) - 1)
 
     @property
     def is_first(self) -> bool:
@@ -151,9 +151,9 @@ class TrainingRun:
     def fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
         """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt."""
         checkpoint = RunCheckpoint(self.path, training.rounds, training.files)
-        options = asdict(self.trainer)
+        options = asdict(self.trainer) | {"accelerator": "cpu" if self.device.type == "cpu" else "gpu"}
         if self.trainer.deterministic is None:  # on a GPU it is slow, and not supported by all operations
-            options["deterministic"] = self.trainer.accelerator == "cpu"
+            options["deterministic"] = self.device.type == "cpu"
         if self.trainer.processes > 1:
             options["strategy"] = DDPStrategy(
                 find_unused_parameters=training.module.some_weights,
@@ -181,10 +181,8 @@ class TrainingRun:
             last = self.path / LAST
         if last is None:
             checkpoint.start_new_run(wanted if self.is_first else None)
-        log.info(
-            f"training on {corpus.name}: {training.summary}, {torch.get_num_threads()} threads; "
-            f"output in {self.path}"
-        )
+        where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else "on a GPU"
+        log.info(f"training on {corpus.name}: {training.summary}, {where}; output in {self.path}")
         try:
             ckpt_path = str(last) if last else None
             trainer.fit(training.module, datamodule=training.data, ckpt_path=ckpt_path, weights_only=True)

@@ -99,8 +99,8 @@ class TrainerSettings(Settings):
     """Arguments of Lightning's Trainer."""
 
     where: ClassVar[str] = "trainer"
-    accelerator: str = setting("cpu", choices=("cpu", "gpu"))
-    """cpu | gpu"""
+    accelerator: str = setting("auto", choices=("auto", "cpu", "gpu"))
+    """auto (a GPU if there is one) | cpu | gpu"""
     devices: int = setting(1, least=1)
     """number of devices of a machine, with one process each; on a CPU, number of processes"""
     num_nodes: int = setting(1, least=1)

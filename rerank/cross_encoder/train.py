@@ -88,7 +88,7 @@ def train_reranker(
     data = RerankData(lists, settings.validation.every, run.seed, run.workers(settings.workers))
     names = {"encoder": start.name, "retriever": prefetcher.retriever.name}
     module = RerankModule(model, settings, run.seed, data.steps)
-    if run.trainer.accelerator == "cpu":
+    if run.device.type == "cpu":
         log.info(
             f"training will take about {_estimate_minutes(module, data):,.0f} min on this machine, "
             "without validation; it scales with "

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
-from citerec.hatten.encoder import HAttenEncoder, build_encoder
+from citerec.hatten.encoder import HAttenEncoder, Mean, build_encoder
 from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
 from citerec.hatten.published.checkpoint import load_reference_checkpoint
 from citerec.hatten.settings import EncoderConfig
@@ -73,11 +73,15 @@ def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent
 
 
 def level(ours: Any, config: EncoderConfig, x: Tensor, absent: Tensor) -> Tensor:
+    if isinstance(ours, Mean):
+        return mean(x, absent)
     rate = 10000.0 ** (-torch.arange(0, config.dim, 2) / config.dim)
     angle = torch.arange(x.shape[1])[:, None] * rate
     x = x + torch.stack([angle.sin(), angle.cos()], 2).flatten(1)
     for layer in ours.layers:
         x = torch_layer(layer, config)(x, src_key_padding_mask=absent)
+    if isinstance(ours.pool, Mean):
+        return mean(x, absent)
     pool: MultiHeadPooling = ours.pool
     heads = []
     for head in range(config.heads):
@@ -86,6 +90,10 @@ def level(ours: Any, config: EncoderConfig, x: Tensor, absent: Tensor) -> Tensor
         rows = slice(head * config.dim // config.heads, (head + 1) * config.dim // config.heads)
         heads.append((share[:, :, None] * F.linear(x, pool.value.weight[rows], pool.value.bias[rows])).sum(1))
     return F.linear(torch.cat(heads, 1).relu(), pool.out.weight, pool.out.bias)
+
+
+def mean(x: Tensor, absent: Tensor) -> Tensor:
+    return torch.stack([row[~gone].mean(0) for row, gone in zip(x, absent, strict=True)])
 
 
 def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
@@ -128,8 +136,11 @@ def test_embeddings_attention_and_sizes_match_the_reference() -> None:
         {},
         {"layers": 2, "trainable_vectors": "all", "input_scale": 3.0},
         {"dim": 6, "heads": 1, "trainable_vectors": "none"},
+        {"levels": "words"},
+        {"levels": "paragraphs"},
+        {"pooling": "mean"},
     ],
-    ids=["defaults", "two layers", "one head"],
+    ids=["defaults", "two layers", "one head", "no document level", "no word level", "no attention pooling"],
 )
 def test_implements_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
     encoder = made(**options)
