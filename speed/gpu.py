@@ -514,7 +514,7 @@ def main() -> None:
                 continue
             try:
                 for row in measure(bench):
-                    print(f"| {row.what} | {row.figure} | {row.plain} |", flush=True)
+                    print(f"| {row.what} | {row.figure} |{row.plain and f' {row.plain}'} |", flush=True)
             except Exception as error:  # the others may still run
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
                 print(f"| {name} | failed: {text} | |")
