@@ -15,6 +15,7 @@ import ctypes
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 import msgspec
@@ -137,6 +138,25 @@ def is_whole_record(content: bytes, row: int) -> bool:
     return content[:SUM_OF_RECORD] == record_sum(content[SUM_OF_RECORD:], row)
 
 
+@contextmanager
+def links_to(folder: Path) -> Iterator[Path]:
+    """A temporary folder of links to the files of tantivy's index, beside which it would write a lock file.
+
+    Once opened, the index needs no names of files.
+    """
+    links = Path(mkdtemp(prefix="citerec-"))
+    try:
+        for file in folder.iterdir():
+            if not file.name.startswith("."):
+                (links / file.name).symlink_to(file.resolve())
+        yield links
+    finally:
+        try:
+            shutil.rmtree(links)
+        except OSError:  # a thread of tantivy has just locked the index, as it does once after opening
+            shutil.rmtree(links)
+
+
 class Shard:
     """Papers in a folder, to search. Several threads may do so at once. Nothing is written to the folder."""
 
@@ -148,12 +168,8 @@ class Shard:
         stat = (folder / CODES).stat()
         self.codes_file = stat.st_dev, stat.st_ino
         self._vector_file = (folder / VECTORS).open("rb", buffering=0)
-        # tantivy locks what it opens by a file beside it, and reads all files now, which may then be removed.
-        with TemporaryDirectory(prefix="citerec-") as links, engine_errors(folder):
-            for file in (folder / WORDS).iterdir():
-                if not file.name.startswith("."):
-                    (Path(links) / file.name).symlink_to(file.resolve())
-            index = tantivy.Index.open(links)
+        with links_to(folder / WORDS) as links, engine_errors(folder):
+            index = tantivy.Index.open(str(links))
             self._schema, self._searcher = index.schema, index.searcher()
         # By default, the kernel may read megabytes around each page, which a library larger than memory loses
         # again before the next query.

@@ -14,9 +14,11 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError, error_line
 from citerec.evaluate import build_benchmark
 from citerec.evaluation.benchmark import Data
+from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings, build
 from citerec.evaluation.report import Provenance
 from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
@@ -120,11 +122,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if script == "train":
             (folder / "ids.txt").write_text("vision\n")
             return
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("evaluate" if script == "evaluate" else "build_mdcr", overrides)
         if script != "evaluate":
-            instantiate(config)
+            build(read_arguments(MdcrSettings, overrides))
             return
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config = compose("evaluate", overrides)
         (folder / ".hydra").mkdir(exist_ok=True)
         OmegaConf.save(config, folder / ".hydra" / "config.yaml")
         retriever, corpus, filters = (

@@ -20,7 +20,7 @@ import pytest
 from citerec import recommend
 from citerec.base.errors import InputError
 from citerec.library.disk.library import UNCHECKED, DiskLibrary
-from citerec.library.disk.shard import Shard
+from citerec.library.disk.shard import Shard, links_to
 from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, encode_rows, train_codes
 from citerec.library.explanation import Recommendation
 from citerec.library.papers import LibraryPaper
@@ -461,6 +461,24 @@ def test_large_files_are_compared_in_the_background(
     recommender.library._checking.join()  # type: ignore[attr-defined]
     with pytest.raises(InputError, match=r"damaged library .*\.idx: damaged"):
         recommender.recommend("Trees [CITE]")
+
+
+def test_what_the_engine_writes_late_is_removed_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "meta.json").touch()
+    rmdir, late = os.rmdir, [".tantivy-meta.lock"]
+
+    def remove(path: Path, **options: Any) -> None:
+        if late:
+            (path / late.pop()).touch()
+        rmdir(path, **options)
+
+    monkeypatch.setattr(os, "rmdir", remove)
+    with links_to(tmp_path) as links:
+        assert [file.name for file in links.iterdir()] == ["meta.json"]
+    assert not late and not links.exists()
+
 
 
 def test_a_library_is_asked_where_nothing_may_be_written(library: Path, papers: list[dict[str, Any]]) -> None:
