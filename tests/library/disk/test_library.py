@@ -480,7 +480,6 @@ def test_what_the_engine_writes_late_is_removed_with_its_folder(
     assert not late and not links.exists()
 
 
-
 def test_a_library_is_asked_where_nothing_may_be_written(library: Path, papers: list[dict[str, Any]]) -> None:
     """By a user who may read the folder, and write nothing but temporary files."""
     expected = [summary(Recommender.open(library).recommend(text)) for text in questions(papers, 2)]
