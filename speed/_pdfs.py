@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
 
 WIDTH, HEIGHT = 612, 792
 """US letter, in points."""
@@ -154,38 +155,40 @@ def write_pdf(pages: Sequence[bytes], compress: bool = True) -> bytes:
     return bytes(written)
 
 
-_WORDS = re.findall(
-    r"\w+",
-    """
-    model data method result graph neural sample estimate citation network search query passage document
-    rank feature vector learning training measure error distribution linear sparse semantic retrieval
-    language text author library evidence sentence structure process analysis system study approach
-    significant improvement experiment baseline accuracy parameter function algorithm matrix random
-    variable approximate probability
-    """,
-)
+VOCABULARY = 50_000
+"""Words of made texts, which are as frequent as those of a language (Zipf 1949)."""
 
 
-def made_paper(number: int, words: int = 6000, by_rows: bool = False) -> MadePaper:
-    """A paper of random sentences, with a few rare words of its own."""
+@cache
+def _words() -> tuple[list[str], list[float]]:
+    """Return made words, most frequent first, and sums of their frequencies."""
+    draw = random.Random(0)
+    syllables = [
+        f"{first}{vowel}{last}"
+        for first in "bcdfglmnprst"
+        for vowel in "aeiou"
+        for last in ("", "n", "r", "s")
+    ]
+    words = list(dict.fromkeys("".join(draw.choices(syllables, k=1 + i % 4)) for i in range(2 * VOCABULARY)))
+    return words, list(accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+
+
+def made_paper(number: int, length: int = 3600, by_rows: bool = False) -> MadePaper:
+    """A paper of random sentences."""
     draw = random.Random(number)
-    own = [f"{''.join(draw.choices('bdfgklmnprstvz', k=2))}{draw.choice(_WORDS)}ine" for _ in range(40)]
+    words, sums = _words()
 
     def sentence() -> str:
-        of = [
-            draw.choice(own) if draw.random() < 0.06 else draw.choice(_WORDS)
-            for _ in range(draw.randint(12, 24))
-        ]
-        return f"{' '.join(of).capitalize()}."
+        return f"{' '.join(draw.choices(words, cum_weights=sums, k=draw.randint(12, 24))).capitalize()}."
 
-    def paragraph(length: int) -> str:
-        return " ".join(sentence() for _ in range(max(length // 18, 1)))
+    def paragraph(count: int) -> str:
+        return " ".join(sentence() for _ in range(max(count // 18, 1)))
 
     headings = ("1 Introduction", "2 Related Work", "3 Method", "4 Experiments", "5 Conclusion")
-    sections = [(name, [paragraph(120) for _ in range(words // 120 // len(headings))]) for name in headings]
+    sections = [(name, [paragraph(120) for _ in range(length // 120 // len(headings))]) for name in headings]
     references = [
         f"A. Author and B. Other. {sentence()} Journal of Tests, {1990 + i % 30}." for i in range(40)
     ]
-    title = " ".join(draw.choices(_WORDS, k=5)).capitalize()
+    title = " ".join(draw.choices(words, k=4)).capitalize()
     lines = ["Ann Author and Bo Other", f"doi:10.5555/made.{number}"]
     return MadePaper(title, paragraph(150), sections, references, by_rows=by_rows, first_page=lines)

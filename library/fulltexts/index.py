@@ -117,12 +117,20 @@ class PassageIndex:
 
     def word_scores(self, words: Sequence[str], weights: Floats) -> Floats:
         """BM25 of all passages [N] for words, each with a weight; of a repeated term the largest counts."""
+        return self.postings.scores(*self._weighted_terms(words, weights))
+
+    def most_words(self, words: Sequence[str], weights: Floats) -> float:
+        """Return what `word_scores` never exceeds: the sum of the terms' weights times idf."""
+        terms, largest = self._weighted_terms(words, weights)
+        return float(FORMULA.idf(self.postings.frequency(terms), len(self)) @ largest)
+
+    def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
         terms = self.terms.of(words)
         each = np.repeat(weights.astype(np.float32), terms.lengths)
         unique, place = np.unique(terms.values, return_inverse=True)
         largest = np.zeros(len(unique), np.float32)
         np.maximum.at(largest, place, each)
-        return self.postings.scores(unique.astype(np.int32), largest)
+        return unique.astype(np.int32), largest
 
     def cosines(self, vector: Floats, passages: Rows | None = None) -> Floats:
         """Cosines of a vector [D] with passages [n], or with all [N]; NaN without vectors."""

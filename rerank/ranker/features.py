@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,8 @@ from citerec.retrieval.queries import SURROUNDINGS, Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
-RETRIEVERS = "retrievers"
-"""Group of the columns of the retrievers."""
+RETRIEVERS, PASSAGES = "retrievers", "passages"
+"""Groups of the columns of the retrievers, and of full texts."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,20 @@ def feature(group: str, relative: bool = False) -> Callable[[Function], Function
     return register
 
 
+class PassageScores(Protocol):
+    """The passages of full texts that some of a corpus's papers have."""
+
+    def find(self, queries: Queries, depth: int) -> Ragged:
+        """Return the papers [Q] whose passages have most of the words of each query, best first."""
+
+    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
+        """Return the scores of the best passage of papers [Q, K], by column of the group PASSAGES; NaN for
+        papers without a full text. vectors: of the contexts, [Q, D]."""
+
+
 class Candidates:
-    """Q queries and their candidates [Q, K], rows of papers, -1 for none. parts: indexed retrievers."""
+    """Q queries and their candidates [Q, K], rows of papers, -1 for none. parts: indexed retrievers.
+    passages: of full texts, if there are any."""
 
     def __init__(
         self,
@@ -72,8 +84,10 @@ class Candidates:
         parts: Mapping[str, Retriever],
         queries: Queries,
         papers: NDArray[np.int32],
+        passages: PassageScores | None = None,
     ) -> None:
         self.statistics, self.parts, self.queries, self.papers = statistics, parts, queries, papers
+        self.passages = passages
         self.corpus = statistics.corpus
         self._query_statistics = statistics.with_query_words(queries)
         self._terms: dict[str, TermRows] = {}
@@ -97,7 +111,9 @@ class Candidates:
         if groups is None:
             groups = all_groups()
         found = self._retriever_columns() if RETRIEVERS in groups else {}
-        return found | {name: one.compute(self) for name, one in FEATURES.items() if one.group in groups}
+        left_out = {PASSAGES} if self.passages is None else set()
+        wanted = set(groups) - left_out
+        return found | {name: one.compute(self) for name, one in FEATURES.items() if one.group in wanted}
 
     def _retriever_columns(self) -> dict[str, NDArray[np.floating]]:
         """Compute PART.score and PART.rank, log(1 + rank), ranks from 0. For the dense retriever, also the
@@ -230,6 +246,14 @@ class Candidates:
         vectors, own = self.field_vectors[field], self.queries.citing
         values: Floats = best_cosines(vectors, table, self.papers, citing, own)
         return values
+
+    @cached_property
+    def best_passages(self) -> dict[str, Floats]:
+        """Scores of the best passage of each candidate's full text [Q, K]."""
+        assert self.passages is not None
+        by_cosine = self.dense is not None and self.dense.similarity == "cosine"
+        vectors = self.field_vectors["context"] if by_cosine else None
+        return self.passages.best(self.queries, self.papers, vectors)
 
     @cached_property
     def citations(self) -> NDArray[np.float64]:
@@ -485,6 +509,27 @@ _add_names("name_beside", "title_names", 1.0)
 _add_names("name_there", "title_names", 1e9)  # anywhere
 _add_names("initials_near", "initials", 3.0)
 _add_names("abstract_name_near", "abstract_names", 3.0)
+
+
+# The best passage of the paper's full text; NaN without one. Units: sums of idf, cosines.
+
+
+@feature(PASSAGES, relative=True)
+def passage_words(x: Candidates) -> Floats:
+    """BM25 of the context."""
+    return x.best_passages["words"]
+
+
+@feature(PASSAGES, relative=True)
+def passage_near(x: Candidates) -> Floats:
+    """BM25 of the context's words, weighted by nearness to the mark."""
+    return x.best_passages["near"]
+
+
+@feature(PASSAGES)
+def passage_cosine(x: Candidates) -> Floats:
+    """Cosine of the context alone in the dense retriever."""
+    return x.best_passages["cosine"]
 
 
 # The paper itself.

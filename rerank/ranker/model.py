@@ -25,7 +25,7 @@ from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-from citerec.rerank.ranker.features import Candidates, check_groups, first_dense
+from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
@@ -46,6 +46,8 @@ QUERIES = 32
 """Queries ranked at a time."""
 CITED = 50
 """Candidates from the passages of a draft."""
+BY_PASSAGES = 50
+"""Candidates by passages of full texts."""
 STATISTICS = "statistics"
 """Folder of the corpus statistics in a saved index."""
 
@@ -165,6 +167,8 @@ class Ranker(Retriever):
         self.depth, self.features = depth, check_groups(features)
         self.model = RankingModel.open(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
+        self.passages: PassageScores | None = None
+        """Passages of the full texts of papers, which a library sets; they are kept beside the index."""
         self.shared: Ranker | None = None
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
 
@@ -260,10 +264,12 @@ class Ranker(Retriever):
         )
 
     def prefetch(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
-        """Search with each retriever, for papers that contexts name, and for those that similar passages of
-        the draft cite, without the citing paper."""
+        """Search with each retriever, for papers that contexts name, for those that similar passages of the
+        draft cite, and for those whose full texts have passages like it, without the citing paper."""
         found = [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
-        others = (self._named(queries), self._cited_elsewhere(queries))
+        others = [self._named(queries), self._cited_elsewhere(queries)]
+        if self.passages is not None:
+            others.append(self.passages.find(queries, BY_PASSAGES))
         return [*found, *(self._eligible(rows, queries, allowed) for rows in others)]
 
     def _named(self, queries: Queries) -> Ragged:
@@ -299,7 +305,7 @@ class Ranker(Retriever):
 
     def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """Compute the features [Q, K] of papers [Q, K], by name."""
-        return Candidates(self.statistics, self.parts, queries, papers).columns(self.features)
+        return Candidates(self.statistics, self.parts, queries, papers, self.passages).columns(self.features)
 
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Score papers [Q, K] as the candidates of one list per query.
@@ -314,7 +320,7 @@ class Ranker(Retriever):
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
         """Return the lists of candidates [Q, K], and where they are among them."""
-        candidates = Candidates(self.statistics, self.parts, queries, papers)
+        candidates = Candidates(self.statistics, self.parts, queries, papers, self.passages)
         columns, mask = candidates.columns(self.features), papers >= 0
         mask[:, 0] = True  # a list is never empty
         values = np.stack([np.asarray(column, np.float32) for column in columns.values()], axis=2)[mask]

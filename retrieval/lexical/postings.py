@@ -153,6 +153,13 @@ class Postings:
         left = Postings(whole.data[stay], indices[stay], offsets, len(kept), self.average, changed)
         return left.followed_by(more)
 
+    def frequency(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Number of texts with each of some terms [n]."""
+        known = terms < len(self.offsets) - 1
+        own = np.zeros(len(terms), np.int64)
+        own[known] = self.offsets[terms[known] + 1] - self.offsets[terms[known]]
+        return own + self.later.frequency(terms) if self.later else own
+
     def _frequency(self, terms: int) -> NDArray[np.int64]:
         """Number of texts with each term [T']."""
         own = _lengths(self.offsets, terms)

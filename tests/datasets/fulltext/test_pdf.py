@@ -41,7 +41,7 @@ def test_each_page_of_a_paragraph_is_known() -> None:
         (first, page), (offset, following) = part.starts
         assert (first, following) == (0, page + 1)
         only_there = read_pdf(one_page(made, following)).first
-        begin = part.text[offset:].split()[:4]
+        begin = part.text[offset:].split()[1:4]  # the first word may begin on the page before
         assert " ".join(begin) in re.sub(r"\s+", " ", only_there)
 
 

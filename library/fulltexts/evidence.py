@@ -1,0 +1,152 @@
+"""Passages as evidence: for the ranker, for a question's answers, and for a claim about one paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.tokenize import default_tokenize
+from citerec.hatten.retriever import WordsRetriever
+from citerec.library.fulltexts.encoding import WordsEncoder
+from citerec.library.fulltexts.index import PassageIndex, TextEncoder, open_index
+from citerec.library.fulltexts.passages import Passage
+from citerec.library.fulltexts.refresh import FOLDER
+from citerec.library.fulltexts.store import DATABASE, TextStore
+from citerec.rerank.ranker.features import first_dense
+from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.texts import NEAR, nearness
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.queries import Queries
+
+COSINE, REACH = 0.25, 40.0
+"""Of the score of a passage: weight of the cosine beside the share of the words' idf, and distance from the
+mark at which a word has half the weight. Chosen on the training claims of Citation-Integrity."""
+
+
+class FoundPassage(NamedTuple):
+    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE."""
+
+    passage: Passage
+    file: str
+    score: float
+
+
+def text_encoder(retriever: Retriever) -> TextEncoder | None:
+    """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
+    parts = retriever.parts if isinstance(retriever, Ranker) else {"": retriever}
+    dense = first_dense(parts)
+    return WordsEncoder(dense) if isinstance(dense, WordsRetriever) else None
+
+
+@dataclass(frozen=True, eq=False)
+class FullTexts:
+    """The full texts of a library's papers. Several threads may ask.
+
+    rows: of the index's papers in the corpus, -1 for one that is not in it [P]; place: of the corpus's papers
+    in the index, -1 without a text.
+    """
+
+    store: TextStore
+    index: PassageIndex
+    rows: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, library: Path, corpus: Corpus, encoder: TextEncoder | None) -> Self | None:
+        """Open the full texts of a library; None if it has none.
+
+        Raises InputError if they are damaged.
+        """
+        folder = library / FOLDER
+        if not (folder / DATABASE).is_file():
+            return None
+        store = TextStore(folder)
+        index = open_index(folder, store, encoder)
+        if index is None:
+            return None
+        rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
+        known, place = np.array(rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[known[known >= 0]] = np.flatnonzero(known >= 0)
+        return cls(store, index, known, place)
+
+    # For the ranker.
+
+    def find(self, queries: Queries, depth: int) -> Ragged:
+        """As rerank.ranker.features.PassageScores."""
+        found = []
+        for text in queries.texts("context"):
+            best, _ = self.index.best(self._word_scores(text, near=True))
+            best[self.rows < 0] = 0
+            order = np.argsort(-best, kind="stable")[:depth]
+            found.append(self.rows[order[best[order] > 0]])
+        return Ragged.from_rows(found)
+
+    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
+        """As rerank.ranker.features.PassageScores."""
+        columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
+        for query, text in enumerate(queries.texts("context")):
+            known = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
+            places = self.place[papers[query, known]]
+            if not len(places):
+                continue
+            for name in ("words", "near"):
+                scores = self._word_scores(text, near=name == "near")
+                columns[name][query, known] = self.index.best(scores, places)[0]
+            if vectors is not None:
+                passages, offsets = self.index.passages_of(places)
+                cosines = self.index.cosines(vectors[query], passages)
+                columns["cosine"][query, known] = np.maximum.reduceat(cosines, offsets[:-1])
+        return columns
+
+    def _word_scores(self, text: str, near: bool) -> Floats:
+        words, weights = query_words(text, NEAR)
+        return self.index.word_scores(words, weights if near else np.ones_like(weights))
+
+    # For people.
+
+    def has_text(self, row: int) -> bool:
+        """True if a paper of the corpus has a full text."""
+        return bool(self.place[row] >= 0)
+
+    def passages(self, text: str, vector: Floats | None, row: int, k: int = 1) -> list[FoundPassage]:
+        """Return the k passages of a paper (row of the corpus) that fit a text best, best first.
+
+        text: may have TARGET_MARKER, near which words count more. vector: of the text, [D].
+        """
+        place = int(self.place[row])
+        if place < 0:
+            return []
+        stored, passages = self.store.text(self.index.papers[place])
+        if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
+            return []
+        first, last = self.index.offsets[place : place + 2].tolist()
+        scores = fit_passages(self.index, text, vector, np.arange(first, last))
+        order = np.argsort(-scores, kind="stable")[:k].tolist()
+        return [FoundPassage(passages[i], stored.file, float(scores[i])) for i in order if scores[i] > 0]
+
+
+def fit_passages(index: PassageIndex, text: str, vector: Floats | None, passages: Rows) -> Floats:
+    """Return how well passages [n] fit a text: the share of its words' weights, and the cosine."""
+    words, weights = query_words(text, REACH)
+    most = np.float32(max(index.most_words(words, weights), 1e-9))
+    scores = index.word_scores(words, weights)[passages] / most
+    if vector is not None and index.vectors is not None:
+        scores += COSINE * np.maximum(index.cosines(vector, passages), 0)
+    return scores
+
+
+def query_words(text: str, reach: float) -> tuple[list[str], Floats]:
+    """Return the words of a context without marks, and their weights by nearness to the mark [n]."""
+    words = default_tokenize(text)
+    mark = words.index(TARGET_WORD) if TARGET_WORD in words else None
+    distance = np.zeros(len(words), np.int64) if mark is None else np.arange(len(words)) - mark
+    kept = [i for i, word in enumerate(words) if word not in MARKER_WORDS]
+    return [words[i] for i in kept], nearness(distance[kept], reach=reach)
