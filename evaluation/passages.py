@@ -1,12 +1,12 @@
 """Finds the passage that a sentence cites, on the answers that experts wrote for ScholarQABench.
 
-Asai et al. 2024 (OpenScholar); the file is data/scholarqa_multi/human_answers.json of AkariAsai/ScholarQABench:
+Asai et al. 2024 (OpenScholar); data/scholarqa_multi/human_answers.json of AkariAsai/ScholarQABench:
 
     python -m citerec.evaluation.passages human_answers.json
 
 Each mark [i] in an answer names one of the passages that its author had; all passages of all answers are
-candidates for it. Prints how often the named passage is first, how often one that the same sentence names, and
-the mean reciprocal rank of the former.
+candidates for it. Prints how often the named passage is first, how often one that the same sentence names,
+and the mean reciprocal rank of the former.
 """
 
 from __future__ import annotations

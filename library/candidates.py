@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from citerec.library.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
+
+if TYPE_CHECKING:
+    from citerec.library.fulltexts.evidence import FullTexts
 
 Rows = NDArray[np.int64]
 MAX_AUTHORS = 10
@@ -96,10 +99,16 @@ class Candidates(Papers):
     @abstractmethod
     def search_index(self) -> SearchIndex: ...
 
+    @property
+    def full_texts(self) -> FullTexts | None:
+        """The full texts of the papers, if there are any."""
+        return None
+
     @cached_property
     def explainer(self) -> Explainer:
         retriever = self.retriever
-        return Explainer(self.corpus, retriever.statistics if isinstance(retriever, Ranker) else None)
+        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
+        return Explainer(self.corpus, statistics, self.full_texts)
 
     @cached_property
     def text_search(self) -> BM25:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import Stemmer
@@ -27,6 +28,9 @@ from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries
 
+if TYPE_CHECKING:
+    from citerec.library.fulltexts.evidence import FullTexts
+
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
 MARK = "[CITE]"
@@ -39,18 +43,51 @@ LEAST_NAME, LEAST_IDF = 0.3, 0.1
 unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
 """Usual words of a sentence."""
+PASSAGES = 3
+"""Passages of a full text in which a sentence is looked for."""
 LEAST_PROBABILITY = 0.12
 """If no paper is more probable, nothing fits well."""
 NOTHING_FITS = "nothing in the library fits well"
+
+
+ZOTERO_STORAGE = re.compile(r".*/storage/([A-Z0-9]{8})/[^/]+")
+_OWN = {"highlight": "your highlight", "note": "your note"}
+
+
+@dataclass(frozen=True)
+class TextPlace:
+    """Where a sentence stands in a full text. page: from 1, 0 if unknown. passage: the text around it. kind:
+    empty, or `highlight` or `note`, which the user made."""
+
+    file: str
+    page: int
+    section: str = ""
+    passage: str = ""
+    kind: str = ""
+
+    @property
+    def label(self) -> str:
+        """The place for people, as in `p. 7`."""
+        parts = [_OWN.get(self.kind, ""), f"p. {self.page}" if self.page else ""]
+        return ", ".join(filter(None, parts)) or "full text"
+
+    @property
+    def link(self) -> str:
+        """An address that opens the PDF at the page: in Zotero if it is there, else in a browser."""
+        if found := ZOTERO_STORAGE.fullmatch(Path(self.file).as_posix()):
+            page = f"?page={self.page}" if self.page else ""
+            return f"zotero://open-pdf/library/items/{found[1]}{page}"
+        return Path(self.file).as_uri() + (f"#page={self.page}" if self.page else "")
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Why a paper is recommended. Fields without evidence are empty.
 
-    sentence: best matching sentence of the abstract. matched: spans of its words that are in the query.
-    in_title: matching words of the title, if no sentence matches. name: name of the paper that the query's
-    sentence contains. cited_as: sentence in which another paper cites it, with [CITE] at the citation.
+    sentence: best matching sentence of the abstract, or of the full text, at `place`. matched: spans of its
+    words that are in the query. in_title: matching words of the title, if no sentence matches. name: name of
+    the paper that the query's sentence contains. cited_as: sentence in which another paper cites it, with
+    [CITE] at the citation.
     """
 
     sentence: str = ""
@@ -58,6 +95,7 @@ class Explanation:
     in_title: tuple[str, ...] = ()
     name: str = ""
     cited_as: str = ""
+    place: TextPlace | None = None
 
     @property
     def why(self) -> str:
@@ -66,7 +104,8 @@ class Explanation:
         if self.in_title and not self.name:
             reasons.append(f"its title contains {', '.join(f'“{word}”' for word in self.in_title)}")
         elif self.sentence:
-            reasons.append(f"“{excerpt(self.sentence, self.matched, MAX_EXCERPT)}”")
+            where = f" ({self.place.label})" if self.place else ""
+            reasons.append(f"“{excerpt(self.sentence, self.matched, MAX_EXCERPT)}”{where}")
         if self.cited_as:
             mark = self.cited_as.find(MARK)
             reasons.append(f"cited as “{excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)}”")
@@ -113,10 +152,17 @@ def note_on(found: Sequence[Recommendation]) -> str:
 
 
 class Explainer:
-    """Explains papers of a corpus. statistics: of the ranker over it, if it is ranked by one."""
+    """Explains papers of a corpus. statistics: of the ranker over it, if it is ranked by one. full_texts: of
+    its papers, if there are any."""
 
-    def __init__(self, corpus: Corpus, statistics: CorpusStatistics | None = None) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        statistics: CorpusStatistics | None = None,
+        full_texts: FullTexts | None = None,
+    ) -> None:
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
+        self._full_texts = full_texts
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
@@ -134,14 +180,20 @@ class Explainer:
         if self._citing_contexts is not None and len(rows):
             citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
         explanations = []
+        passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
             title = self._corpus.titles[paper]
-            sentence, matched = evidence_sentence(self._corpus.abstracts[paper], weights, least)
+            score, sentence, matched = best_sentence(self._corpus.abstracts[paper], weights, least)
+            place = None
+            for found in passages.get(paper, ()):
+                value, text, spans = best_sentence(found.passage.text, weights, least)
+                if text and value >= score:
+                    score, sentence, matched, place = value, text, spans, found.place_of(text)
             part, spans = ("", ()) if sentence else evidence_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title)
-            explanations.append(Explanation(sentence, matched, in_title, name, cited_as))
+            explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place))
         return explanations
 
     def idf(self, word: str) -> float:
@@ -217,16 +269,20 @@ def evidence_sentence(text: str, weights: dict[str, float], least: float = 0.0) 
     >>> evidence_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})
     ('We parse graphs.', ((3, 8), (9, 15)))
     """
-    best = 0.0
-    found: tuple[str, Spans] = ("", ())
+    return best_sentence(text, weights, least)[1:]
+
+
+def best_sentence(text: str, weights: dict[str, float], least: float) -> tuple[float, str, Spans]:
+    """Return the score of the sentence of `evidence_sentence`, and what that returns."""
+    found: tuple[float, str, Spans] = (0.0, "", ())
     for start, end in pairwise([0, *sentence_starts(text), len(text)]):
         sentence = text[start:end].strip()
         words = list(_stems(sentence))
         stems = {stem for stem, *_ in words if stem in weights}
         total = sum(weights[stem] for stem in stems)
         score = total / (1 + K1 * (1 - B + B * len(words) / SENTENCE))
-        if score > best and total > least and "://" not in sentence:  # "Project page: https://..."
-            best, found = score, (sentence, tuple((a, b) for stem, a, b in words if stem in stems))
+        if score > found[0] and total > least and "://" not in sentence:  # "Project page: https://..."
+            found = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
     return found
 
 

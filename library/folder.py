@@ -74,6 +74,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of papers that the user removed; `update` does not add them again."""
     separate: list[str] = []
     """Ids and keys of records that are not merged with others; "all": none are."""
+    fulltext: bool = False
+    """Whether the PDFs of papers are read (library.fulltexts)."""
+    pdfs: list[str] = []
+    """Folders of PDFs of any papers, absolute."""
     shards: int = 0
     """Number of shards of a library on disk; 0: this one is in memory."""
     created: str

@@ -55,6 +55,16 @@ class AddSettings(ChangeSettings):
     plain or .gz (e.g. papers.bib)"""
     separate: tuple[str, ...] = ()
     """keys or ids of records that are never merged with others, also not by `update`; all: none are merged"""
+    fulltext: bool | None = None
+    """read the PDFs that papers name, and those in Zotero's storage, now and after each change; false: no
+    longer"""
+    pdfs: tuple[str, ...] = ()
+    """folders of further PDFs of any of the papers, with fulltext"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pdfs and self.fulltext is not True:
+            raise InputError("pdfs needs fulltext=true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +100,8 @@ class BuildSettings(AddSettings):
         super().__post_init__()
         for name in ("shards", "workers"):
             check_count(name, getattr(self, name), 0)
+        if self.storage == "disk" and self.fulltext:
+            raise InputError("fulltext needs storage=memory")
         if self.storage == "memory" and (self.shards, self.workers, self.bad_parts) != (0, 0, "refuse"):
             raise InputError("shards, workers and bad_parts need storage=disk")
         if not self.source and not self.overwrite:
@@ -123,8 +135,8 @@ class EnrichSettings(ChangeSettings):
     """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
 
     from_: str = ""
-    """instead of services: a file, folder or pattern as for source, or another library; adds no papers
-    (e.g. works.jsonl.gz)"""
+    """instead of services: a file, folder or pattern as for source, or another library; adds no papers; or
+    pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
     yes: bool = False
     """send without asking; without it, a command that cannot ask only says what it would send"""
     services: tuple[str, ...] = setting(SERVICES, choices=SERVICES)

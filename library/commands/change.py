@@ -68,6 +68,8 @@ def build(settings: BuildSettings) -> None:
         print(f"  {line}")
     if merged.number:
         print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
+    if tell_texts(path):
+        library = MemoryLibrary.open(path)
     if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
@@ -90,6 +92,18 @@ class MergedRecords(NamedTuple):
 
 def _short(paper: LibraryPaper) -> str:
     return (paper.key or paper.id) + (f" ({paper.year})" if paper.year else "")
+
+
+def tell_texts(path: str | Path) -> bool:
+    """Bring the full texts of a library up to date, if it has any, and print what was done."""
+    path = Path(path).expanduser()
+    if read_manifest(path).shards:
+        return False
+    from citerec.library.fulltexts.library import update_full_texts
+
+    if report := update_full_texts(path):
+        print(report)
+    return report is not None
 
 
 def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
@@ -122,6 +136,9 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
         records.finish()
         if old is not None and not settings.force:
             _refuse_loss(path, old, old.counts.get("papers", 0) - gone - records.count, sources)
+        fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
+        if fulltext is None:
+            fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
         library = MemoryLibrary.create(
             path,
             records.papers_with_progress(),
@@ -133,6 +150,8 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             sources=sources,
             named=named,
             separate=separate,
+            fulltext=fulltext,
+            pdfs=pdfs,
         )
         return library, MergedRecords.of(records)
 
@@ -176,6 +195,11 @@ def add(settings: AddSettings) -> None:
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
+    if settings.fulltext is not None:
+        from citerec.library.fulltexts.library import set_full_texts
+
+        set_full_texts(library.path, settings.fulltext, settings.pdfs)
+    tell_texts(library.path)
 
 
 def remove(settings: RemoveSettings) -> None:
@@ -185,11 +209,13 @@ def remove(settings: RemoveSettings) -> None:
     if settings.source:
         with MemoryLibrary.edit(settings.library, settings.wait) as own:
             _reread(own, _remaining(own, settings.source), settings.force).tell()
+        tell_texts(own.path)
         return
     with edit_library(settings.library, settings.wait) as library:
         before = len(library)
         removed = library.remove(settings.id)
     print(f"{library.path}: {removed:,} removed; {count_noun(before - removed)}")
+    tell_texts(library.path)
 
 
 class Change(NamedTuple):

@@ -16,9 +16,11 @@ from threading import Event, Thread
 from watchfiles import watch
 
 from citerec.base.errors import InputError, error_text
-from citerec.library.commands.change import Change, refresh
+from citerec.library.commands.change import Change, refresh, tell_texts
+from citerec.library.entries.files import SUFFIX
 from citerec.library.export.formats import count_noun
 from citerec.library.folder import read_manifest
+from citerec.library.fulltexts.files import stamp_of
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
@@ -36,6 +38,7 @@ def update(settings: UpdateSettings) -> None:
     """Reread the sources of a library, with `watch` whenever they change."""
     if not settings.watch:
         refresh(settings.library, settings.wait, settings.force).tell()
+        tell_texts(settings.library)
         return
     named = read_manifest(Path(settings.library).expanduser()).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
@@ -72,17 +75,19 @@ def watch_sources(path: str | Path, stop: Event) -> None:
     path = Path(path).expanduser()
     state, problem = None, ""
     while not stop.is_set():
-        named = read_manifest(path).named
+        manifest = read_manifest(path)
+        named = manifest.named
         if not named:
             raise InputError(f"{path}: has no source files; add some with citerec add")
-        folders = _folders(named)
+        folders = _folders([*named, *manifest.pdfs])
         polled = any(map(_is_polled, named))
         for changes in _changes(folders, stop):
             if not (changes or polled or problem):
                 continue
-            if (now := _state(named)) != state or problem:
+            if (now := _state(named, manifest.pdfs)) != state or problem:
                 state, problem = now, _update(path, problem)
-            if read_manifest(path).named != named or _folders(named) != folders:
+            manifest = read_manifest(path)
+            if manifest.named != named or _folders([*named, *manifest.pdfs]) != folders:
                 break
 
 
@@ -121,6 +126,21 @@ def _update(path: Path, before: str) -> str:
         return problem
     if change.written:
         log.info("%s, %.1f s", _describe(change), time.perf_counter() - started)
+    return _update_texts(path, before)
+
+
+def _update_texts(path: Path, before: str) -> str:
+    """Like `_update`, for the full texts."""
+    from citerec.library.fulltexts.library import update_full_texts
+
+    try:
+        report = update_full_texts(path)
+    except (InputError, OSError) as error:
+        if (problem := error_text(error)) != before:
+            log.warning("%s", problem)
+        return problem
+    if report is not None and report.changed:
+        log.info("%s", report)
     return ""
 
 
@@ -157,9 +177,11 @@ def _folders(named: list[str]) -> set[Path]:
     return {folder for folder in found if folder.is_dir()}
 
 
-def _state(named: list[str]) -> list[object]:
-    """Return what is different after any change of the sources."""
-    state: list[object] = []
+def _state(named: list[str], pdfs: list[str]) -> list[object]:
+    """Return what is different after any change of the sources and folders of PDFs."""
+    state: list[object] = [
+        (file, stamp_of(file)) for name in pdfs for file in sorted(Path(name).rglob(f"*{SUFFIX}"))
+    ]
     for name in named:
         files: list[Path] = []
         if _is_polled(name):

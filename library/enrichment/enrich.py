@@ -32,6 +32,8 @@ from citerec.library.enrichment.dumps import DumpFinder, read_works
 from citerec.library.enrichment.matching import FIELDS, Found, complete, lookups_of
 from citerec.library.enrichment.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.export.formats import count_noun, terminal_text
+from citerec.library.fulltexts.library import SOURCE as PDF
+from citerec.library.fulltexts.library import PdfFinder
 from citerec.library.identities import KeyIndex
 from citerec.library.memory.contexts import current_contexts
 from citerec.library.memory.library import MemoryLibrary
@@ -55,11 +57,22 @@ def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
     library = MemoryLibrary.open(settings.library)
     current_contexts(library.manifest)  # to report missing files before anything is asked
-    if settings.from_:
+    if settings.from_ == PDF:
+        _use_pdfs(settings)
+    elif settings.from_:
         _use_files(settings)
     else:
         with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
             _use_services(settings, library, cache)
+
+
+def _use_pdfs(settings: EnrichSettings) -> None:
+    with (
+        MemoryLibrary.edit(settings.library, settings.wait) as library,
+        closing(PdfFinder(library.path)) as finder,
+    ):
+        rows = lacking_rows(library)
+        _report(settings, _complete_library(library, rows, finder), library, rows, finder)
 
 
 def _use_files(settings: EnrichSettings) -> None:

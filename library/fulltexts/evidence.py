@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -9,11 +10,13 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.datasets.tokenize import default_tokenize
 from citerec.hatten.retriever import WordsRetriever
+from citerec.library.explanation import TextPlace
 from citerec.library.fulltexts.encoding import WordsEncoder
 from citerec.library.fulltexts.index import PassageIndex, TextEncoder, open_index
 from citerec.library.fulltexts.passages import Passage
@@ -38,10 +41,16 @@ class FoundPassage(NamedTuple):
     file: str
     score: float
 
+    def place_of(self, sentence: str = "") -> TextPlace:
+        """Return where the passage, or a sentence of it, stands."""
+        passage = self.passage
+        page = passage.page(max(passage.text.find(sentence), 0))
+        return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
+
 
 def text_encoder(retriever: Retriever) -> TextEncoder | None:
     """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
-    parts = retriever.parts if isinstance(retriever, Ranker) else {"": retriever}
+    parts = retriever.all_parts if isinstance(retriever, Ranker) else {"": retriever}
     dense = first_dense(parts)
     return WordsEncoder(dense) if isinstance(dense, WordsRetriever) else None
 
@@ -56,6 +65,7 @@ class FullTexts:
 
     store: TextStore
     index: PassageIndex
+    encoder: TextEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
 
@@ -68,14 +78,20 @@ class FullTexts:
         folder = library / FOLDER
         if not (folder / DATABASE).is_file():
             return None
-        store = TextStore(folder)
-        index = open_index(folder, store, encoder)
+        try:
+            store = TextStore(folder)
+            index = open_index(folder, store, encoder)
+        except (InputError, OSError) as error:
+            reason = error_text(error).replace(f"{folder}/", "")
+            raise InputError(
+                f"{folder}: damaged full texts ({reason}); write them anew: citerec update library={library}"
+            ) from None
         if index is None:
             return None
         rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
         known, place = np.array(rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
         place[known[known >= 0]] = np.flatnonzero(known >= 0)
-        return cls(store, index, known, place)
+        return cls(store, index, encoder, known, place)
 
     # For the ranker.
 
@@ -116,21 +132,26 @@ class FullTexts:
         """True if a paper of the corpus has a full text."""
         return bool(self.place[row] >= 0)
 
-    def passages(self, text: str, vector: Floats | None, row: int, k: int = 1) -> list[FoundPassage]:
-        """Return the k passages of a paper (row of the corpus) that fit a text best, best first.
+    def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
+        """Return the k passages of each paper (row of the corpus) that fit a text best, best first.
 
-        text: may have TARGET_MARKER, near which words count more. vector: of the text, [D].
+        text: may have TARGET_MARKER, near which words count more. Papers without a full text are left out.
         """
-        place = int(self.place[row])
-        if place < 0:
-            return []
-        stored, passages = self.store.text(self.index.papers[place])
-        if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
-            return []
-        first, last = self.index.offsets[place : place + 2].tolist()
-        scores = fit_passages(self.index, text, vector, np.arange(first, last))
-        order = np.argsort(-scores, kind="stable")[:k].tolist()
-        return [FoundPassage(passages[i], stored.file, float(scores[i])) for i in order if scores[i] > 0]
+        places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
+        if not places:
+            return {}
+        vector = None if self.encoder is None else self.encoder.encode_queries([text])[0]
+        inside, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
+        scores = fit_passages(self.index, text, vector, inside)
+        found = {}
+        for number, (row, place) in enumerate(places.items()):
+            stored, passages = self.store.text(self.index.papers[place])
+            own = scores[offsets[number] : offsets[number + 1]]
+            if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
+                continue
+            order = np.argsort(-own, kind="stable")[:k].tolist()
+            found[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
+        return found
 
 
 def fit_passages(index: PassageIndex, text: str, vector: Floats | None, passages: Rows) -> Floats:

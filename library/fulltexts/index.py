@@ -54,7 +54,11 @@ class TextEncoder(Protocol):
     """of the weights: vectors of another one are not compared"""
     dim: int
 
-    def encode(self, texts: Sequence[str]) -> Floats: ...
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Encode passages."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode contexts, with or without TARGET_MARKER."""
 
 
 class _About(msgspec.Struct, frozen=True):

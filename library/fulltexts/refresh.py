@@ -20,7 +20,7 @@ from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
 from citerec.datasets.fulltext.layout import MAX_CHARACTERS
 from citerec.library.fulltexts.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
-from citerec.library.fulltexts.index import TextEncoder, update_index
+from citerec.library.fulltexts.index import CURRENT, TextEncoder, update_index
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.reading import HEAD, ReadText, TextPart, read_files
 from citerec.library.fulltexts.store import TextStore
@@ -37,17 +37,21 @@ SHOWN = 10
 
 @dataclass
 class TextReport:
-    """What a refresh has done. problems: by file, what could not be read; lines: others."""
+    """What a refresh has done. problems: by file, what could not be read; lines: others. abstracts: how many
+    were filled in. changed: whether the index did."""
 
     papers: int = 0
     passages: int = 0
     read: int = 0
+    abstracts: int = 0
+    changed: bool = False
     problems: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = f"{self.papers:,} papers have a full text, of {self.passages:,} passages"
-        lines = [f"{counts}; {self.read:,} PDFs were read"]
+        filled = f"; {self.abstracts:,} abstracts are theirs" if self.abstracts else ""
+        lines = [f"{counts}; {self.read:,} PDFs were read{filled}"]
         lines += [f"  {file}: {problem}" for file, problem in self.problems.items()]
         if len(lines) > SHOWN + 1:
             lines[SHOWN + 1 :] = [f"  ... and {len(lines) - SHOWN - 1:,} more"]
@@ -81,12 +85,14 @@ def refresh_texts(
                 texts |= reader.texts_in(pdfs, papers, texts)
                 of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
                 store.set_papers(texts, of_papers)
+                before = store.get(CURRENT)
                 with count_progress(
                     "passages indexed", sum(one.passages for one in store.papers())
                 ) as advance:
                     index = update_index(folder, store, encoder, advance)
                 report.papers = len(texts)
                 report.passages = 0 if index is None else len(index)
+                report.changed = store.get(CURRENT) != before
                 return report
             finally:
                 store.close()

@@ -20,8 +20,10 @@ from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.library.candidates import SCHEMA, Candidates
 from citerec.library.folder import damaged, outdated
+from citerec.library.fulltexts.evidence import FullTexts, text_encoder
 from citerec.library.models import open_model
 from citerec.library.search import SearchIndex
+from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.base import OtherIndex, Retriever
 
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
@@ -50,7 +52,15 @@ class Generation(Candidates):
             raise outdated(self.path) from None
         except (InputError, OSError) as error:
             raise damaged(self.path, error) from None
+        self._full_texts = FullTexts.open(self.path, self.corpus, text_encoder(retriever))
+        if isinstance(retriever, Ranker):
+            retriever.passages = self._full_texts
         return retriever
+
+    @property
+    def full_texts(self) -> FullTexts | None:
+        _ = self.retriever  # opens them, since its model encodes questions
+        return self._full_texts
 
     @cached_property
     def search_index(self) -> SearchIndex:

@@ -42,3 +42,5 @@ class HashedWords:
             for word in text.lower().split():
                 vectors[row, sum(map(ord, word)) % self.dim] += 1
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+    encode_queries = encode

@@ -1,0 +1,129 @@
+"""The full texts of a library follow it: their PDFs are read after each change, and fill in abstracts."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from citerec.base.errors import InputError
+from citerec.library.enrichment.matching import SHORTEST_ABSTRACT, Found
+from citerec.library.folder import lock_folder, now, read_manifest, write_manifest
+from citerec.library.fulltexts.evidence import text_encoder
+from citerec.library.fulltexts.passages import Passage
+from citerec.library.fulltexts.refresh import FOLDER, TextReport, refresh_texts
+from citerec.library.fulltexts.store import DATABASE, TextStore
+from citerec.library.memory.contexts import current_contexts
+from citerec.library.memory.generation import MODEL
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.models import open_model
+from citerec.library.papers import LibraryPaper
+from citerec.library.sources.zotero import zotero_database
+from citerec.library.sources.zotero_files import read_annotations
+from citerec.library.sources.zotero_places import is_zotero
+
+log = logging.getLogger(__name__)
+
+SOURCE = "pdf"
+"""Source of what is filled in from PDFs."""
+
+
+def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
+    """Say whether a library reads the PDFs of its papers; pdfs: folders in which there are more."""
+    with lock_folder(path, wait=True):
+        manifest = read_manifest(path)
+        if manifest.shards:
+            raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
+        folders = list(
+            dict.fromkeys([*manifest.pdfs, *(str(Path(name).expanduser().resolve()) for name in pdfs)])
+        )
+        wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
+        if wanted != manifest:
+            write_manifest(path, wanted)
+
+
+def update_full_texts(path: Path) -> TextReport | None:
+    """Read new PDFs of a library's papers, forget the texts of papers that are gone, and fill in abstracts.
+
+    Returns None for a library without full texts, whose former ones are removed.
+    """
+    library = MemoryLibrary.open(path)
+    if not library.manifest.fulltext:
+        shutil.rmtree(path / FOLDER, ignore_errors=True)
+        return None
+    report = refresh_texts(
+        path,
+        lambda: _papers(library),
+        text_encoder(open_model(library.folder / MODEL)),
+        pdfs=library.manifest.pdfs,
+        notes=_notes(library.manifest.named),
+    )
+    report.abstracts = fill_abstracts(path)
+    if report.changed and not report.abstracts:
+        with lock_folder(path, wait=True):  # so that open libraries read the texts
+            write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
+    return report
+
+
+def _papers(library: MemoryLibrary) -> Iterator[LibraryPaper]:
+    return (library.paper(row) for row in range(len(library)))
+
+
+def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
+    """Return what the user marked and wrote in PDFs of Zotero, by file."""
+    found: dict[str, list[Passage]] = {}
+    databases = {zotero_database(name) for name in named if is_zotero(name)}
+    for database in filter(None, databases):
+        for file, notes in read_annotations(database).items():
+            found[file] = [Passage(one.text, [(0, one.page)], "", one.kind) for one in notes]
+    return found
+
+
+def fill_abstracts(path: Path, wait: bool = True) -> int:
+    """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
+    with MemoryLibrary.edit(path, wait) as library, closing(PdfFinder(path)) as finder:
+        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0)
+        filled = {
+            row: found.paper
+            for row in rows.tolist()
+            if (found := finder.find(row, library.paper(row))).filled
+        }
+        if filled:
+            kept = np.delete(np.arange(len(library)), [*filled])
+            library.write(kept, filled.values(), reread=current_contexts(library.manifest))
+        return len(filled)
+
+
+class PdfFinder:
+    """Finds the abstracts of papers in their PDFs."""
+
+    def __init__(self, library: Path) -> None:
+        """Raises InputError if the library has no full texts."""
+        if not (library / FOLDER / DATABASE).is_file():
+            raise InputError(
+                f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
+            )
+        self._store = TextStore(library / FOLDER)
+        self._files = {one.paper: one.file for one in self._store.papers()}
+
+    def find(self, row: int, paper: LibraryPaper) -> Found:
+        """As citerec.library.enrichment.enrich.Finder."""
+        found = Found(paper, asked=paper.id in self._files)
+        about = (
+            dict(self._store.abouts([self._files[paper.id]])).get(self._files[paper.id])
+            if found.asked
+            else None
+        )
+        if about is None or paper.abstract or len(about.abstract) < SHORTEST_ABSTRACT:
+            return found
+        marks = (*paper.filled, f"abstract:{SOURCE}")
+        whole = paper._replace(abstract=about.abstract, filled=marks)
+        return Found(whole, known=True, asked=True, filled={"abstract": SOURCE})
+
+    def close(self) -> None:
+        self._store.close()
