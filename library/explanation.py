@@ -29,7 +29,7 @@ from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
-    from citerec.library.fulltexts.evidence import FullTexts
+    from citerec.library.fulltexts.evidence import FoundPassage, FullTexts
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -195,6 +195,19 @@ class Explainer:
             name = self._name(context, words, title)
             explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place))
         return explanations
+
+    def sentence_in(self, context: str, found: FoundPassage) -> tuple[str, TextPlace]:
+        """Return the sentence of a passage that fits a context best, "" for none, and where it stands.
+
+        Words of a context without a mark count alike.
+        """
+        words = default_tokenize(context)
+        if TARGET_MARKER.lower() in words:
+            weights = self.stem_weights(words)
+        else:
+            weights = {_stem(word): self.idf(word) for word in words if _is_term(word)}
+        sentence = evidence_sentence(found.passage.text, weights, LEAST_IDF * self.idf(""))[0]
+        return sentence, found.place_of(sentence)
 
     def idf(self, word: str) -> float:
         """Return the idf of a word, by its number of occurrences in the corpus."""

@@ -161,11 +161,16 @@ class Library(Papers):
             "papers": f"{len(self):,}",
             "sources": ", ".join(about.named),
             "removed": f"{len(about.removed):,} manually" if about.removed else "",
+            "full texts": self.describe_texts(),
             "model": about.ranking_model,
             "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
             "generation": f"{about.generation}, written {about.changed}",
             "created": about.created,
         }
+
+    def describe_texts(self) -> str:
+        """Return what full texts there are, for people; "" if there are none."""
+        return ""
 
     def __repr__(self) -> str:
         name, generation = type(self).__name__, self.manifest.generation

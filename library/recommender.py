@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
 from citerec.library.candidates import Candidates, Rows
-from citerec.library.explanation import Recommendation
+from citerec.library.explanation import Recommendation, TextPlace
 from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, mark_query
+from citerec.library.question import Filters, Request, append_mark, mark_context, mark_query
 from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
@@ -29,6 +29,7 @@ from citerec.retrieval.queries import Queries, Query
 from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
+    from citerec.library.fulltexts.evidence import FullTexts
     from citerec.rerank.cross_encoder.reranker import Reranker
     from citerec.rerank.settings import ScoringSettings
 
@@ -205,6 +206,36 @@ class Recommender:
         found = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
         return sorted(found, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
+    def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
+        """Return a paper by id or key, and the k passages of its full text that fit a claim best, best first:
+        the sentence that fits best ("" for none), and where it stands.
+
+        claim: may mark where it cites the paper. Raises InputError for an unknown paper, and if the library
+        or the paper has no full text.
+        """
+        if not re.search(r"\w", claim):
+            raise InputError("claim: has no words")
+        library, texts, row = self._full_text(name)
+        marked = mark_context(claim)
+        context = claim if marked == append_mark(claim) else marked
+        found = texts.passages(context, [row], k).get(row, [])
+        return library.paper(row), [library.explainer.sentence_in(context, one) for one in found]
+
+    def text_file(self, name: str) -> str:
+        """Return the file that a paper's full text was read from. Raises InputError if it has none."""
+        _, texts, row = self._full_text(name)
+        return texts.file(row)
+
+    def _full_text(self, name: str) -> tuple[Candidates, FullTexts, int]:
+        library = self.refresh()
+        [row] = library.rows([name], "key").tolist()
+        texts = library.full_texts if isinstance(library, Candidates) else None
+        if texts is None or not isinstance(library, Candidates):
+            raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")
+        if not texts.has_text(row):
+            raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
+        return library, texts, row
+
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
         with edit_library(self.library.path) as library:
@@ -215,6 +246,10 @@ class Recommender:
         """Remove papers by id or key. Raises InputError for an unknown one."""
         with edit_library(self.library.path) as library:
             library.remove(names)
+        if library.manifest.fulltext:
+            from citerec.library.fulltexts.library import forget_texts
+
+            forget_texts(self.library.path)
         self.refresh()
 
     def refresh(self) -> Library:

@@ -132,6 +132,10 @@ class FullTexts:
         """True if a paper of the corpus has a full text."""
         return bool(self.place[row] >= 0)
 
+    def file(self, row: int) -> str:
+        """Return the file of a paper's full text."""
+        return self.store.text(self.index.papers[self.place[row]])[0].file
+
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
         """Return the k passages of each paper (row of the corpus) that fit a text best, best first.
 

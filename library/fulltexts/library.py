@@ -16,7 +16,7 @@ from citerec.library.enrichment.matching import SHORTEST_ABSTRACT, Found
 from citerec.library.folder import lock_folder, now, read_manifest, write_manifest
 from citerec.library.fulltexts.evidence import text_encoder
 from citerec.library.fulltexts.passages import Passage
-from citerec.library.fulltexts.refresh import FOLDER, TextReport, refresh_texts
+from citerec.library.fulltexts.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.fulltexts.store import DATABASE, TextStore
 from citerec.library.memory.contexts import current_contexts
 from citerec.library.memory.generation import MODEL
@@ -68,6 +68,13 @@ def update_full_texts(path: Path) -> TextReport | None:
         with lock_folder(path, wait=True):  # so that open libraries read the texts
             write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
     return report
+
+
+def forget_texts(path: Path) -> None:
+    """Remove the texts of papers that a library has no longer."""
+    library = MemoryLibrary.open(path)
+    encoder = text_encoder(open_model(library.folder / MODEL))
+    drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
 
 
 def _papers(library: MemoryLibrary) -> Iterator[LibraryPaper]:

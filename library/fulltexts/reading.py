@@ -161,6 +161,7 @@ class _Process:
             process.stdin.flush()
             line = process.stdout.readline()
         timer.cancel()
+        timer.join()
         if line.endswith(b"\n"):
             return msgspec.json.decode(line, type=ReadText), ""
         self._process = None

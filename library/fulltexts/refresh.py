@@ -98,6 +98,18 @@ def refresh_texts(
                 store.close()
 
 
+def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[str], bool]) -> None:
+    """Remove the texts of papers that are gone, without reading any."""
+    folder = library / FOLDER
+    with disk_errors(folder, "full texts", "library"), file_lock(folder / LOCK, "reads full texts"):
+        store = TextStore(folder, create=True)
+        try:
+            store.remove([one.paper for one in store.papers() if is_gone(one.paper)])
+            update_index(folder, store, encoder)
+        finally:
+            store.close()
+
+
 class _Reader:
     """Reads files that the store does not know, or that have changed."""
 

@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS papers (paper TEXT PRIMARY KEY, file TEXT, count INTE
     notes BLOB);
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
+_DROP = "UPDATE files SET text = NULL WHERE count > 0 AND file NOT IN (SELECT file FROM papers)"
 _CODEC = pa.Codec("zstd", compression_level=12)
 _Kind = TypeVar("_Kind")
 INDEX = "index"
@@ -132,9 +133,13 @@ class TextStore:
         with self.change() as database:
             database.execute("DELETE FROM papers")
             database.executemany("INSERT INTO papers VALUES (?, ?, ?, ?, ?)", rows)
-            database.execute(
-                "UPDATE files SET text = NULL WHERE count > 0 AND file NOT IN (SELECT file FROM papers)"
-            )
+            database.execute(_DROP)
+
+    def remove(self, papers: Iterable[str]) -> None:
+        """Remove papers with their texts."""
+        with self.change() as database:
+            database.executemany("DELETE FROM papers WHERE paper = ?", [(paper,) for paper in papers])
+            database.execute(_DROP)
 
     def papers(self) -> list[StoredPaper]:
         """Return the papers with a text, by id."""

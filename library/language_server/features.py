@@ -318,6 +318,7 @@ class Features:
         """Describe a paper, in Markdown if the editor shows it."""
         year = str(paper.year or "")
         lines = [("", " · ".join(filter(None, (", ".join(paper.authors), paper.venue, year))))]
+        place = None
         if isinstance(paper, Recommendation):
             found = paper.evidence
             if paper.probability is not None:
@@ -326,6 +327,9 @@ class Features:
             named = f"{found.name} is named here" if found.name else words
             lines.append(("", ALREADY_CITED if paper.cited else ""))
             lines.append(("Why:", named or found.sentence or NO_EVIDENCE))
+            if named and found.place:
+                lines.append(("", f"“{found.sentence}”"))
+            place = found.place
             lines.append(("Others cite it:", found.cited_as))
         else:
             cut = " …" if len(paper.abstract) > MAX_ABSTRACT else ""
@@ -334,8 +338,10 @@ class Features:
         title = terminal_text(paper.title) or "(no title)"
         if use in self.markdown:
             parts = [escape_markdown(f"{label} {text}".strip()) for label, text in shown]
+            parts += [f"[{place.label}]({place.link})"] if place else []
             text = "\n\n".join([escape_markdown(title), *parts])  # not all editors show emphasis
             return types.MarkupContent(types.MarkupKind.Markdown, text)
+        shown += [("", place.label)] if place else []
         text = "\n".join([title, *(f"{label} {text}".strip() for label, text in shown)])
         return types.MarkupContent(types.MarkupKind.PlainText, text)
 

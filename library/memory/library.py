@@ -179,6 +179,12 @@ class MemoryLibrary(Generation, Library):
         except InputError as error:
             raise damaged(self.path, error) from None
 
+    def describe_texts(self) -> str:
+        texts = self.full_texts
+        if texts is None:
+            return ""
+        return f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"
+
     def describe(self) -> dict[str, str]:
         corpus, collections = self.corpus, self.collections
         years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)

@@ -20,13 +20,18 @@ from citerec.base.errors import InputError
 from citerec.library.serving import limits
 from citerec.library.serving.messages import (
     Answer,
+    Claim,
     EntryFormat,
     Found,
+    FoundPassages,
+    Link,
     Name,
     Question,
     Search,
     answer_question,
+    file_link,
     find_papers,
+    find_passages,
     write_entries,
 )
 from citerec.library.settings import McpSettings
@@ -41,7 +46,8 @@ T = TypeVar("T")
 INSTRUCTIONS = """Cites from the user's own library of papers. When a text needs a citation, call
 recommend_citation with the passage and cite by the key of a paper that it returns, never from memory. Read
 its `why` and `probability` (that it is the paper meant) before you cite it, and say so when no paper of the
-library supports the passage. Papers with `cited` are already cited in the draft."""
+library supports the passage. Papers with `cited` are already cited in the draft. `details.passage` is of the
+paper's own full text; find_passage looks in one paper for what a sentence claims."""
 Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
 
 
@@ -51,8 +57,8 @@ class Runner(Protocol):
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
-    """Create the MCP server. Errors in a call are returned to the assistant."""
+def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -> MCPServer[Any]:
+    """Create the MCP server. Errors in a call are returned to the assistant. link: to PDFs."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
@@ -88,7 +94,7 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
     ) -> Answer:
         """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
         question = Question(text=text, title=title, abstract=abstract, k=k, known=list(known), details=True)
-        return await call(lambda: answer_question(recommender, question))
+        return await call(lambda: answer_question(recommender, question, link))
 
     @server.tool(annotations=reads)
     async def search(
@@ -104,6 +110,15 @@ def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
     ) -> Found:
         """Find papers of the user's library by title, authors, year, key or words of the abstract."""
         return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
+
+    @server.tool(annotations=reads)
+    async def find_passage(
+        claim: Annotated[Text, Field(description="what the paper is to say, in a sentence")],
+        key: Annotated[Name, Field(description="key or id of a paper of the library")],
+        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="number of passages")] = 3,
+    ) -> FoundPassages:
+        """Find the passages of one paper's full text that fit a claim best, with their pages."""
+        return await call(lambda: find_passages(recommender, Claim(claim=claim, key=key, k=k), link))
 
     @server.tool(annotations=reads)
     async def entries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import raise_bad
-from citerec.library.explanation import MARK, Recommendation, note_on
+from citerec.library.explanation import MARK, Recommendation, TextPlace, note_on
 from citerec.library.export.references import ENTRIES, bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
 from citerec.library.question import Filters
@@ -77,6 +78,45 @@ class HighlightedText(BaseModel):
     kind: str
     text: str
     spans: list[tuple[int, int]]
+    place: str = Field(default="", description="of a sentence of the full text, as in p. 7")
+    link: str = Field(default="", description="opens the PDF at the page")
+
+
+class PassageText(BaseModel):
+    """A passage of a paper's full text."""
+
+    sentence: str = Field(description="the sentence of the passage that fits best, or empty")
+    text: str
+    page: int = Field(description="on which the sentence, or else the passage, begins; 0 if unknown")
+    section: str
+    kind: str = Field(description="highlight or note, if the user made it, else empty")
+    link: str = Field(description="opens the PDF at the page")
+
+    @classmethod
+    def at(cls, sentence: str, place: TextPlace, link: str) -> PassageText:
+        about = {"text": place.passage, "page": place.page, "section": place.section, "kind": place.kind}
+        return cls.model_validate({"sentence": sentence, "link": link, **about})
+
+
+Link = Callable[[str, TextPlace], str]
+"""The id of a paper and a place in its full text to an address that opens the PDF there."""
+
+
+def file_link(id: str, place: TextPlace) -> str:
+    """Return an address on this machine."""
+    return place.link
+
+
+def served_link(id: str, place: TextPlace) -> str:
+    """Return an address of the server, for a page in a browser, which opens no files."""
+    if not place.link.startswith("file:"):
+        return place.link
+    return f"pdf?id={quote(id, safe='')}" + (f"#page={place.page}" if place.page else "")
+
+
+def no_link(id: str, place: TextPlace) -> str:
+    """Return nothing, for other machines."""
+    return ""
 
 
 class Details(BaseModel):
@@ -85,6 +125,7 @@ class Details(BaseModel):
     url: str
     bibtex: str
     evidence: list[HighlightedText]
+    passage: PassageText | None = Field(default=None, description="of the full text, if that says why")
 
 
 class Recommended(BaseModel):
@@ -185,6 +226,26 @@ class Search(RequestBody):
     details: bool = Field(default=False, description="add URL and BibTeX")
 
 
+class Claim(RequestBody):
+    """What one paper is to say."""
+
+    claim: str = Field(
+        min_length=1,
+        max_length=limits.MAX_TEXT,
+        description="a sentence, also with [CITE] where the paper is cited",
+    )
+    key: Name = Field(description="key or id of the paper")
+    k: int = Field(default=3, ge=1, le=limits.MAX_PAPERS, description="number of passages")
+
+
+class FoundPassages(BaseModel):
+    """Passages of a paper's full text that fit a claim best, best first."""
+
+    key: str
+    title: str
+    passages: list[PassageText]
+
+
 class FoundPaper(BaseModel):
     """A paper of the library."""
 
@@ -203,7 +264,7 @@ class Found(BaseModel):
     papers: list[FoundPaper]
 
 
-def answer_question(recommender: Recommender, question: Question) -> Answer:
+def answer_question(recommender: Recommender, question: Question, link: Link = file_link) -> Answer:
     """Recommend papers for a question. Raises InputError for an invalid one."""
     recommendations = []
     filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
@@ -221,12 +282,12 @@ def answer_question(recommender: Recommender, question: Question) -> Answer:
         recommended = Recommended(**paper.as_json())
         row = library.row(paper.id) if question.details else None
         if row is not None:  # another request may have removed it by now
-            recommended.details = paper_details(paper, library.paper(row))
+            recommended.details = paper_details(paper, library.paper(row), link)
         recommendations.append(recommended)
     return Answer(note=library.note or note_on(found), recommendations=recommendations)
 
 
-def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Details:
+def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Link) -> Details:
     """Return the additional fields that the page shows."""
     found = recommendation.evidence
     in_title = "" if found.name else ", ".join(found.in_title)
@@ -238,13 +299,25 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Detail
         ("Cited elsewhere:", found.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
     evidence = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
+    opens = link(paper.id, found.place) if found.place else ""
+    for part in evidence:
+        if found.place and part.text == found.sentence:
+            part.place, part.link = found.place.label, opens
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,
         url=paper_link(paper),
         bibtex=bibtex([paper]),
         evidence=evidence or [HighlightedText(kind=recommendation.why, text="", spans=[])],
+        passage=PassageText.at(found.sentence, found.place, opens) if found.place else None,
     )
+
+
+def find_passages(recommender: Recommender, claim: Claim, link: Link = file_link) -> FoundPassages:
+    """Find passages of a paper. Raises InputError for an unknown paper, or one without a full text."""
+    paper, found = recommender.passages(claim.claim, claim.key, claim.k)
+    passages = [PassageText.at(sentence, place, link(paper.id, place)) for sentence, place in found]
+    return FoundPassages(key=paper.key or paper.id, title=paper.title, passages=passages)
 
 
 def paper_link(paper: LibraryPaper) -> str:

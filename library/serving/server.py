@@ -27,7 +27,7 @@ import uvicorn
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -44,8 +44,10 @@ from citerec.library.serving.messages import (
     Answer,
     Answers,
     Changed,
+    Claim,
     EntryFormat,
     Found,
+    FoundPassages,
     Health,
     Name,
     NewPapers,
@@ -54,8 +56,12 @@ from citerec.library.serving.messages import (
     Questions,
     Search,
     answer_question,
+    file_link,
     find_papers,
+    find_passages,
+    no_link,
     parse_new_papers,
+    served_link,
     write_entries,
 )
 from citerec.library.settings import ServeSettings
@@ -68,6 +74,7 @@ logger = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_POLICY = b"content-security-policy"
 ALL_ADDRESSES = ("0.0.0.0", "::")
 
 # Checks of every request.
@@ -89,7 +96,12 @@ class RequestGuard:
         async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
-                started, message["headers"] = True, [*message["headers"], *self.headers]
+                started, own = True, message["headers"]
+                is_pdf = (b"content-type", b"application/pdf") in own  # whose viewer the policy would stop
+                message["headers"] = [
+                    *own,
+                    *(one for one in self.headers if not (is_pdf and one[0] == _POLICY)),
+                ]
             await send(message)
 
         async def refuse(status: int, detail: str) -> None:
@@ -213,7 +225,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
     reads, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
-    tools = McpOverHttp(lambda: make_server(recommender, reads.run))
+    is_local = url_host(settings.host) in LOOPBACK
+    opens, link = (file_link, served_link) if is_local else (no_link, no_link)
+    tools = McpOverHttp(lambda: make_server(recommender, reads.run, opens))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -264,15 +278,30 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend(question: Question, request: Request) -> Answer:
         """Recommend papers to cite in a passage, best first."""
-        return await reads.run(lambda: answer_question(recommender, question), request.is_disconnected)
+        return await reads.run(lambda: answer_question(recommender, question, link), request.is_disconnected)
 
     @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend_batch(batch: Questions, request: Request) -> Answers:
         """Recommend papers for several passages."""
         return await reads.run(
-            lambda: Answers(answers=[answer_question(recommender, question) for question in batch.queries]),
+            lambda: Answers(answers=[answer_question(recommender, one, link) for one in batch.queries]),
             request.is_disconnected,
         )
+
+    @app.post("/passages", responses=PROBLEMS)
+    async def passages(claim: Claim, request: Request) -> FoundPassages:
+        """Find the passages of a paper's full text that fit a claim best, with their pages."""
+        return await reads.run(lambda: find_passages(recommender, claim, link), request.is_disconnected)
+
+    @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
+    async def pdf(id: Name, request: Request) -> Response:
+        """Return the PDF whose text a paper has, to this machine only."""
+        if not is_local:
+            raise HTTPException(403, "PDFs are not served to other machines")
+        file = await reads.run(lambda: recommender.text_file(id), request.is_disconnected)
+        if not Path(file).is_file():
+            raise HTTPException(404, "the PDF is not on this machine")
+        return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 
     async def search(search: Search, request: Request) -> Found:
         """Find papers by title, authors, year or key, also by the beginnings of words."""

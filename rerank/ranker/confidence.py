@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.rerank.ranker.linear import Lists, TrainingLists, centre
+from citerec.rerank.ranker.linear import Lists, TrainingLists, centre, share_with_text
 from citerec.retrieval.arrays import Floats, Mask
 
 MISSING = 0.1
@@ -40,6 +40,8 @@ PASSAGES = ("elsewhere_count", WORDS, "elsewhere_distance")
 logarithm of the number of papers cited elsewhere."""
 BEST = ("dense.context", "title_share_near", "name_near", "author_and_year")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
+TEXTS, TEXTS_SCALE = "full texts", "full texts, score"
+"""Inputs where candidates have full texts: their share in the outside option, and times the score."""
 L2 = 1e-4
 
 
@@ -93,11 +95,32 @@ class Confidence:
             logits += of.get(name, 0.0) * values
         inputs, starts = list_inputs(lists), lists.offsets[:-1]
         none = np.full(len(lists), of[NONE])
+        if TEXTS in of and (share := share_with_text(lists)).any():
+            logits += of[TEXTS_SCALE] * share[lists.query] * scores
+            none += of[TEXTS] * share
         for name, values in inputs.items():
             none += of.get(name, 0.0) * values
         highest = np.maximum(np.maximum.reduceat(logits, starts), none)
         total = np.add.reduceat(np.exp(logits - highest[lists.query]), starts) + np.exp(none - highest)
         return (logits - (highest + np.log(total))[lists.query]).astype(np.float32)
+
+    def fit_texts(self, lists: TrainingLists, scores: Floats) -> Confidence:
+        """Fit the parameters of full texts, as `fit_confidence`, with all others fixed."""
+        from scipy.optimize import minimize  # not needed to rank
+
+        starts = lists.offsets[:-1]
+        found = np.logical_or.reduceat(lists.cited, starts)
+
+        def loss(values: NDArray[np.float64]) -> float:
+            of = Confidence({**self.parameters, TEXTS: float(values[0]), TEXTS_SCALE: float(values[1])})
+            probabilities = np.exp(of.log_probabilities(lists, scores).astype(np.float64))
+            cited = np.add.reduceat(np.where(lists.cited, probabilities, 0), starts)
+            outside = 1 - np.add.reduceat(probabilities, starts)
+            likely = np.log(np.maximum(np.where(found, cited, outside), 1e-9))
+            return float(L2 * values @ values - likely.mean())
+
+        texts, scale = minimize(loss, np.zeros(2), method="Nelder-Mead").x.tolist()
+        return Confidence({**self.parameters, TEXTS: texts, TEXTS_SCALE: scale})
 
 
 def without_cited(lists: TrainingLists, seed: int) -> Mask:

@@ -145,7 +145,8 @@ def typical_deviations(lists: Lists) -> dict[str, float]:
 class LinearModel:
     """A linear model: weights of inputs by name, and the typical deviation of each column.
 
-    Names of inputs are those of columns, also with FAMILIAR, CITED before them. Unknown columns are ignored.
+    Names of inputs are those of columns, also with FAMILIAR or a gate (_gates) before them. Unknown columns
+    are ignored.
     """
 
     weights: Mapping[str, float]
@@ -188,7 +189,7 @@ class LinearModel:
         return names + [FAMILIAR + names[i] for i in gated], values
 
 
-FAMILIAR, CITED, SMALL = "familiar ", "cited ", "small "
+FAMILIAR, CITED, SMALL, TEXTS = "familiar ", "cited ", "small ", "texts "
 COVERED = 0.59
 """Share of a list's candidates that training contexts cite from which the list counts as fully covered.
 
@@ -201,7 +202,7 @@ def _gates(lists: Lists) -> dict[str, Floats]:
     """Return what the inputs of each list are multiplied by, [Q], by prefix.
 
     1; how well training contexts cover it, the root of the share of candidates that any cites, relative to
-    COVERED, at most 1; and the share of the library that it holds.
+    COVERED, at most 1; the share of the library that it holds; and that of candidates with a full text.
     """
     first, columns, zeros = lists.offsets[:-1], list(lists.columns), np.zeros(len(lists), np.float32)
     gates = {"": np.ones(len(lists), np.float32), CITED: zeros, SMALL: zeros}
@@ -211,7 +212,19 @@ def _gates(lists: Lists) -> dict[str, Floats]:
         gates[CITED] = np.sqrt(np.minimum(share / np.float32(COVERED), 1))
     if "listed" in columns:
         gates[SMALL] = lists.values[first, columns.index("listed")].astype(np.float32)
+    if "passage_words" in columns:
+        gates[TEXTS] = share_with_text(lists)
     return gates
+
+
+def share_with_text(lists: Lists) -> Floats:
+    """Return the share of each list's candidates that have a full text, [Q]."""
+    columns = list(lists.columns)
+    if "passage_words" not in columns:
+        return np.zeros(len(lists), np.float32)
+    known = np.isfinite(lists.values[:, columns.index("passage_words")])
+    counts = np.add.reduceat(known, lists.offsets[:-1], dtype=np.float32)
+    return (counts / np.maximum(lists.lengths, 1)).astype(np.float32)
 
 
 def fit_ranker(
@@ -231,25 +244,44 @@ def fit_ranker(
 
 
 def fit_linear(settings: RankerSettings, lists: TrainingLists, start: LinearModel) -> LinearModel:
-    """Minimise the mean cross entropy plus l2 |w - start|^2 by Newton's method in a trust region.
-
-    Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
-    """
-    from scipy.optimize import minimize  # not needed to rank
-    from scipy.sparse import csr_matrix
-
+    """Minimise the mean cross entropy plus l2 |w - start|^2."""
     deviations = {
         column: deviation
         for column, deviation in typical_deviations(lists).items()
         if group_of(column) != DRAFT
     } | dict(start.deviations)
-    names, values = LinearModel({}, deviations).inputs(lists)
+    found = LinearModel(start.weights, deviations)
+    return LinearModel({**start.weights, **_minimise(settings, lists, found)}, deviations)
+
+
+def fit_group(settings: RankerSettings, lists: TrainingLists, model: LinearModel, group: str) -> LinearModel:
+    """Fit the weights of a group of features, as `fit_linear`, with those of all others fixed."""
+    own = [i for i, column in enumerate(lists.columns) if group_of(column) == group]
+    part = replace(lists, columns=[lists.columns[i] for i in own], values=lists.values[:, own])
+    added = LinearModel({}, typical_deviations(part))
+    weights = _minimise(settings, lists, added, model.scores(lists))
+    return LinearModel({**model.weights, **weights}, {**model.deviations, **added.deviations})
+
+
+def _minimise(
+    settings: RankerSettings, lists: TrainingLists, start: LinearModel, others: Floats | None = None
+) -> dict[str, float]:
+    """Return the weights of a model's inputs that minimise the loss, by Newton's method in a trust region.
+
+    Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
+    others: scores [n] that are added to the model's.
+    """
+    from scipy.optimize import minimize  # not needed to rank
+    from scipy.sparse import csr_matrix
+
+    names, values = start.inputs(lists)
+    fixed = np.zeros(len(values)) if others is None else others.astype(np.float64)
     cited = lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
     target = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
     def softmax(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scores = (values @ weights.astype(np.float32)).astype(np.float64)
+        scores = (values @ weights.astype(np.float32)).astype(np.float64) + fixed
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
         probabilities = np.exp(scores)
         sums = np.add.reduceat(probabilities, starts)
@@ -276,8 +308,7 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists, start: LinearMode
     options = {"maxiter": settings.iterations, "gtol": 1e-5}
     before = np.array([start.weights.get(name, 0.0) for name in names])
     found = minimize(loss, before, jac=True, hess=hessian, method="trust-exact", options=options)
-    weights = dict(zip(names, found.x.tolist(), strict=True))
-    return LinearModel({**start.weights, **weights}, deviations)
+    return dict(zip(names, found.x.tolist(), strict=True))
 
 
 def cross_fit(

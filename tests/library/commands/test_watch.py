@@ -118,9 +118,9 @@ def test_nothing_is_read_while_nothing_changes(folder: Path, monkeypatch: pytest
     looks: list[object] = []
     state = module._state
 
-    def look(named: list[str]) -> list[object]:
+    def look(named: list[str], pdfs: list[str]) -> list[object]:
         looks.append(named)
-        return state(named)
+        return state(named, pdfs)
 
     monkeypatch.setattr(module, "_state", look)
     write("a.bib", "One")

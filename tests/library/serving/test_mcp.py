@@ -91,7 +91,7 @@ def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
             return list((await client.list_tools()).tools)
 
     tools = {tool.name: tool for tool in asyncio.run(described())}
-    assert set(tools) == {"recommend_citation", "search", "entries"}
+    assert set(tools) == {"recommend_citation", "find_passage", "search", "entries"}
     for tool in tools.values():
         assert tool.description and tool.annotations.read_only_hint
         assert all("description" in given for given in tool.input_schema["properties"].values())

@@ -15,7 +15,7 @@ from citerec.datasets.columns import offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import word
 from citerec.datasets.records import PaperRecord
-from citerec.rerank.ranker.features import FEATURES, RETRIEVERS, is_relative
+from citerec.rerank.ranker.features import FEATURES, PASSAGES, RETRIEVERS, is_relative
 from citerec.rerank.ranker.linear import (
     CITED,
     COVERED,
@@ -26,10 +26,13 @@ from citerec.rerank.ranker.linear import (
     LinearModel,
     Lists,
     TrainingLists,
+    fit_group,
     group_of,
     typical_deviations,
 )
+from citerec.rerank.ranker.linear import TEXTS as TEXTS_GATE
 from citerec.rerank.ranker.model import RankingModel
+from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.queries import Queries
 from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.ranker.test_author_names import make_corpus, over_bm25, top
@@ -182,6 +185,37 @@ def test_small_libraries_have_weights_of_their_own(listed: float) -> None:
     np.testing.assert_allclose(scores[:4], scores[4:] * (1 + 2 * listed), rtol=1e-5)
     unknown = replace(both, columns=COLUMNS[:5], values=both.values[:, :5])
     assert not any(of.any() for name, of in inputs_of(unknown).items() if name.startswith(SMALL))
+
+
+def test_passages_are_fitted_beside_fixed_weights_and_count_where_there_are_texts() -> None:
+    rng = np.random.default_rng(0)
+    columns = ["bm25.score", "passage_words"]
+    values = rng.normal(size=(400, 2)).astype(np.float32)
+    values[::10, 1] += 3  # of the cited papers
+    values[200:300, 1] = np.nan
+    values[1:100:2, 1] = np.nan
+    cited = np.arange(400) % 10 == 0
+    lists = Lists(columns, values, np.zeros(400, np.bool_), np.arange(0, 401, 10))
+    training = TrainingLists(
+        columns,
+        values,
+        lists.familiar,
+        lists.offsets,
+        np.arange(400, dtype=np.int32),
+        cited,
+        np.zeros(40, np.int32),
+        np.ones(40, np.int64),
+        np.full(40, ""),
+    )
+    before = LinearModel({"bm25.score": 0.5}, {"bm25.score": 1.0})
+    after = fit_group(RankerSettings(), training, before, PASSAGES)
+    assert after.weights["bm25.score"] == 0.5
+    assert after.weights["passage_words"] + after.weights[TEXTS_GATE + "passage_words"] > 0.5
+    names, inputs = after.inputs(lists)
+    gated, plain = (inputs[:, names.index(prefix + "passage_words")] for prefix in (TEXTS_GATE, ""))
+    np.testing.assert_allclose(gated[:100], plain[:100] / 2, rtol=1e-5)
+    np.testing.assert_allclose(gated[100:], plain[100:], rtol=1e-5)
+    np.testing.assert_array_equal(after.scores(lists)[200:300], before.scores(lists)[200:300])
 
 
 def test_listed_is_the_share_of_all_papers(demo_corpus: Corpus) -> None:

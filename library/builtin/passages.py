@@ -1,0 +1,244 @@
+"""Fits the weights of full texts in the built-in rankers, and in their confidence, with all others fixed:
+
+    python -m citerec.library.builtin.passages data=acl-scisumm-lcr texts=scisumm-corpus
+
+data: a data set whose cited papers have full texts there. Its validation contexts are asked in libraries of
+all these papers and in small ones, with and without abstracts, in which all, half or a fifth of the papers
+have a full text. Prints how they are ranked before, and after with weights fitted to the other half of the
+citing papers.
+"""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from citerec.base.arguments import command
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import open_corpus
+from citerec.library.fulltexts.evidence import FullTexts, text_encoder
+from citerec.library.fulltexts.index import update_index
+from citerec.library.fulltexts.reading import ReadText, TextPart
+from citerec.library.fulltexts.refresh import FOLDER
+from citerec.library.fulltexts.store import TextStore
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.models import BUILT_IN
+from citerec.library.papers import LibraryPaper
+from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence, without_cited
+from citerec.rerank.ranker.features import PASSAGES
+from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_group, measure_variants, model_hash
+from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.training import read_lists
+from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.queries import Queries, Query
+
+Texts = dict[str, ReadText]
+_LEFT_OUT = ("abstract", "references", "acknowledg", "bibliograph")
+"""Beginnings of the titles of sections that are not read."""
+SHARES = (1.0, 0.5, 0.2)
+"""Shares of the papers that have a full text."""
+SMALL, SMALL_LIBRARIES = 150, 5
+"""Papers of a small library, and the number of these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageSettings(Settings):
+    """Fit the weights of full texts in the built-in rankers."""
+
+    data: str
+    """folder as in data=custom"""
+    texts: str
+    """folder with full texts NAME.xml in ScisummNet's format, NAME a paper of the data"""
+    queries: int = 500
+    """contexts asked in each library"""
+    cache_dir: str = ".cache"
+    """cache for prepared data"""
+    output: str = str(BUILT_IN)
+    """folder of the built-in model"""
+
+
+def fit(settings: PassageSettings) -> None:
+    """Fit the weights of the built-in ranker, and save them in both rankers."""
+    options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
+    corpus = open_corpus(dir=settings.data, splits=["val"], **options)
+    texts = read_texts(Path(settings.texts), corpus)
+    halves = [
+        TrainingLists.concat(list(read_libraries(corpus, texts, half, settings.queries // 2)))
+        for half in (0, 1)
+    ]
+    both = TrainingLists.concat(halves)
+    model = RankingModel.open(Path(settings.output) / RankingModel.folder)
+    given, before = RankerSettings(), _without_own(model.model)
+    fitted = [fit_group(given, useful(half), before, PASSAGES) for half in halves]
+    scores = np.concatenate([one.scores(half) for one, half in zip(fitted[::-1], halves, strict=True)])
+    _compare(measure_variants(both, before.scores(both)), measure_variants(both, scores))
+    kept = without_cited(both, 0)
+    confidence = model.confidence.fit_texts(both.keep(kept), scores[kept])
+    whole = fit_group(given, useful(both), before, PASSAGES)
+    weights = {name: weight for name, weight in whole.weights.items() if _is_own(name) and weight}
+    deviations = {name: one for name, one in whole.deviations.items() if _is_own(name)}
+    sure = {name: confidence.parameters[name] for name in (TEXTS, TEXTS_SCALE)}
+    for name, value in {**weights, **sure}.items():
+        print(f"  {name} {value:.3f}")
+    for place in (RankingModel.folder, f"minilm/{RankingModel.folder}"):
+        _add(Path(settings.output) / place, weights, deviations, sure)
+
+
+def _is_own(name: str) -> bool:
+    return name.rpartition(" ")[2].startswith("passage_")
+
+
+def _without_own(model: LinearModel) -> LinearModel:
+    """Return a model without the weights that are to be fitted."""
+    weights, deviations = (
+        {name: value for name, value in of.items() if not _is_own(name)}
+        for of in (model.weights, model.deviations)
+    )
+    return LinearModel(weights, deviations)
+
+
+def _compare(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]) -> None:
+    for variant, old in before.items():
+        parts = [
+            f"{name} {old[key]:.3f} -> {after[variant][key]:.3f}"
+            for name, key in (("R@10", "recall@10"), ("MRR", "mrr"))
+        ]
+        print(f"{variant:24} {', '.join(parts)}")
+
+
+def _add(
+    place: Path, weights: dict[str, float], deviations: dict[str, float], sure: dict[str, float]
+) -> None:
+    """Put the parameters of full texts into a saved ranker, in place of any that it has."""
+    saved = RankingModel.open(place)
+    others = _without_own(saved.model)
+    whole = LinearModel({**others.weights, **weights}, {**others.deviations, **deviations})
+    confidence = Confidence({**saved.confidence.parameters, **sure})
+    about = {**saved.about, "hash": model_hash(whole, confidence.parameters)}
+    RankingModel(whole, confidence, about).save(place)
+
+
+def useful(lists: TrainingLists) -> TrainingLists:
+    """Return the lists with a cited paper."""
+    return lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
+
+
+def read_texts(folder: Path, corpus: Corpus) -> Texts:
+    """Return the full texts of papers of a corpus, by id."""
+    found: Texts = {}
+    for path in sorted(folder.rglob("*.xml")):
+        if corpus.has_paper(path.stem) and path.stem not in found:
+            try:
+                sections = ET.parse(path).iter("SECTION")
+            except ET.ParseError:
+                continue
+            parts = [
+                TextPart(text, [(0, 1)], title)
+                for section in sections
+                if not (title := section.get("title", "")).strip().lower().startswith(_LEFT_OUT)
+                and (text := " ".join(" ".join(one.text or "" for one in section.findall("S")).split()))
+            ]
+            if parts:
+                found[path.stem] = ReadText(parts=parts, pages=1)
+    if not found:
+        raise InputError(f"texts={folder}: has no NAME.xml of a paper of {corpus.name}")
+    return found
+
+
+def read_libraries(corpus: Corpus, texts: Texts, half: int, count: int) -> Iterator[TrainingLists]:
+    """Yield the lists of contexts of every other citing paper in each library."""
+    rows = [corpus.paper_row(name) for name in texts]
+    draw = random.Random(half)
+    for has_abstracts in (True, False):
+        kind = "abstracts" if has_abstracts else "titles"
+        for share in SHARES:
+            yield from _read_library(
+                corpus, texts, rows, half, count, has_abstracts, share, f"{kind}, {share:.0%} texts", draw
+            )
+        for number in range(SMALL_LIBRARIES):
+            some = random.Random(number).sample(rows, SMALL)
+            few = count // SMALL_LIBRARIES
+            yield from _read_library(
+                corpus, texts, some, half, few, has_abstracts, 0.5, f"{kind}, small", draw
+            )
+
+
+def _read_library(
+    corpus: Corpus,
+    texts: Texts,
+    rows: Sequence[int],
+    half: int,
+    count: int,
+    has_abstracts: bool,
+    share: float,
+    name: str,
+    draw: random.Random,
+) -> Iterator[TrainingLists]:
+    inside = set(rows)
+    val = corpus.split("val")
+    asked = [
+        (context, [row for row in cited.tolist() if row in inside])
+        for context, cited in zip(val.contexts.tolist(), val.positives, strict=True)
+        if corpus.citing[context] % 2 == half
+    ]
+    asked = [one for one in asked if one[1]]
+    asked = draw.sample(asked, min(count, len(asked)))
+    if not asked:
+        return
+    papers = [
+        LibraryPaper(
+            corpus.paper_ids[row],
+            title=corpus.titles[row],
+            abstract=corpus.abstracts[row] if has_abstracts else "",
+            year=int(corpus.years[row]),
+        )
+        for row in rows
+        if corpus.titles[row]
+    ]
+    with TemporaryDirectory() as folder:
+        library = MemoryLibrary.create(Path(folder) / "library", papers)
+        ranker = library.retriever
+        assert isinstance(ranker, Ranker)
+        encoder = text_encoder(ranker)
+        store = TextStore(library.path / FOLDER, create=True)
+        own = [paper.id for paper in papers if draw.random() < share]
+        store.put((one, 0, 0, texts[one]) for one in own)
+        store.set_papers({one: one for one in own}, {})
+        update_index(library.path / FOLDER, store, encoder)
+        ranker.passages = FullTexts.open(library.path, library.corpus, encoder)
+        queries = replace(
+            Queries.from_list(library.corpus, [_query(corpus, library.corpus, one) for one, _ in asked]),
+            positives=Ragged.from_rows(
+                [[library.corpus.paper_row(corpus.paper_ids[row]) for row in cited] for _, cited in asked]
+            ),
+        )
+        yield read_lists(ranker, queries, name)
+        store.close()
+
+
+def _query(corpus: Corpus, library: Corpus, context: int) -> Query:
+    """Return a context as a query, without the paper that it is from."""
+    row = int(corpus.citing[context])
+    own = corpus.paper_ids[row]
+    return Query(
+        corpus.context_texts[context],
+        corpus.titles[row],
+        corpus.abstracts[row],
+        own=own if library.has_paper(own) else None,
+        year=int(corpus.years[row]),
+    )
+
+
+main = command("library.builtin.passages", PassageSettings, fit)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Full texts from the commands to what is shown: a library of three made PDFs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.datasets.fulltext.pdf import read_pdf
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.recommender import Recommender
+from citerec.library.serving.mcp import make_server
+from citerec.library.serving.messages import Claim, find_passages
+from citerec.recommend import run
+from citerec.rerank.ranker.model import Ranker
+from citerec.tests.library.conftest import serving
+from citerec.tests.library.fulltexts.made import paper_made, write_papers
+from citerec.tests.library.serving.test_mcp import call_tools
+
+Output = Callable[[], str]
+SENTENCE = paper_made(1).sections[2][1][0].split(". ")[1]
+"""Of the third section of paper 1."""
+
+
+def page_of(sentence: str) -> int:
+    """The page on which a sentence of paper 1 begins."""
+    for part in read_pdf(paper_made(1).pdf()).paragraphs:
+        if sentence in part.text:
+            return [page for start, page in part.starts if start <= part.text.index(sentence)][-1]
+    raise AssertionError("no paragraph has it")
+
+
+PAGE = page_of(SENTENCE)
+
+
+@pytest.fixture
+def bibliography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """papers.bib beside pdfs/0.pdf to 2.pdf, whose entries have no abstract; the third names no file."""
+    monkeypatch.chdir(tmp_path)
+    papers = write_papers(tmp_path / "pdfs", range(3))
+    entries = [
+        f"@article{{{paper.key}, title={{{paper.title}}}, doi={{{paper.doi}}}, year={{2020}}"
+        + (f", file={{:pdfs/{number}.pdf:PDF}}}}" if number < 2 else "}")
+        for number, paper in enumerate(papers)
+    ]
+    (tmp_path / "papers.bib").write_text("\n".join(entries))
+    return tmp_path / "papers.bib"
+
+
+@pytest.fixture
+def output(bibliography: Path, capsys: pytest.CaptureFixture[str]) -> Output:
+    """Build the library; return what has been printed since."""
+    run(["build", "library=mine", "source=papers.bib", "fulltext=true"])
+
+    def read() -> str:
+        return capsys.readouterr().out
+
+    return read
+
+
+def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
+    lines = output().splitlines()
+    assert lines[0].startswith("mine: 3 papers")
+    assert lines[1].startswith("2 papers have a full text, of ")
+    assert lines[1].endswith("; 2 PDFs were read; 2 abstracts are theirs")
+    library = MemoryLibrary.open("mine")
+    papers = {paper.key: paper for paper in map(library.paper, range(3))}
+    assert [papers[f"made{n}"].abstract for n in range(3)] == [
+        paper_made(0).abstract,
+        paper_made(1).abstract,
+        "",
+    ]
+    assert [papers[f"made{n}"].filled for n in range(3)] == [("abstract:pdf",)] * 2 + [()]
+    run(["info", "library=mine"])
+    assert "full texts   2 papers" in output()
+
+
+def test_a_sentence_is_shown_with_its_page(output: Output) -> None:
+    output()
+    run(["ask", "library=mine", f"{SENTENCE} [CITE].", "k=1"])
+    shown = " ".join(output().split())
+    assert "made1" in shown and SENTENCE[:40] in shown and f"(p. {PAGE})" in shown
+    [paper] = Recommender.open("mine").recommend(f"{SENTENCE} [CITE].", k=1)
+    assert paper.evidence.place is not None
+    assert SENTENCE in paper.evidence.place.passage
+    assert paper.evidence.place.section == "3 Method"
+    assert paper.evidence.place.link == Path("pdfs/1.pdf").absolute().as_uri() + f"#page={PAGE}"
+
+
+def test_columns_of_full_texts_are_nan_for_papers_without_one(output: Output) -> None:
+    recommender = Recommender.open("mine")
+    found = recommender.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
+    known = {paper.key: paper.features["passage_words"] for paper in found}
+    assert np.isnan(known["made2"])
+    assert known["made1"] > known["made0"]
+
+
+def test_without_full_texts_nothing_changes(output: Output, bibliography: Path) -> None:
+    text = bibliography.read_text()
+    (bibliography.parent / "plain.bib").write_text(text.replace("file=", "note="))
+    run(["build", "library=plain", "source=plain.bib"])
+    retriever = MemoryLibrary.open("plain").retriever
+    assert isinstance(retriever, Ranker) and retriever.passages is None
+    [first, *_] = Recommender.open("plain").recommend(f"{SENTENCE} [CITE].", explain=True)
+    assert not any(name.startswith("passage") for name in first.features)
+
+
+def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
+    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
+    assert "3 papers have a full text" in output()
+    run(["remove", "library=mine", "id=made1"])
+    assert "2 papers have a full text" in output()
+    with pytest.raises(InputError, match="key=made1: no paper"):
+        Recommender.open("mine").passages("some words", "made1")
+    bibliography.write_text(
+        "\n".join(line for line in bibliography.read_text().splitlines() if "made0" not in line)
+    )
+    run(["update", "library=mine", "force=true"])
+    assert "1 papers have a full text" in output()
+    run(["add", "library=mine", "source=papers.bib", "fulltext=false"])
+    assert not Path("mine/fulltexts").exists()
+    assert Recommender.open("mine").recommend("some words")
+
+
+def test_removing_over_python_drops_the_text_at_once(output: Output) -> None:
+    recommender = Recommender.open("mine")
+    recommender.remove(["made1"])
+    content = b"".join(file.read_bytes() for file in Path("mine/fulltexts").rglob("*") if file.is_file())
+    assert b"doi:10.5555/made.1" not in content
+    assert recommender.passages(paper_made(0).abstract, "made0")[1]
+
+
+def test_passages_of_one_paper(output: Output) -> None:
+    recommender = Recommender.open("mine")
+    paper, found = recommender.passages(SENTENCE, "made1", k=2)
+    assert paper.key == "made1" and len(found) == 2
+    assert found[0][0].rstrip(".") == SENTENCE
+    assert SENTENCE in found[0][1].passage
+    with pytest.raises(InputError, match="key=made2: has no full text"):
+        recommender.passages(SENTENCE, "made2")
+    with pytest.raises(InputError, match="claim: has no words"):
+        recommender.passages(" ?", "made1")
+
+
+def test_http_and_mcp(output: Output) -> None:
+    recommender = Recommender.open("mine")
+    with serving(recommender) as url:
+        asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
+        [paper] = httpx.post(f"{url}/recommend", json=asked).json()["recommendations"]
+        passage = paper["details"]["passage"]
+        assert SENTENCE in passage["text"] and passage["page"] == PAGE
+        assert passage["link"] == f"pdf?id=doi%3A10.5555%2Fmade.1#page={PAGE}"
+        pdf = httpx.get(f"{url}/{passage['link']}")
+        assert pdf.content == Path("pdfs/1.pdf").read_bytes()
+        assert "content-security-policy" not in pdf.headers
+        claimed = httpx.post(f"{url}/passages", json={"claim": SENTENCE, "key": "made1", "k": 1}).json()
+        assert claimed["passages"][0]["page"] == PAGE
+        assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
+        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 422
+    [found] = call_tools(
+        make_server(recommender, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
+    )
+    first = found.structured_content["passages"][0]
+    assert first["link"].startswith("file://") and SENTENCE in first["text"]
+
+
+def test_other_machines_get_no_paths(output: Output) -> None:
+    recommender = Recommender.open("mine")
+    with serving(recommender, host="0.0.0.0") as url:
+        asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
+        answer = httpx.post(f"{url}/recommend", json=asked)
+        assert str(Path.cwd()) not in answer.text
+        assert httpx.get(f"{url}/pdf?id=made1").status_code == 403
+
+
+def test_abstracts_of_pdfs_by_enrich(output: Output) -> None:
+    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
+    run(["build", "library=mine", "overwrite=true"])
+    output()
+    run(["enrich", "library=mine", "from=pdf", "format=json"])
+    told = json.loads(output())
+    assert told["statuses"] == {"not found": 3} and told["sent"] is False
+    run(["build", "library=other", "source=papers.bib"])
+    with pytest.raises(InputError, match="from=pdf: other has no full texts"):
+        run(["enrich", "library=other", "from=pdf"])
+
+
+def test_a_damaged_index_is_one_line_and_update_mends_it(output: Output) -> None:
+    [file] = Path("mine/fulltexts").rglob("vectors.npy")
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(
+        InputError, match=r"mine/fulltexts: damaged full texts \(.*vectors.npy.*\); write them anew: "
+    ):
+        Recommender.open("mine")
+    run(["update", "library=mine"])
+    assert Recommender.open("mine").passages(SENTENCE, "made1")
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (["source=papers.bib", "pdfs=pdfs"], "pdfs needs fulltext=true"),
+        (["source=papers.bib", "fulltext=true", "storage=disk"], "fulltext needs storage=memory"),
+        (["source=papers.bib", "fulltext=true", "pdfs=nowhere"], "pdfs=.*nowhere: no such folder"),
+    ],
+)
+def test_options(bibliography: Path, options: list[str], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        run(["build", "library=new", *options])
+
+
+def test_claims_without_a_mark_are_not_cut(output: Output) -> None:
+    words = SENTENCE.split()
+    claim = " ".join([*words, *["unrelated"] * 50])
+    found = find_passages(Recommender.open("mine"), Claim(claim=claim, key="made1", k=1))
+    assert SENTENCE in found.passages[0].text
