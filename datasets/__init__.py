@@ -1,10 +1,11 @@
-"""Data sets: records, the files and citation graphs they are read from, and the store prepared from them.
+"""Data sets: records, and the store prepared from them.
 
-records         papers, contexts and queries               source_files  their JSON files
-prepare         writes records to a store, once            corpus        the memory-mapped store
-tokenize        splits texts into words                    generate      a demo corpus, or one of any size
-downloads       fetches published data                     releases      addresses, sizes and checksums
-arguments       options key=value of commands              configuration those that Hydra composes
-inspect/        reports on a corpus                        fulltext/     builds one from full texts
-citations/      citation graphs, as corpora
+records     papers, contexts and queries            prepare           writes them to a store, once
+corpus      the store, mapped into memory           columns           its columns of texts and numbers
+tokenize    splits texts into words                 word_statistics   counts of words in a collection
+generate    a demo corpus, or one of any size       cloze             passages whose own title is to be found
+splitting   papers to splits, without leaks         near_duplicates   texts that are nearly the same
+formats/    files of records: our JSON, BEIR        published/        addresses, checksums and downloads
+fulltext/   corpora from full texts                 languages/        LaTeX, Markdown, Typst and Org
+citations/  citation graphs, as corpora             inspect/          reports on a corpus
 """

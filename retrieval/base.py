@@ -246,7 +246,7 @@ class Retriever(ABC):
                 f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
                 f"{', '.join(names)}; its weights or vectors are damaged"
             )
-        drop = (found.papers == queries.citing[:, None]) | ~eligible[found.papers]
+        drop = queries.is_own(found.papers) | ~eligible[found.papers]
         return top_k(found.papers, found.scores, k, drop)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:

@@ -185,7 +185,7 @@ class Citations(Retriever):
         scores = np.full(papers.shape, -np.inf, np.float32)
         for rows, group in self._groups(Queries.from_contexts(self.corpus, queries)):
             own = papers[rows]
-            drop = (own < 0) | (own == group.queries.citing[:, None]) | ~self.corpus.is_candidate[own]
+            drop = (own < 0) | group.queries.is_own(own) | ~self.corpus.is_candidate[own]
             scores[rows] = np.where(drop, np.float32(-np.inf), self._scores(group, own))
         return scores
 
@@ -260,7 +260,7 @@ class Citations(Retriever):
         values = np.zeros((len(grid), len(contexts)))
         for rows, group in self._groups(Queries.from_contexts(corpus, contexts)):
             papers = self._candidates(group, corpus.is_candidate & ~group.later)
-            papers[papers == group.queries.citing[:, None]] = -1
+            papers[group.queries.is_own(papers)] = -1
             ranking = Ranking(papers, np.zeros(papers.shape, np.float32))
             gains, cited = self._signals(group, papers), wanted.take(rows)
             values[:, rows] = recall_by_weights(

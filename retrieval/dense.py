@@ -161,7 +161,7 @@ class DenseRetriever(Retriever):
             return super().score(queries, papers)
         queries = Queries.from_contexts(self.corpus, queries)
         positions, valid = self._positions(papers)
-        valid &= papers != queries.citing[:, None]
+        valid &= ~queries.is_own(papers)
         scores = np.full(papers.shape, -np.inf, np.float32)
         for part in blocks(len(queries), papers.shape[1] * self._vectors.dim):
             whole = part.stop - part.start == len(queries)

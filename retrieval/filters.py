@@ -1,4 +1,7 @@
-"""Filters restrict the candidates that a search may return. The citing paper is never returned."""
+"""Filters restrict the candidates that a search may return.
+
+The citing paper is never returned, whatever the filters (`Retriever.search`, `Queries.is_own`).
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TARGET_MARKER, TARGET_WORD
-from citerec.retrieval.arrays import Rows
+from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.settings import QUERY_FIELDS
 
@@ -173,6 +173,11 @@ class Queries:
         """Return queries of the sentences around the marks alone."""
         found = [marked_sentence(text) for text in self.texts("context")]
         return Queries.from_list(self.corpus, [Query(text) for text in found])
+
+    def is_own(self, papers: NDArray[np.integer]) -> Mask:
+        """[Q, K]: which of the papers [Q, K] is the citing paper itself, which no retriever returns."""
+        own: Mask = papers == self.citing[:, None]
+        return own
 
     def words(self, name: str) -> Ragged:
         """Word ids of a field [Q]."""

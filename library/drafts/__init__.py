@@ -3,5 +3,5 @@
 reader           missing citations, their contexts, what else is cited
 placeholders     marks of missing citations, or of all   suggest         papers for every place
 copies           the draft with citations filled in      check           keys and entries that are wrong
-contexts         training contexts of the user's drafts  collection      drafts of a folder, masked
+collection       drafts of a folder, masked
 """

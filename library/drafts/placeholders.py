@@ -1,8 +1,8 @@
 """Placeholder keys for the missing citations of a draft.
 
-A citation is missing if its key is empty, ?, TODO, FIXME or XXX. Missing citations get placeholder keys
-before parsing, so that the parsers of full texts (datasets.languages) cut their contexts like those of
-training. A placeholder that is gone after parsing was in a comment or in code.
+A citation is missing if its key is empty, ?, TODO, FIXME or XXX (datasets.languages.language.Key). Missing
+citations get placeholder keys before parsing, so that the parsers of full texts (datasets.languages) cut
+their contexts like those of training. A placeholder that is gone after parsing was in a comment or in code.
 
 All citations of a draft can be masked, so that each becomes a missing one, with the keys that it cites. The
 notes of a masked citation are not read, as if its author had not cited yet.

@@ -1,6 +1,6 @@
 """Sources of a library: files of papers, and Zotero.
 
 readers  all formats, JSON            bibtex           BibTeX, BibLaTeX
-exports  RIS, NBIB, EndNote           zotero           collections and groups, from the program its database
+exports  RIS, NBIB, EndNote           zotero           from the program or its database
 fields   of records in JSON           zotero_api, zotero_database, zotero_items
 """

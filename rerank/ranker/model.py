@@ -291,7 +291,7 @@ class Ranker(Retriever):
         eligible = self.corpus.is_candidate if allowed is None else allowed
         papers = np.full((len(queries), max(int(rows.lengths.max(initial=0)), 1)), -1, np.int32)
         papers[np.arange(papers.shape[1]) < rows.lengths[:, None]] = rows.values
-        drop = (papers == queries.citing[:, None]) | ~eligible[papers]
+        drop = queries.is_own(papers) | ~eligible[papers]
         order = np.broadcast_to(-np.arange(papers.shape[1], dtype=np.float32), papers.shape)
         return top_k(papers, order, papers.shape[1], drop)
 

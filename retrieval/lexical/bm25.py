@@ -209,7 +209,7 @@ class BM25(Retriever):
             scores[query] = np.where(indexed[query] & (values > 0), values, -np.inf)
 
         self._score_each(queries, keep, rows)
-        return np.where(papers == queries.citing[:, None], np.float32(-np.inf), scores)
+        return np.where(queries.is_own(papers), np.float32(-np.inf), scores)
 
     def _score_each(
         self,

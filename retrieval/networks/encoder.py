@@ -122,7 +122,7 @@ class NetworkRetriever(Retriever):
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         queries = Queries.from_contexts(self.corpus, queries)
-        found = np.where(papers == queries.citing[:, None], np.nan, self.cosines(queries, papers))
+        found = np.where(queries.is_own(papers), np.nan, self.cosines(queries, papers))
         return np.where(np.isnan(found), np.float32(-np.inf), found)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
