@@ -21,7 +21,8 @@ import citerec
 from citerec.base.errors import InputError
 from citerec.datasets.published.drafts import LIST, LISTS, DraftsSettings, fetch_drafts, list_file, read_list
 from citerec.evaluation.benchmarks.contexts.draft_baseline import NAMED, add_prior, count_citations
-from citerec.evaluation.benchmarks.contexts.drafts import PARTS, DraftResult, Drafts, Ranks, read_results
+from citerec.evaluation.benchmarks.contexts.draft_results import DraftResult, Ranks, read_results
+from citerec.evaluation.benchmarks.contexts.drafts import PARTS, Drafts
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands.change import build
