@@ -34,7 +34,8 @@ MANIFEST, LOCK, GENERATIONS, BUILDING = "library.json", "library.lock", "generat
 
 @dataclass(frozen=True)
 class ReadFile:
-    """A file that was read, with its size and hash at that time."""
+    """A file that was read, with its size and hash at that time; a Zotero, with the number of its papers and
+    their hash, once these were read."""
 
     path: str
     size: int
@@ -42,7 +43,7 @@ class ReadFile:
 
     @classmethod
     def of(cls, source: str | Path) -> ReadFile:
-        """Describe a file as it is now. Zotero's have no hash: it would take as long as to read the papers.
+        """Describe a file as it is now. Zotero's papers must be read for that, and are not.
 
         Raises InputError if the file is missing.
         """

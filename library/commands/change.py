@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import chain, compress, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -175,15 +176,24 @@ def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator
     return 0
 
 
-def _refuse_loss(path: Path, old: Manifest, removed: int, sources: Sequence[ReadFile]) -> None:
-    """Raise InputError if files that have changed lose more than LOSS of the papers, as a half-written export
-    does.
+def _refuse_loss(
+    path: Path, old: Manifest, removed: int, sources: Sequence[ReadFile], dropped: Container[str] = ()
+) -> None:
+    """Raise InputError if sources that have changed lose more than LOSS of the papers, as a half-written
+    export or a damaged database does. dropped: sources that the user removes.
     """
-    papers, changed = old.counts.get("papers", 0), [file.path for file in sources if file not in old.sources]
-    if removed > LOSS * papers and changed:
+    papers, left = old.counts.get("papers", 0), {file.path for file in sources}
+    changed = [file.path for file in sources if file not in old.sources]
+    gone = [file.path for file in old.sources if file.path not in left and file.path not in dropped]
+    if removed > LOSS * papers and (changed or gone):
+        reasons = [
+            f"{' and '.join(names)} {what}"
+            for names, what in ((changed, "changed"), (gone, "is gone"))
+            if names
+        ]
         raise InputError(
-            f"{path}: {removed:,} of {count_noun(papers)} would be removed, since {' and '.join(changed)} "
-            "changed; check that it is complete, then confirm with force=true"
+            f"{path}: {removed:,} of {count_noun(papers)} would be removed, since {' and '.join(reasons)}; "
+            "check that it is complete, then confirm with force=true"
         )
 
 
@@ -208,7 +218,10 @@ def remove(settings: RemoveSettings) -> None:
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     if settings.source:
         with MemoryLibrary.edit(settings.library, settings.wait) as own:
-            _reread(own, _remaining(own, settings.source), settings.force).tell()
+            left = _remaining(own, settings.source)
+            kept = _find_again(left)
+            dropped = [file.path for file in own.manifest.sources if file.path not in kept]
+            _reread(own, left, settings.force, dropped).tell()
         tell_texts(own.path)
         return
     with edit_library(settings.library, settings.wait) as library:
@@ -286,10 +299,10 @@ def _remaining(library: MemoryLibrary, names: Sequence[str]) -> list[str]:
     return left
 
 
-def _reread(library: MemoryLibrary, named: list[str], force: bool) -> Change:
+def _reread(library: MemoryLibrary, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
     """Write a generation with the current papers of these sources and those added without a source.
 
-    force: without `_refuse_loss`.
+    force: without `_refuse_loss`, which knows `dropped`.
     """
     with Deduplicator(library.path, former=library, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
@@ -300,7 +313,7 @@ def _reread(library: MemoryLibrary, named: list[str], force: bool) -> Change:
         if not new.any():
             library.check_some_left(removed)
         if not force:
-            _refuse_loss(library.path, library.manifest, removed, sources)
+            _refuse_loss(library.path, library.manifest, removed, sources, dropped)
         cited = current_contexts(library.manifest)
         replaced = len(library) - len(kept) - removed
         if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
@@ -353,9 +366,13 @@ def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]
     """
     sources = []
     for file in files:
-        sources.append(ReadFile.of(file))
+        source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
         for paper in read_papers(file):
             records.add(paper._replace(source=0))
+            digest.update(repr(paper).encode())
+        if is_zotero(file):  # which has no file that tells whether its papers have changed
+            source = ReadFile(file, len(records) - number, digest.hexdigest())
+        sources.append(source)
     return sources
 
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,11 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A shard, and the parts whose papers are in it."""
+    """A shard, and the rows of parts that are in it: (part, first row, last row exclusive)."""
 
     building: str
     number: int
-    parts: tuple[int, ...]
+    rows: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def build_generation(
     building.mkdir(parents=True, exist_ok=True)
     parts = prepare_parts(files, building / PARTS, run=run, **options)
     filled = [number for number, size in enumerate(parts.sizes) if size]
-    shards = min(shards or max(-(-parts.papers // PAPERS_PER_SHARD), run.workers), len(filled))
+    shards = min(shards or max(-(-parts.papers // PAPERS_PER_SHARD), run.workers), parts.papers)
     inputs = json.dumps([(parts.folder / MERGED).read_text("utf-8"), shards, model])
     if _read(building / INPUTS) != inputs:  # otherwise a killed build of the same goes on
         for folder in (generation, building / COUNTS):
@@ -166,15 +166,27 @@ def build_generation(
         temporary = codes.with_suffix(".tmp")
         faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
         temporary.rename(codes)
-    # In the order of the sources, because equal scores are told apart by it.
-    bounds = np.searchsorted(np.cumsum(parts.sizes), parts.papers * np.arange(1, shards) / shards)
-    own = [[n for n in some.tolist() if parts.sizes[n]] for some in np.split(np.arange(parts.count), bounds)]
-    tasks = [ShardTask(str(building), number, tuple(some)) for number, some in enumerate(own)]
+    tasks = [ShardTask(str(building), n, rows) for n, rows in enumerate(_shared_out(parts.sizes, shards))]
     sums = np.zeros(2)
     for _, pairs in run.map(build_shard, tasks, "building shards"):
         sums += pairs
     _set_average(generation / STATISTICS / TOTALS, "title_pairs", float(sums[0] / max(sums[1], 1)))
     return generation, parts
+
+
+def _shared_out(sizes: Sequence[int], shards: int) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Yield the rows of parts for each shard, in the order of the sources: equal scores are told apart by it.
+
+    >>> list(_shared_out((3, 0, 2), 2))
+    [((0, 0, 2),), ((0, 2, 3), (2, 0, 2))]
+    """
+    starts, papers = [0, *accumulate(sizes)], sum(sizes)
+    for first, last in pairwise(papers * number // shards for number in range(shards + 1)):
+        yield tuple(
+            (part, max(first - start, 0), min(last - start, size))
+            for part, (start, size) in enumerate(zip(starts, sizes, strict=False))
+            if max(first, start) < min(last, start + size)
+        )
 
 
 def count(parts: Parts, building: Path, run: TaskRunner) -> None:
@@ -228,9 +240,9 @@ def build_shard(task: ShardTask) -> tuple[float, int]:
         if (last := next_row(folder)) > done["rows"]:  # of a part that was committed, but not noted
             writer.delete(range(done["rows"], last))
             writer.commit()
-        for number, part in enumerate(task.parts[done["parts"] :], start=done["parts"] + 1):
+        for number, (part, *rows) in enumerate(task.rows[done["parts"] :], start=done["parts"] + 1):
             sums = np.array([done["length"], done["titles"]])
-            for papers in paper_batches(building / PARTS, part):
+            for papers in paper_batches(building / PARTS, part, *rows):
                 found, vectors, corpus = entries(papers, dense, whole)
                 writer.append(found, vectors)
                 sums += _pair_lengths(corpus)
@@ -272,10 +284,19 @@ def find_dense(retriever: Retriever) -> DenseRetriever:
     return dense
 
 
-def paper_batches(folder: Path, part: int) -> Iterator[list[LibraryPaper]]:
-    """Yield the papers of a part, in batches."""
+def paper_batches(
+    folder: Path, part: int, start: int = 0, stop: int | None = None
+) -> Iterator[list[LibraryPaper]]:
+    """Yield the papers of a part, or of some of its rows, in batches."""
+    first = 0
     for batch in kept_batches(folder, part):
-        yield to_papers(batch)
+        skipped = min(max(start - first, 0), len(batch))
+        own = batch.slice(skipped, None if stop is None else stop - first - skipped)
+        first += len(batch)
+        if len(own):
+            yield to_papers(own)
+        if stop is not None and first >= stop:
+            return
 
 
 def _sample(parts: Parts, part: int) -> Iterator[list[LibraryPaper]]:

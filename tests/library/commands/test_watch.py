@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import requests
 
+from citerec.base.errors import InputError
 from citerec.library.commands import watch as module
-from citerec.library.commands.change import build
+from citerec.library.commands.change import build, refresh
 from citerec.library.commands.watch import watching
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.settings import BuildSettings
@@ -145,6 +146,35 @@ def test_zotero_by_its_database(folder: Path) -> None:
         wait_for(lambda: titles() == [f"Title {n}" for n in range(1, 9)])
         writer.execute("UPDATE itemDataValues SET value = 'Changed' WHERE value = 'Title 8'")
         wait_for(lambda: "Changed" in titles())
+
+
+def test_a_zotero_that_lost_papers_empties_no_library(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    zotero = Zotero([{"key": f"KEY{n}", "itemType": "book", "title": f"Title {n}"} for n in range(40)])
+    path = zotero.write(folder / "Zotero" / "zotero.sqlite")
+    write_preferences(folder, {"httpServer.port": 1})
+    make("zotero")
+    assert not refresh("mine").written
+    with closing(sqlite3.connect(path)) as damage, damage:  # most items have lost their data
+        damage.execute("DELETE FROM itemData WHERE itemID > 1")
+    line = "39 of 40 papers would be removed, since zotero changed; check"
+    with pytest.raises(InputError, match=line):
+        refresh("mine")
+    with watching("mine"):
+        wait_for(lambda: line in caplog.text)
+        time.sleep(0.5)
+    assert caplog.text.count("would be removed") == 1
+    assert len(titles()) == 40
+    assert refresh("mine", force=True)[1:] == (0, 39, 0, True)
+
+
+def test_a_folder_that_lost_a_file_needs_force(folder: Path) -> None:
+    for name in ("a.bib", "b.bib"):
+        write(name, f"Of {name}")
+    make(".")
+    Path("b.bib").unlink()
+    with pytest.raises(InputError, match=r"1 of 2 papers would be removed, since .*b\.bib is gone; check"):
+        refresh("mine")
+    assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
 
 
 def test_zotero_by_its_answers_if_its_database_is_elsewhere(folder: Path) -> None:

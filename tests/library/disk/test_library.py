@@ -135,6 +135,18 @@ def test_answers_are_those_of_a_library_in_memory(
     check_same(in_memory, recommender, questions(papers))
 
 
+def test_a_single_file_fills_as_many_shards_as_are_asked_for(
+    papers: list[dict[str, Any]], in_memory: Recommender, tmp_path: Path
+) -> None:
+    source = tmp_path / "papers.json"
+    source.write_text(json.dumps({paper["id"]: paper for paper in papers}))
+    run("build", f"library={tmp_path / 'lib'}", f"source={source}", "storage=disk", "shards=3", "workers=1")
+    recommender = Recommender.open(tmp_path / "lib")
+    assert isinstance(recommender.library, DiskLibrary)
+    assert [len(shard) for shard in recommender.library.shards.all] == [200, 200, 200]
+    check_same(in_memory, recommender, questions(papers, 3))
+
+
 @pytest.mark.parametrize(
     "filters",
     [

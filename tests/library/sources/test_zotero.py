@@ -397,7 +397,9 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
         assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
         assert found.title == "A study of things" and not refresh("mine").written
         zotero.trashed.add("BBBB2222")
-        assert refresh("mine")[1:] == (0, 1, 0, True)
+        with pytest.raises(InputError, match="1 of 4 papers would be removed, since zotero changed; check"):
+            refresh("mine")
+        assert refresh("mine", force=True)[1:] == (0, 1, 0, True)
     zotero.items[0]["title"] = "Another title"
     zotero.items[2]["collections"] = []
     zotero.trashed.clear()
