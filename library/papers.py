@@ -17,6 +17,8 @@ from citerec.datasets.fulltext.catalogue import (
 from citerec.datasets.records import is_valid_id, quoted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_CONTROL_CODES = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
+"""Those that are not white space."""
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 PREPRINT_VENUE = re.compile(
     r"arxiv|\bcorr\b|bio-?rxiv|med-?rxiv|chem-?rxiv|psyarxiv|preprint|\bssrn\b|research square|\bosf\b", re.I
@@ -134,7 +136,7 @@ def derived_id(doi: str, arxiv: str, key: str, title: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Remove mark-up, unpaired surrogates and repeated white space, which exports leave in.
+    """Remove mark-up, control codes, unpaired surrogates and repeated white space, which exports leave in.
 
     >>> clean_text("<i>Deep</i>  nets &amp; 1 < 2")
     'Deep nets & 1 < 2'
@@ -145,7 +147,9 @@ def clean_text(text: str) -> str:
         text = html.unescape(text)
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    return " ".join(text.replace("\0", "").split())
+    if not text.isprintable():
+        text = _CONTROL_CODES.sub("", text)
+    return " ".join(text.split())
 
 
 def clean_doi(text: str) -> str:

@@ -275,6 +275,7 @@ _KINDS = bytearray(256)
 _KINDS[ord(" ")] = _SPACE
 for _byte in (
     *range(32),
+    127,
     ord("<"),
     ord("&"),
     0xC2,

@@ -115,11 +115,11 @@ class Client:
                 raise Unavailable(f"{reason}: refuses the key")
             pause = _retry_after(response.headers)
             if pause > LONGEST_PAUSE:
-                raise Unavailable(f"{reason}: asks to wait {pause / 3600:.1f} hours")
+                raise Unavailable(f"{reason}: asks to wait {_long(pause)}")
         raise Unavailable(f"{reason} ({ATTEMPTS} attempts)")
 
     def _send(self, request: httpx2.Request) -> tuple[httpx2.Response, bytes]:
-        """Return a response and its content. Redirects stay on the same host. Raises httpx2.HTTPError."""
+        """Return a response and its content. Redirects stay with the same server. Raises httpx2.HTTPError."""
         for _ in range(REDIRECTS + 1):
             if (wait := self._next - time.monotonic()) > 0:
                 self._pause(wait)
@@ -136,12 +136,25 @@ class Client:
             if response.next_request is None:
                 return response, bytes(content)
             before, request = request.url, response.next_request
-            if request.url.host != before.host or request.url.scheme not in (before.scheme, "https"):
+            if _origin(request.url) not in (_origin(before), ("https", before.host, 443)):
                 raise httpx2.TooManyRedirects("elsewhere", request=request)
         raise httpx2.TooManyRedirects("without end", request=request)
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int]:
+    """Return scheme, host and port."""
+    return url.scheme, url.host, url.port or {"http": 80}.get(url.scheme, 443)
+
+
+def _long(seconds: float) -> str:
+    """
+    >>> _long(5400), _long(1e30)
+    ('1.5 hours', 'more than a week')
+    """
+    return f"{seconds / 3600:.1f} hours" if seconds < 7 * 86400 else "more than a week"
 
 
 def _fault(error: httpx2.HTTPError) -> str:

@@ -87,7 +87,7 @@ class DumpFinder:
                     Identity(*numbers[number].tolist()), MAX_YEARS_APART
                 )
                 source, paper = chunk[number]
-                yield row, source, contradicts, msgspec.msgpack.encode(Work.of(paper))
+                yield row, source, contradicts, msgspec.msgpack.encode(Work.of(paper).plain())
 
     def find(self, row: int, paper: LibraryPaper) -> Found:
         found = Found(paper, asked=True)

@@ -38,6 +38,16 @@ _BLOCK, _TAG = (
     re.compile(r"</?jats:(?:p|sec|title|list|list-item)\b[^<>]*>"),
     re.compile(r"</?[a-z][^<>]*>", re.I),
 )
+_WITH_CONTENT = re.compile(
+    r"<(script|style|iframe|object|svg|template)\b.*?(?:</\1\s*>|$)|<!--.*?(?:-->|$)", re.I | re.S
+)
+_ELEMENTS = (
+    "a abbr article aside audio base blockquote body br button canvas center code dd details div dl dt "
+    "embed figure font footer form frame h1 h2 h3 h4 h5 h6 head header hr html img input label li link main "
+    "map meta nav ol option picture pre section select small source table tbody td textarea tfoot th thead "
+    "tr track ul var video wbr"
+)
+_ELEMENT = re.compile(rf"</?(?:{'|'.join(_ELEMENTS.split())})(?:\s+[\w:-]+\s*=[^<>]*|\s*/)?>", re.I)
 _PMID = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/|^pmid:)(\d{1,9})")
 
 
@@ -70,6 +80,23 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     def identifier(self, kind: str) -> str:
         value: str = getattr(self, kind)
         return value
+
+    def plain(self) -> Work:
+        """Return the work without mark-up in its texts, which comes from other people's web pages."""
+        texts = {name: without_elements(getattr(self, name)) for name in ("title", "abstract", "venue")}
+        return msgspec.structs.replace(self, **texts, authors=tuple(map(without_elements, self.authors)))
+
+
+def without_elements(text: str) -> str:
+    """Return a text without elements of HTML, scripts and styles with their content.
+
+    >>> without_elements("<div onclick=x>if x <a and c> d</div><script>alert(1)</script> &lt;img src=x&gt;")
+    'if x <a and c> d'
+    """
+    before = None
+    while text != before:  # what is removed may have hidden more
+        before, text = text, clean_text(_ELEMENT.sub(" ", _WITH_CONTENT.sub(" ", text)))
+    return text
 
 
 def find_pmid(paper: LibraryPaper) -> str:
@@ -122,7 +149,8 @@ class Service:
         found = []
         for record in records:
             with suppress(InputError):
-                found.append(self.work(Fields(record if isinstance(record, dict) else {}, self.label)))
+                fields = Fields(record if isinstance(record, dict) else {}, self.label)
+                found.append(self.work(fields).plain())
         return found
 
     def work(self, fields: Fields) -> Work:
@@ -303,9 +331,8 @@ class Arxiv(Service):
             names = [clean_text(one.findtext(f"{atom}name") or "") for one in entry.iter(f"{atom}author")]
             arxiv = find_arxiv_id(text(f"{atom}id"))
             found = text(f"{atom}title"), text(f"{atom}summary"), tuple(names)
-            works.append(
-                Work(*found, find_year(text(f"{atom}published")), "", clean_doi(text(f"{own}doi")), arxiv)
-            )
+            work = Work(*found, find_year(text(f"{atom}published")), "", clean_doi(text(f"{own}doi")), arxiv)
+            works.append(work.plain())
         return _assign(lookups, works)
 
 

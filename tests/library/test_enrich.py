@@ -434,7 +434,10 @@ def test_faults_that_pass(
         ((200, {"Content-Type": "a/b; charset=nonsense"}, b"\xff", None), "in an unknown form (5 attempts)"),
         ((200, {}, OK, 9), "the connection broke (5 attempts)"),
         ((302, {"Location": "http://localhost:1/elsewhere"}, b"", None), "redirects elsewhere (5 attempts)"),
+        ((302, {"Location": "http://127.0.0.1:1/openalex"}, b"", None), "redirects elsewhere (5 attempts)"),
         ((302, {"Location": "/openalex/works"}, b"", None), "redirects elsewhere (5 attempts)"),
+        ((429, {"Retry-After": "9" * 30}, b"", None), "HTTP 429: asks to wait more than a week"),
+        ((429, {"Retry-After": "5400"}, b"", None), "HTTP 429: asks to wait 1.5 hours"),
     ],
 )
 def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, reason: str) -> None:
@@ -442,6 +445,15 @@ def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, r
     with Client(OpenAlex(f"{services.url}/openalex")) as client, pytest.raises(Unavailable) as error:
         client.ask([LOOKUP])
     assert str(error.value).endswith(reason) and len(services.asked) <= 4 * ATTEMPTS
+
+
+@given(st.text("<>/ab=\x1b\x9b&;lt script\n", max_size=60))
+def test_texts_of_services_have_no_elements_and_no_control_codes(text: str) -> None:
+    hostile = f"Before. {text}<script>alert(1)</script>\x1b[31m<img src=x onerror=alert(1)>&lt;b&gt;"
+    work = Work(hostile, hostile, (hostile,), 2001, hostile).plain()
+    for found in (work.title, work.abstract, *work.authors, work.venue):
+        assert not re.search(r"<(?:script|img)[\s>]", found) and found.isprintable()
+        assert found.startswith("Before.")
 
 
 def test_a_date_to_wait_for_is_read(services: Services) -> None:
