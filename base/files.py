@@ -151,6 +151,11 @@ def full_disk_as_os_error(folder: Path) -> Iterator[None]:
         raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
 
 
+def real_path(path: str | Path) -> Path:
+    """Return a path without links; unlike Path.resolve, also of a link that leads to itself."""
+    return Path(os.path.realpath(path))
+
+
 def existing_file(path: Path) -> Path | None:
     """Return `path`, or else `path`.gz; None if neither exists."""
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.exists()), None)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.records import MARKER_WORDS
 
@@ -273,7 +273,7 @@ def shingle_sets(
     return Sets(values[: offsets[-1]], offsets), sequences
 
 
-_compiled = njit(nogil=True, cache=True)
+_compiled = compiled(nogil=True)
 
 
 @_compiled

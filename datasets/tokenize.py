@@ -15,11 +15,11 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, Tokenize, offsets_of
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 
@@ -198,7 +198,7 @@ def _enlarge(values: NDArray[Any], size: int) -> NDArray[Any]:
     return larger
 
 
-_compiled = numba.njit(cache=True, nogil=True)
+_compiled = compiled(nogil=True)
 
 
 @_compiled

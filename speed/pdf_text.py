@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.fulltext.jats import read_jats
 from citerec.datasets.fulltext.pdf import read_pdf
 from citerec.datasets.fulltext.xml_documents import read_trees
@@ -79,7 +79,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-@njit(cache=True)
+@compiled()
 def common_length(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
     """The length of the longest common subsequence."""
     row = np.zeros(len(b) + 1, np.int64)

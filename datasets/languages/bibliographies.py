@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.documents import Reference
 from citerec.datasets.languages.entries import COMMENT, bib_entries, parse_printed, read_other, read_printed
 from citerec.datasets.languages.inputs import decode_text
@@ -47,14 +48,14 @@ class References:
         """A file that is not at its place, such as an absolute path of another computer, is looked for by its
         name: beside the document and up to two folders below."""
         folder, why = self.path.parent, "there is no such file"
-        root = (self.root or folder).resolve()
+        root = real_path(self.root or folder)
         written = name if name.endswith((".bib", *OTHER_FILES)) else f"{name}.bib"
         last = glob.escape(re.split(r"[/\\]", written)[-1])
         nearby = (file for place in _NEARBY for file in sorted(folder.glob(f"{place}{last}")))
         for file in (folder / written, *nearby) if last else ():
             if file.is_file():
-                if file.resolve().is_relative_to(root):
-                    return file.resolve()
+                if real_path(file).is_relative_to(root):
+                    return real_path(file)
                 why = f"it is outside {root}"
         return why
 
@@ -76,13 +77,13 @@ class References:
         found = any(isinstance(place, Path) for place in self._places.values())
         if found or self.given or self._printed:
             return {}
-        return {file.name: file.resolve() for file in self._inside("*.bib")}
+        return {file.name: real_path(file) for file in self._inside("*.bib")}
 
     def _inside(self, pattern: str) -> list[Path]:
         """The files beside the document that may be read."""
-        root = (self.root or self.path.parent).resolve()
+        root = real_path(self.root or self.path.parent)
         files = (file for file in sorted(self.path.parent.glob(pattern)) if file.is_file())
-        return [file for file in files if file.resolve().is_relative_to(root)]
+        return [file for file in files if real_path(file).is_relative_to(root)]
 
     @property
     def notes(self) -> list[str]:
@@ -98,7 +99,7 @@ class References:
     def bibs(self) -> dict[str, Path]:
         """Return the .bib files by their names in the document."""
         if self.chosen:
-            return {file.name: file.resolve() for file in self.chosen}
+            return {file.name: real_path(file) for file in self.chosen}
         named = {name: file for name, file in self._places.items() if isinstance(file, Path)}
         return {name: file for name, file in named.items() if file.suffix == ".bib"} | self._beside
 

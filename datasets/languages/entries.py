@@ -15,7 +15,7 @@ from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
 from citerec.base.errors import InputError
-from citerec.base.files import read_limited
+from citerec.base.files import read_limited, real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year, identifier
 from citerec.datasets.fulltext.documents import Reference
 from citerec.datasets.languages.inputs import decode_text
@@ -174,7 +174,7 @@ def read_other(path: Path) -> dict[str, Reference]:
         raise InputError(f"{path}: must be a list of entries ({kind}), not {json_type(loaded)}")
     entries = csl_entries(items)
     names = path.with_name("citations.tsv")
-    if names.is_file() and names.resolve().parent == path.resolve().parent:
+    if names.is_file() and real_path(names).parent == real_path(path).parent:
         for line in decode_text(names).splitlines():
             given, *_, key = line.split("\t")
             if key in entries:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import read_limited
+from citerec.base.files import read_limited, real_path
 
 MAX_FILE_BYTES = 1 << 26
 """Maximum size of a file; some .bib files cover a whole field."""
@@ -92,7 +92,7 @@ class Inputs:
         none. named: as the document writes it. suffixes: in lower case; empty for any."""
         root, why = self.folder(parents), "there is no such file"
         for candidate in candidates:
-            place = candidate.resolve()
+            place = real_path(candidate)
             if not place.is_relative_to(root):
                 why = f"it is outside {root}"
             elif place in parents:
@@ -106,7 +106,7 @@ class Inputs:
 
     def folder(self, parents: Sequence[Path]) -> Path:
         """Return the folder that contains all files. parents: the document first."""
-        return (self.root or parents[0].parent).resolve()
+        return real_path(self.root or parents[0].parent)
 
     @property
     def notes(self) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import arxiv_year, identifier
 from citerec.datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph
 from citerec.datasets.languages.bibliographies import References
@@ -216,11 +217,11 @@ class Language(ABC):
             with suppress(InputError):  # reading reports it
                 inputs = Inputs()
                 source = self.read(path, inputs)
-                parts |= inputs.files.keys() - {path.resolve()}
+                parts |= inputs.files.keys() - {real_path(path)}
                 if not self.cites(path, source):
                     continue
             documents.append(path)
-        return [path for path in documents if path.resolve() not in parts]
+        return [path for path in documents if real_path(path) not in parts]
 
     def cites(self, path: Path, source: Source) -> bool:
         """True if a document of this language is a paper rather than notes about software or the like."""

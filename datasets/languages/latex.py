@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from citerec.base.errors import InputError
-from citerec.base.files import open_bytes, read_limited
+from citerec.base.files import open_bytes, read_limited, real_path
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph
 from citerec.datasets.languages.bibliographies import References
@@ -329,7 +329,7 @@ def _unpack(path: Path) -> Iterator[Path]:
         try:
             yield document
         except InputError as error:
-            raise InputError(str(error).replace(str(folder.resolve()), str(path))) from None
+            raise InputError(str(error).replace(str(real_path(folder)), str(path))) from None
 
 
 def _first_argument(macro: re.Pattern[str], source: str) -> str:

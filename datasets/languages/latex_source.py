@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.languages.inputs import MAX_CHARACTERS, MAX_DEPTH, Inputs, decode_text
 from citerec.datasets.languages.latex_text import braced_argument, remove_blocks
 
@@ -75,7 +76,7 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
     Inputs in its folder or below are resolved; others, and missing ones, are skipped. Of classes and packages
     beside it, only commands that name bibliographies and macros that cite are read.
     """
-    source = _Source(path.resolve(), inputs or Inputs())
+    source = _Source(real_path(path), inputs or Inputs())
     text = source.read(source.path, (), source.folder)
     macros: dict[str, _Macro] = {}
     left = [MAX_MACROS, MAX_CHARACTERS]
@@ -132,8 +133,8 @@ class _Source:
         suffix = ".cls" if "lass" in match["kind"] else ".sty"
         pieces = [match[0]]
         for name in match[2].split(","):
-            file = (self.folder / f"{name.strip()}{suffix}").resolve()
-            inside = file.is_relative_to((self.inputs.root or self.folder).resolve())
+            file = real_path(self.folder / f"{name.strip()}{suffix}")
+            inside = file.is_relative_to(real_path(self.inputs.root or self.folder))
             if file not in parents and inside and file.is_file():
                 text = _COMMENT.sub(r"\1", decode_text(file))
                 above = (*parents, file)

@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import References
@@ -103,7 +104,7 @@ class Markdown(Language):
     closed = re.compile(r"[^\[\]\n]*\]")
     closing = "]"
     _hidden = re.compile(
-        r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
+        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
         r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
         r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
         r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
@@ -215,7 +216,7 @@ def is_markdown(path: Path) -> bool:
 def _with_chapters(path: Path, inputs: Inputs) -> str:
     """Return the text of a document with its chapters and the files that it includes."""
     folder, project = _read_project(path, inputs.root)
-    path = path.resolve()
+    path = real_path(path)
     parts = [_with_parts(path, (), inputs, folder)]
     for name in project.get("chapters", ()):
         parts += _find_part(name, folder, (path,), inputs, folder)
@@ -386,13 +387,13 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
     for folder in dict.fromkeys((path.parent, path.parent.parent)):
         for name in _PROJECTS:
             file = folder / name
-            if not file.is_file() or (root and not file.resolve().is_relative_to(root.resolve())):
+            if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
                 continue
             given = _read_yaml(decode_text(file), str(file))
             book = given.get("book")
             fields = {**given, **book} if isinstance(book, dict) else given
             inside = (
-                one for one in sorted(folder.glob("index.*")) if one.resolve().parent == folder.resolve()
+                one for one in sorted(folder.glob("index.*")) if real_path(one).parent == real_path(folder)
             )
             index = next(filter(is_markdown, inside), None)
             if index:
@@ -404,7 +405,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
                 chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
             places = [folder / bib for bib in _names(fields.get("bibliography"))]
             bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
-            if index and path.resolve() == index.resolve():
+            if index and real_path(path) == real_path(index):
                 files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
                 return folder, {**fields, **bibliography, "chapters": files}
             return folder, {**bibliography, "crossref": fields.get("crossref")}  # a chapter has its own title

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import References
@@ -102,7 +103,7 @@ class Org(Language):
         return f"[cite:@{key}]"
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        text = self.with_inputs(path.resolve(), inputs)
+        text = self.with_inputs(real_path(path), inputs)
         found = [*self.citations(text)]
         keys = dict.fromkeys(key for one in found if one.printed for key in one.cited)
         uncited = {key.key for one in found if not one.printed for key in one.keys if key.key}

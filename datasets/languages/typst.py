@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import OTHER_FILES, References
@@ -121,7 +122,7 @@ class Typst(Language):
         return {label[1] for label in _IN_CALL.finditer(text) if label[1] and label.start(1) not in used}
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
-        path = path.resolve()
+        path = real_path(path)
         text = self.with_inputs(path, inputs)
         imported = (
             inputs.find(one[0].strip(), (path.parent / one[1], inputs.folder((path,)) / one[1][1:]), (path,))

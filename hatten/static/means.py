@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import concat_ranges
 from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
 from citerec.retrieval.arrays import Floats, array_hash
@@ -108,7 +108,7 @@ def marker_distances(
     return positions, np.clip(np.abs(distance), 0, DISTANCE_BUCKETS - 1) + DISTANCE_BUCKETS * (distance > 0)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(nogil=True, fastmath=True)
 def _weighted_means(
     values: Any, offsets: Any, weights: Any, table: Any, index: Any, share: Any, out: Any
 ) -> None:
@@ -130,7 +130,7 @@ def _weighted_means(
         _to_unit_length(out[i])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(nogil=True, fastmath=True)
 def _to_unit_length(vector: Any) -> None:
     total = np.float32(0.0)
     for d in range(len(vector)):

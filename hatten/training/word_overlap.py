@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import Stemmer
-from numba import njit
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.lexical.terms import ENGLISH
@@ -62,7 +62,7 @@ class WordSets:
         return Ragged(stems_of_rows, offsets_of(np.concatenate([np.empty(0, np.int64), *sizes])))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _count_shared(
     query_ends: Any, query_stems: Any, paper_ends: Any, paper_stems: Any, papers: Any, last: Any, out: Any
 ) -> None:

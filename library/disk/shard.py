@@ -32,6 +32,7 @@ import tantivy
 import xxhash
 
 from citerec.base.errors import DamagedFile
+from citerec.base.files import real_path
 from citerec.library.papers import LibraryPaper
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.indexes.cpu import faiss
@@ -92,7 +93,7 @@ class ShardAnswer:
 
 def advise(folder: Path, *advice: int) -> None:
     """Advise Linux (madvise) on all files of a folder that are mapped into this process."""
-    maps, root = Path("/proc/self/maps"), f"{folder.resolve()}/"
+    maps, root = Path("/proc/self/maps"), f"{real_path(folder)}/"
     libc = ctypes.CDLL(None, use_errno=True)
     for line in maps.read_text("utf-8").splitlines() if maps.exists() else ():
         *fields, name = line.split(maxsplit=5)
@@ -148,7 +149,7 @@ def links_to(folder: Path) -> Iterator[Path]:
     try:
         for file in folder.iterdir():
             if not file.name.startswith("."):
-                (links / file.name).symlink_to(file.resolve())
+                (links / file.name).symlink_to(real_path(file))
         yield links
     finally:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import MISSING, Source
@@ -114,7 +115,7 @@ def check(settings: CheckSettings) -> None:
 
 def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()) -> CheckedDraft:
     """Read the citations of a draft and its inputs, and its bibliography. See `read_source`."""
-    path = path.resolve()
+    path = real_path(path)
     source, reader = read_source(path, root, bibs, masked=True)
     citations, listed = [*_citations(source, reader, path)], [*_listed(reader)]
     read, others = list(dict.fromkeys(source.references.bibs().values())), source.references.other_keys()

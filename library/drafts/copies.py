@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write, disk_errors
+from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.languages.bibliographies import OTHER_FILES
 from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
@@ -87,7 +87,7 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
     exists, or if `fill` is a file but citations are also missing in inputs.
     """
     alone = fill.suffix.lower() == draft.path.suffix.lower()
-    base = draft.path.parent if alone or root is None else root.resolve()
+    base = draft.path.parent if alone or root is None else real_path(root)
     folder = fill.parent if alone else fill
     texts = {draft.path: fill} if alone else {file: fill / file.relative_to(base) for file in draft.files}
     if alone:
@@ -99,7 +99,7 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
         bib = fill.with_suffix(".bib")
     else:
         bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
-    named = [] if folder.resolve() == base else named_files(draft, base)
+    named = [] if real_path(folder) == base else named_files(draft, base)
     others = {file: folder / file.relative_to(base) for file in named if file not in texts}
     for target in (*texts.values(), bib):
         if target.exists():
@@ -140,7 +140,7 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
     for folder in folders:
         for suffix in _SUFFIXES:
             if os.path.isfile(path := folder / f"{name}{suffix}"):
-                yield path.resolve()
+                yield real_path(path)
 
 
 def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, sure: float = 0) -> list[str]:

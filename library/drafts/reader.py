@@ -12,6 +12,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
 from citerec.datasets.fulltext.markers import Bibliography
@@ -96,7 +97,7 @@ def read_source(
     it names. masked: all its citations are missing; else those without keys. Raises InputError if a file
     cannot be read or is not UTF-8.
     """
-    if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
+    if root is not None and not (root.is_dir() and path.is_relative_to(real_path(root))):
         raise InputError(f"root={root}: is not a folder that contains the draft")
     if missing := [bib for bib in bibs if not bib.is_file()]:
         raise InputError(f"bib={missing[0]}: no such file")
@@ -113,7 +114,7 @@ def read_draft(
     path: Path, root: Path | None = None, bibs: Sequence[Path] = (), masked: bool = False
 ) -> Draft:
     """Read a draft with its inputs. See `read_source`; InputError also if no citation is missing."""
-    path = path.resolve()
+    path = real_path(path)
     source, reader = read_source(path, root, bibs, masked)
     language, keys = reader.language, source.keys
     paragraphs, _ = language.paragraphs(source.text)

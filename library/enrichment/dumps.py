@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
@@ -35,7 +36,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
     """Yield the papers of files or of another library, each with the file's name. Raises InputError."""
     path = Path(name).expanduser()
     if (path / MANIFEST).is_file():
-        if path.resolve() == library.resolve():
+        if real_path(path) == real_path(library):
             raise InputError(f"from={name}: is the library itself; name another one, or a file")
         other = MemoryLibrary.open(path)
         yield from ((path.name, other.paper(row)) for row in range(len(other)))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
 from citerec.library.entries.files import SUFFIX
 from citerec.library.fulltexts.store import AboutText
@@ -46,11 +47,11 @@ def folder_files(name: str) -> tuple[list[Path], list[str]]:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
-    root, files, lines = folder.resolve(), list[Path](), list[str]()
+    root, files, lines = real_path(folder), list[Path](), list[str]()
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() != SUFFIX or path.is_dir():
             continue
-        if root in path.resolve().parents:
+        if root in real_path(path).parents:
             files.append(path)
         else:
             lines.append(f"{path}: is a link out of the folder, and was not read")

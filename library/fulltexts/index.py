@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, vstack
 
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
+from citerec.base.packages import compiled
 from citerec.datasets.columns import concat_ranges, continue_arrays, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.library.fulltexts.store import TextStore
@@ -167,7 +167,7 @@ class PassageIndex:
         return concat_ranges(self.offsets[papers], self.offsets[papers + 1])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@compiled(nogil=True, fastmath=True)
 def _dot(vectors: Any, scales: Any, rows: Any, vector: Any, found: Any) -> None:
     """Write the products of a vector [D] with 8-bit vectors, rows [n], to found [n]."""
     for i in range(len(rows)):

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.fulltext.documents import Reference
 from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
@@ -152,7 +153,7 @@ def read_main(document: Document, root: Path | None, read: Callable[[Path], str]
     """Read the document that includes another, or itself. read: returns the text of a file. Raises InputError
     or OSError."""
     path, text, language = document.path, document.text, document.language
-    if root is None or path is None or language is None or not path.resolve().is_relative_to(root):
+    if root is None or path is None or language is None or not real_path(path).is_relative_to(root):
         return None
     found: list[Path] = [path]
     while len(found) < MAX_LEVELS and (above := _including(found[-1], text, language, root)):
@@ -169,7 +170,7 @@ def _including(path: Path, text: str, language: Language, root: Path) -> Path | 
     if magic := _ROOT.search(text[:2000]):
         named = path.parent / f"{magic[1].removesuffix('.tex')}.tex"
         return named if _readable(named, root) and named != path else None
-    folders = [folder for folder in path.parents[:3] if folder.resolve().is_relative_to(root)]
+    folders = [folder for folder in path.parents[:3] if real_path(folder).is_relative_to(root)]
     files = (file for folder in folders for file in sorted(folder.iterdir()))
     others = (file for file in files if language_of(file.suffix) is language and file != path)
     for file in islice(others, MAX_MAIN_FILES):
@@ -182,7 +183,7 @@ def _including(path: Path, text: str, language: Language, root: Path) -> Path | 
 
 def _readable(path: Path, root: Path) -> bool:
     """True if a file may be read: it is below the folder, also after links."""
-    return path.resolve().is_relative_to(root) and path.is_file()
+    return real_path(path).is_relative_to(root) and path.is_file()
 
 
 def find_bibs(

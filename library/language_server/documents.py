@@ -36,6 +36,9 @@ SENTENCE = 1_000
 """Characters on each side of a caret in which its sentence is looked for."""
 LONGEST = 400_000
 """Characters of a document whose passages are read, which takes longer than all else."""
+LONGEST_LINE = 50_000
+"""Characters of a line that are read."""
+_LONG_LINE = re.compile(rf"[^\n]{{{LONGEST_LINE + 1},}}")
 _LINE_END = re.compile(r"\r\n?|\n")
 _PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
 """An empty line, or one that begins with markup."""
@@ -170,7 +173,9 @@ class Outline:
 
 
 def outline(language: Language, text: str) -> Outline:
-    """Read a whole text."""
+    """Read a whole text, but of very long lines the beginning: they hold data, such as pictures."""
+    if len(text) > LONGEST_LINE:
+        text = _LONG_LINE.sub(lambda line: line[0][:LONGEST_LINE] + " " * (len(line[0]) - LONGEST_LINE), text)
     visible = language.visible(text)
     metadata = language.metadata(clean_text(visible[:HEAD]))
     citations = [*language.citations(visible)]

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,26 +16,13 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
-from citerec.datasets.languages.inputs import clean_text, decode_text
 from citerec.datasets.languages.language import PLACEHOLDER
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.library.commands.temporary import open_recommender
 from citerec.library.drafts import check
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
 from citerec.library.export.formats import ALREADY_CITED, percentage, short_authors, terminal_text
 from citerec.library.export.neighbours import new_entry
-from citerec.library.folder import MANIFEST
-from citerec.library.language_server.bibliography import (
-    Bibliography,
-    Entry,
-    Main,
-    find_bibs,
-    match_entries,
-    other_entries,
-    outline_with_main,
-    read_entries,
-    read_main,
-)
+from citerec.library.language_server.bibliography import Bibliography, Entry
 from citerec.library.language_server.documents import (
     Document,
     Outline,
@@ -49,10 +33,10 @@ from citerec.library.language_server.documents import (
     passage_at,
     sentence_end_at,
 )
-from citerec.library.memory.library import MemoryLibrary, in_memory
+from citerec.library.language_server.workspace import Workspace
+from citerec.library.memory.library import in_memory
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request
-from citerec.library.recommender import Ranked, Recommender
 from citerec.library.search import count_words, query_words
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
@@ -72,144 +56,16 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>&~|#$@!]|(?<=\w):(?=//)|(?<=www)\.|^\s*(?:[
 Paper = Recommendation | LibraryPaper
 
 
-class Features:
+class Features(Workspace):
     """Answers over a library and the documents of an editor.
 
-    documents, folders (of the workspace): set by the server. messages: for the user, sent by the server.
     markdown: uses of it that the editor shows. label_details: it shows them.
     """
 
     def __init__(self, settings: LspSettings) -> None:
-        self.settings = settings
-        self.documents: dict[str, Document] = {}
-        self.folders: list[Path] = []
-        self.messages: deque[str] = deque()
+        super().__init__(settings)
         self.markdown: set[str] = set()
         self.label_details = False
-        self._recommender: Recommender | None = None
-        self._tried = -1
-        self._said: set[str] = set()
-        self._lock = threading.Lock()
-        self._outlines: dict[str, tuple[Document, Outline]] = {}
-        self._mains: dict[str, Main | None] = {}
-        self._entries: dict[Path, tuple[object, list[Entry]]] = {}
-        self._added: dict[Path, dict[str, Entry]] = {}
-        self._bibliography: tuple[object, Bibliography] = None, Bibliography((), None, {})
-        self._ranked: tuple[object, Ranked | None] = None, None
-        self._passages: tuple[tuple[object, ...], CitingPassages] = (None,) * 3, CitingPassages((), ())
-
-    # The library, a document and its bibliography.
-
-    def say(self, message: str) -> None:
-        """Send a message to the user, once."""
-        if message not in self._said:
-            self._said.add(message)
-            self.messages.append(message)
-
-    def recommender(self) -> Recommender | None:
-        """Return the recommender; None, after a message, while there is no library."""
-        try:
-            path = self.library.path if self.library else Path(self.settings.library).expanduser()
-            mtime = (path / MANIFEST).stat().st_mtime_ns
-        except OSError:
-            mtime = 0
-        if mtime != self._tried:
-            self._tried = mtime
-            try:
-                if self._recommender is None:
-                    recommender = open_recommender(self.settings.library)
-                    in_memory(recommender.library)
-                    recommender.recommend("loads what the first question needs [CITE]", k=1)
-                    self._recommender = recommender
-                self._recommender.refresh()
-            except InputError as error:  # the former library, if any, is still open
-                self.say(str(error))
-        return self._recommender
-
-    @property
-    def library(self) -> MemoryLibrary | None:
-        """The library as of the last question."""
-        return in_memory(self._recommender.library) if self._recommender else None
-
-    def root(self, document: Document) -> Path | None:
-        """Return the folder whose files may be read for a document: of the workspace, else its own."""
-        if document.path is None or not self.folders:
-            return document.path and document.path.parent.resolve()
-        above = [folder for folder in self.folders if document.path.resolve().is_relative_to(folder)]
-        return max(above, key=lambda folder: len(folder.parts), default=None)
-
-    def read_main(self, document: Document) -> None:
-        """Read the files of a document, or of that which includes it: when it is opened or saved."""
-        with suppress(InputError, OSError):
-            self._mains[document.uri] = read_main(document, self.root(document), self._text)
-        self._outlines.pop(document.uri, None)
-
-    def outline(self, document: Document, current: bool = False) -> Outline:
-        """Return the outline of a document; if it need not be current, of its last version that has one."""
-        known = self._outlines.get(document.uri)
-        if known is None or (current and known[0] is not document):
-            known = document, outline_with_main(document, self._mains.get(document.uri))
-            self._outlines[document.uri] = known
-        return known[1]
-
-    def forget(self, uri: str) -> None:
-        """Forget a closed document."""
-        self._outlines.pop(uri, None)
-        self._mains.pop(uri, None)
-
-    def bibliography(self, document: Document) -> Bibliography:
-        """Return the bibliography of a document, as open in the editor, else from its files."""
-        about, root, main = self.outline(document), self.root(document), self._mains.get(document.uri)
-        files, named = list[Path](), False
-        with self._lock:
-            if document.path and root:
-                files, named = find_bibs(document, main, about.bibs, root)
-            entries = [entry for file in files for entry in self._read(file)]
-            library, target = self.library, files[-1] if named or len(files) == 1 else None
-            key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)
-            if self._bibliography[0] != key:
-                others = other_entries(main) if main else []
-                self._bibliography = key, match_entries(files, target, [*entries, *others], library)
-            return self._bibliography[1]
-
-    def _read(self, file: Path) -> list[Entry]:
-        """Return the entries of a file, with those that the editor has added and not saved."""
-        opened, (known, entries) = self._opened(file), self._entries.get(file, (None, []))
-        try:
-            status = file.stat()
-            stamp = (status.st_mtime_ns, status.st_size) if opened is None else opened.version
-            if known != stamp:
-                text = decode_text(file) if opened is None else opened.text
-                entries = read_entries(file, text, {entry.text: entry.paper for entry in entries})
-                self._entries[file] = stamp, entries
-                self._added.pop(file, None)
-        except (OSError, InputError) as error:
-            self.say(str(error))
-        return [*entries, *self._added.get(file, {}).values()]
-
-    def _text(self, file: Path) -> str:
-        """Return the text of a file, as open in the editor."""
-        opened = self._opened(file.resolve())
-        return clean_text(opened.text) if opened else decode_text(file)
-
-    def _opened(self, file: Path) -> Document | None:
-        """Return the document of a file that is open in the editor."""
-        for document in list(self.documents.values()):
-            if document.path and document.path.name == file.name and document.path.resolve() == file:
-                return document
-        return None
-
-    def _ids(self, keys: Iterable[str], bibliography: Bibliography) -> tuple[str, ...]:
-        """Return the ids of the library's papers with these keys; a key of the .bib means its entry."""
-        if (library := self.library) is None:
-            return ()
-        found = dict[str, None]()
-        for key in keys:
-            if key in bibliography.ids:
-                found[bibliography.ids[key]] = None
-            elif key not in bibliography.entries and (row := library.row(key)) is not None:
-                found[library.corpus.paper_ids[row]] = None
-        return tuple(found)
 
     # Papers for a place.
 
@@ -235,16 +91,15 @@ class Features:
             about.year,
             self._ids([key for key, *_ in about.cited], bibliography),
             library.corpus.paper_ids[int(own[0])] if len(own) else None,
-            self._citing(about, bibliography),
+            self._citing(document, about, bibliography),
             about.place(offset),
         )
         try:
-            key = query, passage.beside, library.folder
-            if self._ranked[0] != key:  # else more letters are typed
+            key, (made_for, ranked) = (query, passage.beside, library.folder), self.known(document).ranked
+            if made_for != key or ranked is None:  # else more letters are typed
                 filters = Filters(exclude=self._ids(passage.beside, bibliography))
-                self._ranked = key, recommender.ranked(Request(query, filters), DEPTH)
-            ranked = self._ranked[1]
-            assert ranked is not None
+                ranked = recommender.ranked(Request(query, filters), DEPTH)
+                self.known(document).ranked = key, ranked
             if not query_words(typed):
                 return ranked.best(k)
             ids = ranked.matching(typed)
@@ -254,13 +109,13 @@ class Features:
         except InputError:  # the passage has no words
             return []
 
-    def _citing(self, about: Outline, bibliography: Bibliography) -> CitingPassages:
+    def _citing(self, document: Document, about: Outline, bibliography: Bibliography) -> CitingPassages:
         """Return the passages of a document that cite papers of the library."""
-        key = about.passages, bibliography, self.library
-        if any(a is not b for a, b in zip(self._passages[0], key, strict=True)):
+        key, known = (about.passages, bibliography, self.library), self.known(document)
+        if any(a is not b for a, b in zip(known.passages[0], key, strict=True)):
             cited = [self._ids(keys, bibliography) for _, keys in about.passages]
-            self._passages = key, CitingPassages([context for context, _ in about.passages], cited)
-        return self._passages[1]
+            known.passages = key, CitingPassages([context for context, _ in about.passages], cited)
+        return known.passages[1]
 
     # Completion.
 
@@ -348,7 +203,7 @@ class Features:
     # Entries of the .bib.
 
     def add_entry(self, uri: str, id: str, key: str) -> tuple[Path, types.WorkspaceEdit] | None:
-        """Return a .bib file and the edit that adds an entry; None if it is there or, cannot be."""
+        """Return a .bib file and the edit that adds an entry; None if it is there, or cannot be."""
         document, library = self.documents.get(uri), self.library
         if document is None or library is None or document.language is None or library.row(id) is None:
             return None
@@ -464,10 +319,10 @@ class Features:
         """Return missing citations, unknown keys, keys that name the same paper, and preprints."""
         self.recommender()
         about = self.outline(document, current=True)
-        bibliography, library = self.bibliography(document), self.library
+        bibliography, library = self.bibliography(document, patience=None), self.library
         where = ", ".join(file.name for file in bibliography.files)
         where = where or ("its bibliography" if bibliography.entries else "")
-        main = self._mains.get(document.uri)
+        main = self.known(document).main
         same = {key: keys for keys in bibliography.same for key in keys}
         cited, level = {key for key, *_ in about.cited}, types.DiagnosticSeverity
         found = [

@@ -1,7 +1,7 @@
 """`citerec lsp`: a language server over stdin and stdout (pygls).
 
-Questions are answered in one worker thread, in order; a newer one about a document takes the place of
-one that still waits. Diagnostics are made in another thread when typing pauses.
+Questions about a document are answered in a thread of its own, in order; a newer one takes the place of one
+that still waits. Diagnostics are made in another thread when typing pauses.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from traceback import format_exception
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lsprotocol import types
@@ -25,6 +26,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
+from citerec.base.files import real_path
 from citerec.library.commands.temporary import library_folder
 from citerec.library.commands.watch import watching
 from citerec.library.language_server.documents import Document
@@ -36,8 +38,35 @@ P = ParamSpec("P")
 
 PAUSE = 0.3
 """Seconds without a keystroke after which diagnostics are made."""
+MOST_COMPLAINTS = 20
+"""Malformed messages that are logged."""
+_TRACEBACK, _PACKAGE = "Traceback (most recent call last)", str(Path(__file__).parents[1])
 TRIGGERS = ["{", ",", "@", "<"]
 """Characters after which an editor asks for completions by itself."""
+
+
+class Complaints(logging.Filter):
+    """Lets pygls complain of an editor's malformed messages in a line each, and of MOST_COMPLAINTS of them.
+
+    Errors that came through our code keep their traceback.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text, error = record.getMessage(), record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            text = "\n".join([text, *format_exception(error)])
+        if _TRACEBACK not in text or _PACKAGE in text:
+            return True
+        first, *_, last = (line.strip(" |+-") for line in text.splitlines() if line.strip(" |+-"))
+        record.msg, record.args, record.exc_info, record.exc_text = f"{first}: {last}", (), None, None
+        self._count += 1
+        if self._count == MOST_COMPLAINTS:
+            record.msg += "; further ones are not shown"
+        return self._count <= MOST_COMPLAINTS
 
 
 class Protocol(LanguageServerProtocol):
@@ -69,7 +98,9 @@ class Server(LanguageServer):
     def __init__(self, settings: LspSettings) -> None:
         super().__init__("citerec", version("citerec"), protocol_cls=Protocol)
         self.features = Features(settings)
-        self._questions, self._background = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._workers: dict[str, ThreadPoolExecutor] = {}
+        """By document, and "" for the library."""
+        self._background = ThreadPoolExecutor(1)
         self._latest: dict[tuple[str, str], Future[Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,14 +128,14 @@ class Server(LanguageServer):
 
     async def _load(self) -> None:
         """Open the library; diagnostics until then lack what it knows."""
-        await self._run(self._questions, self.features.recommender)
+        await self._run(self._worker(""), self.features.recommender)
         self.diagnose_soon(list(self.features.documents))
 
     def read_folders(self) -> None:
         """Take over the folders of the workspace."""
         uris = [*self.workspace.folders, *([self.workspace.root_uri] if self.workspace.root_uri else [])]
         paths = (to_fs_path(uri) for uri in uris)
-        self.features.folders = [Path(path).resolve() for path in dict.fromkeys(paths) if path]
+        self.features.folders = [real_path(path) for path in dict.fromkeys(paths) if path]
 
     # Documents.
 
@@ -117,6 +148,8 @@ class Server(LanguageServer):
         """Forget a document."""
         if (document := self.features.documents.pop(uri, None)) and document.language:
             self.features.forget(uri)
+            if worker := self._workers.pop(uri, None):
+                worker.shutdown(wait=False)
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def read_main(self, uri: str) -> None:
@@ -149,6 +182,12 @@ class Server(LanguageServer):
 
     # Questions.
 
+    def _worker(self, uri: str) -> ThreadPoolExecutor:
+        if uri not in self._workers:
+            self._workers[uri] = ThreadPoolExecutor(1)
+            self._workers[uri].submit(self.features.recommender)  # questions wait for the library
+        return self._workers[uri]
+
     async def ask(
         self,
         method: Callable[Concatenate[Document, P], T | None],
@@ -162,7 +201,7 @@ class Server(LanguageServer):
         place = method.__name__, uri
         if older := self._latest.get(place):
             older.cancel()
-        future = self._questions.submit(method, document, *args, **kwargs)
+        future = self._worker(uri).submit(method, document, *args, **kwargs)
         self._latest[place] = future
         try:
             return await asyncio.wrap_future(future)
@@ -196,7 +235,7 @@ class Server(LanguageServer):
 
     async def add_entry(self, uri: str, id: str, key: str) -> None:
         """Let the editor write the entry of a paper into the .bib."""
-        found = await self._run(self._questions, self.features.add_entry, uri, id, key)
+        found = await self._run(self._worker(uri), self.features.add_entry, uri, id, key)
         if found is None:
             return
         file, edit = found
@@ -215,7 +254,13 @@ class Server(LanguageServer):
 
 def make_server(settings: LspSettings) -> Server:
     """Create the server of a library."""
-    logging.getLogger("pygls").setLevel(logging.ERROR)  # it warns of each late cancellation
+    logger = logging.getLogger("pygls")
+    logger.setLevel(logging.ERROR)  # it warns of each late cancellation
+    if not any(isinstance(one, Complaints) for handler in logger.handlers for one in handler.filters):
+        handler = logging.StreamHandler()
+        handler.addFilter(Complaints())
+        logger.addHandler(handler)
+        logger.propagate = False
     server = Server(settings)
     features = server.features
 

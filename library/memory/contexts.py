@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import existing_file
+from citerec.base.files import existing_file, real_path
 from citerec.datasets.formats.source_files import find_files as find_data
 from citerec.datasets.formats.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
@@ -53,14 +53,14 @@ def context_files(name: str) -> list[Path]:
         )
     if path.is_file() or not [*path.glob("papers.json*"), *path.glob("contexts.json*")]:
         try:
-            return [file.path.resolve() for file in find_files(name)]
+            return [real_path(file.path) for file in find_files(name)]
         except InputError as error:
             raise InputError(str(error).replace("source: ", "contexts=", 1)) from None
     if lost := [file for file in DATA_SET if existing_file(path / file) is None]:
         raise InputError(
             f"contexts={name}: has no {' and no '.join(lost)}; a data set has {', '.join(DATA_SET)}"
         )
-    return [file.resolve() for file in find_data(path, None, [TRAIN]).values()]
+    return [real_path(file) for file in find_data(path, None, [TRAIN]).values()]
 
 
 def describe_contexts(files: Iterable[Path]) -> list[ReadFile]:
@@ -87,7 +87,7 @@ def _draft_parts(file: Path) -> list[Path]:
         with record_files() as read, suppress(InputError):  # building reports it
             for document in read_documents(SourceFile(file, ""), lambda _: None):
                 document.entries()
-        parts += [part.resolve() for part in read if part.resolve() != file.resolve()]
+        parts += [real_path(part) for part in read if real_path(part) != real_path(file)]
     return list(dict.fromkeys(parts))
 
 

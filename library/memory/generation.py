@@ -16,6 +16,7 @@ from pathlib import Path
 
 from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError
+from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
 from citerec.library.candidates import SCHEMA, Candidates
@@ -39,7 +40,7 @@ class Generation(Candidates):
         schema, batches = table_batches(folder / METADATA)
         if schema.names != SCHEMA.names:
             raise InputError(f"{METADATA} has other columns")
-        corpus = Corpus(folder / CORPUS, path.resolve().name)
+        corpus = Corpus(folder / CORPUS, real_path(path).name)
         super().__init__(path, corpus, batches, load_array(folder, IDENTITIES))
 
     @cached_property

@@ -29,7 +29,7 @@ from typing import Any
 import orjson
 
 from citerec.base.errors import InputError
-from citerec.base.files import BYTE_ORDER_MARK, open_bytes, read_limited, strip_byte_order_mark
+from citerec.base.files import BYTE_ORDER_MARK, open_bytes, read_limited, real_path, strip_byte_order_mark
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object, read_objects
@@ -75,7 +75,7 @@ def find_sources(
     """
     found: dict[str, None] = {}
     for name in names:
-        path = Path(name).expanduser()
+        path, files = Path(name).expanduser(), list[Path]()
         if is_place(name):
             check_place(name)
             found[name] = None
@@ -88,11 +88,11 @@ def find_sources(
                 raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
             files = [path]
-        elif _GLOB.search(name) and (matches := sorted(glob(str(path), recursive=True))):
-            files = _outside_libraries([*map(Path, matches)])
-        else:
+        elif _GLOB.search(name):
+            files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
+        if not files:
             raise InputError(f"{option}={name}: no such file")
-        found.update(dict.fromkeys(str(file.resolve()) for file in files))
+        found.update(dict.fromkeys(str(real_path(file)) for file in files))
     return list(found)
 
 
@@ -112,7 +112,7 @@ def absolute_names(names: Sequence[str]) -> list[str]:
 
     def absolute(name: str) -> str:
         path = Path(name).expanduser()
-        return name if is_place(name) else str(path.resolve() if path.exists() else Path.cwd() / path)
+        return name if is_place(name) else str(real_path(path) if path.exists() else Path.cwd() / path)
 
     return list(dict.fromkeys(map(absolute, names)))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numba import njit
 from numpy.typing import NDArray
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.letters import fold
@@ -199,7 +199,7 @@ def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> ND
     return np.bincount(place[different[place] == hashes], minlength=len(different))
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def nearest_names(
     queries: Any,
     hashes: Any,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from citerec.base.packages import compiled
 from citerec.datasets.columns import concat_ranges
 from citerec.retrieval.arrays import Floats, Rows
 
@@ -107,7 +107,7 @@ def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) 
     return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _dot_product(texts: Any, row: Any, query: Any) -> Any:
     """Dot product of a text and the weights of a query's terms [T]."""
     total = np.float32(0)
@@ -116,7 +116,7 @@ def _dot_product(texts: Any, row: Any, query: Any) -> Any:
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def dot_products(queries: Any, texts: Any, scratch: Any, rows: Any) -> Any:
     """Dot products [Q, K] of queries and the texts `rows` [Q, K], both TermRows; 0 for negative rows.
 
@@ -135,7 +135,7 @@ def dot_products(queries: Any, texts: Any, scratch: Any, rows: Any) -> Any:
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
     """Insert a value into the descending best [TOP], and its row into `rows`."""
     i = best.shape[0] - 1
@@ -147,7 +147,7 @@ def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
     best[i], rows[i] = value, row
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: Any, excluded: Any) -> Any:
     """Highest dot products [Q, K, TOP] of queries with the texts that cite papers [Q, K], -inf for none; and
     the rows of these texts, -1 for none.
@@ -174,7 +174,7 @@ def best_products(queries: Any, texts: Any, scratch: Any, papers: Any, citing: A
     return out, found
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+@compiled(nogil=True, fastmath={"contract", "reassoc"})
 def best_cosines(vectors: Any, table: Any, papers: Any, citing: Any, excluded: Any) -> Any:
     """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
     out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)

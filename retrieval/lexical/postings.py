@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, vstack
 
 from citerec.base.files import link_or_copy
+from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
 
@@ -240,14 +240,14 @@ LATER = "later"
 """Subfolder of the postings of later texts."""
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _add(data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, scores: Any) -> None:
     for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
         for i in range(offsets[term], offsets[term + 1]):
             scores[indices[i]] += weight * data[i]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _look_up(
     data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, texts: Any, scores: Any
 ) -> None:

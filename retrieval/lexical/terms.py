@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
 from citerec.base.errors import InputError
-from citerec.base.imports import hidden_module
+from citerec.base.packages import hidden_module
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.letters import fold

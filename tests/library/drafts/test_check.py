@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.drafts.check import find_problems, read_checked
+from citerec.base.errors import InputError
+from citerec.library.drafts.check import check, find_problems, read_checked
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, is_preprint, is_published, make_paper
+from citerec.library.settings import CheckSettings
+from citerec.library.sources.readers import find_sources
 from citerec.tests.conftest import Run
 
 BIB = r"""
@@ -302,3 +305,21 @@ def test_typst_and_org(name: str, text: str, tmp_path: Path) -> None:
     draft = read_checked(tmp_path / name)
     assert [(one.key, one.line) for one in draft.citations] == [("a", 1), ("ghost", 1), ("b", 1)]
     assert {problem.key for problem in find_problems(draft)} == {"ghost"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\\input{loop}", "{{< include loop.md >}}", '#include "loop.typ"', "#+include: loop.org"]
+)
+def test_links_that_lead_to_themselves_are_files_that_cannot_be_read(text: str, tmp_path: Path) -> None:
+    for name in ("library.bib", "loop.tex", "loop.md", "loop.typ", "loop.org"):
+        (tmp_path / name).symlink_to(name)
+    suffix = {"\\": "tex", "{": "md", "#i": "typ", "#+": "org"}
+    name = f"a.{next(value for start, value in suffix.items() if text.startswith(start))}"
+    (tmp_path / name).write_text(f"A title\n\n{text}\n")
+    with pytest.raises(InputError, match="names no"):
+        check(CheckSettings(tex=str(tmp_path / name)))
+    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+        check(CheckSettings(tex=str(tmp_path / f"loop.{name[2:]}")))
+    for source in (tmp_path / "library.bib", tmp_path / "*.bib"):
+        with pytest.raises(InputError, match="no such file"):
+            find_sources([str(source)])

@@ -1,0 +1,41 @@
+"""Other packages without what they do unasked: imports in turn, a cache where nothing can be written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@contextmanager
+def hidden_module(name: str) -> Iterator[None]:
+    """Let imports of a module and its submodules fail, as if it were not installed."""
+    before = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
+    sys.modules.update(dict.fromkeys([name, *before]))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for key in [key for key in sys.modules if key.partition(".")[0] == name]:
+            del sys.modules[key]
+        sys.modules.update(before)
+
+
+def compiled(**options: Any) -> Callable[[F], F]:
+    """Return `numba.njit` with a cache: beside the module, or in the user's folder.
+
+    If neither can be written, functions are compiled in each process.
+    """
+
+    def decorate(function: F) -> F:
+        try:
+            made: F = numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no place for the cache
+            made = numba.njit(**options)(function)
+        return made
+
+    return decorate

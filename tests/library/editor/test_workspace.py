@@ -1,0 +1,112 @@
+"""Questions that come at once: of several documents, and while a .bib file is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from citerec.library.language_server import bibliography
+from citerec.library.language_server import workspace as module
+from citerec.library.language_server.documents import Document
+from citerec.library.language_server.server import MOST_COMPLAINTS, make_server
+from citerec.library.language_server.workspace import Workspace
+from citerec.library.settings import LspSettings
+
+WAIT = 60
+
+
+def document(folder: Path, name: str) -> Document:
+    text = f"\\title{{T}} \\cite{{a}} \\bibliography{{refs}} {name}"
+    (folder / name).write_text(text)
+    return Document.open((folder / name).as_uri(), text)
+
+
+def write_bib(folder: Path, *keys: str) -> None:
+    entries = (f"@misc{{{key}, title = {{Title of {key}}}}}\n" for key in keys)
+    unfinished = folder / "refs.new"
+    unfinished.write_text("".join(entries))
+    unfinished.replace(folder / "refs.bib")
+
+
+def test_a_question_does_not_wait_for_that_of_another_document(tmp_path: Path) -> None:
+    server, go_on = make_server(LspSettings(library=str(tmp_path / "none"))), Event()
+    first, second = (document(tmp_path, name) for name in ("a.tex", "b.tex"))
+    server.features.documents = {one.uri: one for one in (first, second)}
+
+    def slow(one: Document) -> str:
+        assert go_on.wait(WAIT)
+        return f"slow {one.uri[-5:]}"
+
+    def quick(one: Document) -> str:
+        return f"quick {one.uri[-5:]}"
+
+    async def ask() -> tuple[list[str | None], str | None]:
+        waiting = asyncio.create_task(server.ask(slow, first.uri))
+        queued = asyncio.create_task(server.ask(quick, first.uri))
+        answers = [await asyncio.wait_for(server.ask(quick, second.uri), WAIT) for _ in range(3)]
+        assert not waiting.done() and not queued.done()
+        go_on.set()
+        return [*answers, await queued], await waiting
+
+    assert asyncio.run(ask()) == (["quick b.tex"] * 3 + ["quick a.tex"], "slow a.tex")
+
+
+def test_a_bib_that_is_exchanged_is_read_beside_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, reading, go_on = Workspace(LspSettings(library=str(tmp_path / "none"))), Event(), Event()
+    first, second = (document(tmp_path, name) for name in ("a.tex", "b.tex"))
+    workspace.documents = {one.uri: one for one in (first, second)}
+    write_bib(tmp_path, "a")
+    assert set(workspace.bibliography(first).entries) == {"a"} == set(workspace.bibliography(second).entries)
+    read = bibliography.read_entries
+
+    def read_slowly(*given: Any) -> object:
+        reading.set()
+        assert go_on.wait(WAIT)
+        return read(*given)
+
+    monkeypatch.setattr(module, "read_entries", read_slowly)
+    write_bib(tmp_path, "b", "c")
+    for one in (first, second, first):
+        assert set(workspace.bibliography(one, patience=0.01).entries) == {"a"}
+    assert reading.is_set()
+    go_on.set()
+    for one in (first, second):
+        assert set(workspace.bibliography(one, patience=None).entries) == {"b", "c"}
+
+
+BAD = [b"{", b"[]", b"1", b'{"jsonrpc": "2.0"}', b"\xff\xfe", b'{"jsonrpc": "2.0", "id": {}, "method": 3}',
+       b'{"jsonrpc": "2.0", "id": 5, "method": "textDocument/completion", "params": {}}',
+       b'{"jsonrpc": "2.0", "method": "textDocument/didChange", "params": {"textDocument": 5}}',
+       b'{"jsonrpc": "2.0", "id": 7, "method": "workspace/executeCommand",'
+       b' "params": {"command": "citerec.addEntry", "arguments": [1]}}']  # fmt: skip
+
+
+@pytest.mark.slow
+def test_malformed_messages_are_a_few_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.bib").write_text("@misc{a, title = {Trees}}\n")
+
+    def message(content: bytes) -> bytes:
+        return b"Content-Length: %d\r\n\r\n%s" % (len(content), content)
+
+    def request(method: str, id: int | None = None) -> bytes:
+        given = {"jsonrpc": "2.0", "method": method, "params": {"capabilities": {}}}
+        return message(json.dumps(given | ({} if id is None else {"id": id})).encode())
+
+    sent = [request("initialize", 1), request("initialized"), *map(message, BAD * 34)]
+    command = [sys.executable, "-m", "citerec", "lsp", str(tmp_path / "a.bib")]
+    done = subprocess.run(
+        command, input=b"".join([*sent, request("shutdown", 2), request("exit")]), capture_output=True
+    )
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 0 and b'"id": 2, ' in done.stdout
+    assert not any(line.startswith((" ", "Traceback")) for line in lines)
+    assert MOST_COMPLAINTS <= len(lines) < MOST_COMPLAINTS + 5
