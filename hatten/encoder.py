@@ -67,7 +67,9 @@ class Mean(nn.Module):
         """x [n, L, D], absent [n, L] -> [n, D] float32"""
         if absent is None:
             return x.mean(1, dtype=torch.float32)
-        share = (~absent).float() / (~absent).sum(1, keepdim=True)
+        share = (~absent).float() / (~absent).sum(1, keepdim=True).clamp(
+            min=1
+        )  # none: zeros, and no gradient
         return (share[:, None] @ x.float())[:, 0]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
@@ -224,6 +225,34 @@ def test_the_included_recipes_train(
 
         assert wandb.run is None  # otherwise the next job of a sweep would log to this run
         assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("paper", ("both", "attention", "none")),
+        ("words-only", ("words", "attention", "none")),
+        ("paragraphs-only", ("paragraphs", "attention", "none")),
+        ("mean-pooling", ("both", "mean", "none")),
+        ("mean-path", ("both", "attention", "mean")),
+        ("cited-only", ("both", "attention", "none")),
+        ("random-negatives", ("both", "attention", "none")),
+    ],
+)
+def test_the_planned_ablations_train_what_they_keep_of_the_paper(
+    name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
+) -> None:
+    """Smaller models and runs; all other options are those of docs/results/paper.yaml."""
+    plan = yaml.safe_load(Path("docs/results/paper.yaml").read_text("utf-8"))
+    recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
+    sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
+    sizes |= {"model.batch.queries": 8, "model.batch.steps_per_round": 2, "model.rounds": 2}
+    best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
+    encoder = HAtten.open(best).encoder
+    assert (encoder.config.levels, encoder.config.pooling, encoder.config.residual) == expected
+    assert encoder.levels_are_zero == (name == "mean-path")
+    assert (tmp_path / "mined").exists() == (name != "random-negatives")
 
 
 def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, tmp_path: Path) -> None:
