@@ -18,17 +18,17 @@ from citerec.base.errors import InputError, one_line_errors
 from citerec.library import settings
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
+    "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
+    "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
+    "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
+    "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
     "update": (settings.UpdateSettings, "citerec.library.commands.watch:update"),
-    "ask": (settings.AskSettings, "citerec.library.commands.ask:ask"),
     "enrich": (settings.EnrichSettings, "citerec.library.enrichment.enrich:enrich"),
-    "verify": (settings.VerifySettings, "citerec.library.commands.change:verify"),
-    "search": (settings.SearchSettings, "citerec.library.commands.ask:search"),
     "info": (settings.InfoSettings, "citerec.library.commands.change:info"),
-    "draft": (settings.DraftSettings, "citerec.library.drafts.suggest:draft"),
-    "check": (settings.CheckSettings, "citerec.library.drafts.check:check"),
+    "verify": (settings.VerifySettings, "citerec.library.commands.change:verify"),
     "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
     "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
     "lsp": (settings.LspSettings, "citerec.library.language_server.server:lsp"),
