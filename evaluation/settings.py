@@ -197,7 +197,7 @@ class CSFCubeSettings(PoolSettings):
     """Candidate pools with relevance grades per facet."""
 
     dir: str | None = None
-    """folder of the collection"""
+    """folder of the collection; null: downloaded on first use"""
     ranked_dir: str | None = None
     """folder of test-pid2pool-csfcube-NAME-FACET-ranked.json files; null: ranked by a retriever, which
     writes them"""
@@ -208,8 +208,6 @@ class CSFCubeSettings(PoolSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dir is None:
-            raise InputError("benchmark=csfcube needs data.dir=FOLDER, the folder of the collection")
         if self.ranked_dir is not None and self.experiment_name is None:
             raise InputError(
                 "ranked_dir needs experiment_name=NAME, as in its files "

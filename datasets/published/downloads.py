@@ -7,6 +7,7 @@ Google Drive, and goes on where a connection broke; a download that was stopped 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import shutil
@@ -27,18 +28,25 @@ from citerec.base.archives import (
 )
 from citerec.base.arguments import command
 from citerec.base.errors import InputError, UnusableFile
-from citerec.base.files import cache_folder, digest_file, disk_errors, file_lock
+from citerec.base.files import cache_folder, digest_file, disk_errors, file_lock, open_bytes
 from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
-from citerec.datasets.corpus import Corpus
+from citerec.datasets.citations.queries import open_papers
+from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.formats.json_lines import read_objects
 from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.prepare import open_corpus
-from citerec.datasets.published.releases import DRIVE_FILE, RELEASES, Release
+from citerec.datasets.published.recipes import recipe
+from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, RELEASES, Release
+from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
+from citerec.datasets.splitting import YearSplitting
 
 log = logging.getLogger(__name__)
 
+PREFIX = "citerec"
+CORPORA = tuple(name for name, of in RELEASES.items() if set(CORPUS_FILES) <= set(of.files))
+"""Data sets with contexts, whose splits have ids: PREFIX/NAME/SPLIT."""
 TIMEOUT = 30.0
 """Seconds to wait for data."""
 RETRIES = 4
@@ -112,6 +120,9 @@ class _Download:
         return missing_files(self.folder, self.wanted)
 
     def _try_addresses(self) -> None:
+        if self.release.repositories:
+            self._build()
+            return
         failures = []
         for address in (self.address,) if self.address else self.release.addresses:
             try:
@@ -127,6 +138,29 @@ class _Download:
         raise InputError(
             f"{self.name} cannot be downloaded ({'; '.join(failures)}): put {files} into {self.folder}"
         )
+
+    def _build(self) -> None:
+        """Fetch the repositories, from the address if it is a mirror of them, and build the files."""
+        folders, built = [], self.work / "built"
+        for repository in self.release.repositories:
+            source = repository.on(self.address) if self.address else repository
+            log.info("fetching %s", source.address)
+            folders.append(self.work / source.name)
+            try:
+                fetch_repository(source, folders[-1])
+            except InputError as error:
+                files, reason = ", ".join(self._missing()), f"{source.address}: {error}"
+                raise InputError(
+                    f"{self.name} cannot be built ({reason}): put {files} into {self.folder}"
+                ) from None
+        recipe(self.release.recipe)(folders, built)
+        for path in sorted(path for path in built.rglob("*") if path.is_file()):
+            place = self.folder / path.relative_to(built)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+        for name, expected in self.release.digests.items():
+            if (file := find_file(self.folder, name)) is None or content_digest(file) != expected:
+                log.warning("%s: %s is not that of the registry; figures are not comparable", self.name, name)
 
     def _fetch(self, address: str) -> None:
         """Download the missing files from an address; raises UnusableFile if some are still missing."""
@@ -194,6 +228,15 @@ class _Download:
         for name, path in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             path.replace(self.folder / name)
+
+
+def content_digest(path: Path) -> str:
+    """Return the SHA-256 of the uncompressed content of a file."""
+    digest = hashlib.sha256()
+    with open_bytes(path) as (file, _):
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
@@ -299,14 +342,16 @@ def open_published(
     papers: str | Path | None = None,
     cache_dir: str | Path = ".cache",
     splits: Sequence[str] = SPLITS,
+    candidates: str | None = None,
     **settings: Any,
 ) -> Corpus:
     """Open a published data set with `open_corpus`; download it on first use.
 
     name: a key of RELEASES. dir: folder of its files, by default under `cache_dir`. address: overrides the
-    release's addresses. splits: all of them must exist. Otherwise like `open_corpus`. Warns if the numbers of
-    papers and contexts differ from the published ones.
+    release's addresses. splits: all of them must exist. candidates: None means those of the data set.
+    Otherwise like `open_corpus`. Warns if the numbers of papers and contexts differ from the published ones.
     """
+    settings["candidates"] = candidates or RELEASES[name].candidates
     check_split_names(splits)
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
     folder = ensure_release(name, cache_dir, dir, files, address)
@@ -316,6 +361,32 @@ def open_published(
         if found.get(part, expected) != expected:
             log.warning("%s: %s has %s records, expected %s", name, part, f"{found[part]:,}", f"{expected:,}")
     return corpus
+
+
+def open_data(id: str, cache_dir: str | Path | None = None, **settings: Any) -> tuple[Corpus, Split]:
+    """Open a split of a published data set by its id, such as citerec/neurips2025-lcr/test.
+
+    Raises InputError for another id. settings: of `open_published`.
+    """
+    parts = id.split("/")
+    if len(parts) != 3 or parts[0] != PREFIX or parts[1] not in CORPORA or parts[2] not in SPLITS:
+        known = ", ".join(f"{PREFIX}/{name}" for name in CORPORA)
+        raise InputError(f"{id}: no such data; ids are {known}, and /train, /val or /test")
+    corpus = open_published(parts[1], cache_dir=cache_dir or cache_folder(), **settings)
+    return corpus, corpus.split(parts[2])
+
+
+def open_published_papers(
+    name: str, address: str | None = None, cache_dir: str | Path = ".cache", **settings: Any
+) -> Corpus:
+    """Open a published collection of query papers with `open_papers`; download it on first use.
+
+    name: a key of RELEASES with papers.jsonl and queries.json. Otherwise like `open_papers`.
+    """
+    folder = ensure_release(name, cache_dir, address=address)
+    papers, queries = find_file(folder, "papers.jsonl"), find_file(folder, "queries.json")
+    no_years = YearSplitting(None, None, None)  # the file says which papers are queries
+    return open_papers(papers, no_years, queries, name=name, cache_dir=cache_dir, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,8 +399,8 @@ class DownloadSettings(Settings):
     cache_dir: str = ""
     """cache folder; empty: $CITATION_CACHE or .cache"""
     address: str = ""
-    """address to use instead, for a single name: an archive, a Google Drive folder, or http://.../ with the
-    files"""
+    """address to use instead, for a single name: an archive, a Google Drive folder, http://.../ with the
+    files, or, of data sets built from repositories, a server that has them as OWNER/NAME"""
 
 
 def download_releases(settings: DownloadSettings) -> None:

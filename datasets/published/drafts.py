@@ -7,10 +7,8 @@ texts; a run that was interrupted goes on with the drafts that are missing.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -20,10 +18,11 @@ import yaml
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, disk_errors, write_text
+from citerec.base.files import disk_errors, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
 from citerec.datasets.formats.json_lines import validate
+from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +112,11 @@ def fetch_drafts(given: DraftsSettings) -> None:
     failed: dict[str, str] = {}
     with disk_errors(output, "the drafts", "output"):
         write_text(output / LIST, source.read_text("utf-8"))
-        missing = [one for one in drafts if _commit(output / one.name) != one.commit]
+        missing = [one for one in drafts if fetched_commit(output / one.name) != one.commit]
         with count_progress("fetching drafts", len(missing)) as advance:
             for one in missing:
                 try:
-                    _fetch(one, output / one.name)
+                    fetch_repository(Repository(one.repository, one.commit, TEXTS), output / one.name)
                 except InputError as error:
                     failed[one.name] = str(error)
                 advance(1)
@@ -128,33 +127,6 @@ def fetch_drafts(given: DraftsSettings) -> None:
             "goes on with those that are missing"
         )
     print(f"{output}: {len(drafts)} drafts; citerec evaluate benchmark=drafts drafts={output}")
-
-
-def _commit(folder: Path) -> str:
-    """Return the commit that a folder was fetched at; empty if none."""
-    file = folder / ".git" / "HEAD"
-    return file.read_text("utf-8").strip() if file.is_file() else ""
-
-
-def _fetch(one: ListedDraft, folder: Path) -> None:
-    with atomic_folder(folder) as part:
-        _git(part, "init", "--quiet")
-        _git(part, "config", "core.symlinks", "false")
-        _git(part, "config", "remote.origin.url", one.repository)
-        _git(part, "config", "remote.origin.promisor", "true")
-        _git(part, "sparse-checkout", "set", "--no-cone", *TEXTS)
-        _git(part, "fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", one.commit)
-        _git(part, "checkout", "--quiet", "--detach", one.commit)
-
-
-def _git(folder: Path, *arguments: str) -> None:
-    """Run git in a folder. Raises InputError with its last line of output if it fails."""
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
-    command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **quiet}, capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise InputError(f"git {arguments[0]}: {lines[-1]}")
 
 
 main = command("data drafts", DraftsSettings, fetch_drafts)

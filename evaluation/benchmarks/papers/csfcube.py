@@ -21,6 +21,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.formats.json_lines import validate
+from citerec.datasets.published.downloads import ensure_release
 from citerec.evaluation.benchmark import RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
     Findings,
@@ -250,7 +251,7 @@ class CSFCube(PoolBenchmark):
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by facet and split, and per query."""
         given = self.settings
-        cube = CSFCubePools.read(given.dir or "")
+        cube = CSFCubePools.read(given.dir or ensure_release("csfcube", given.cache_dir))
         if given.ranked_dir is not None:
             name, given_dir = str(given.experiment_name), Path(given.ranked_dir)
             ranked = {

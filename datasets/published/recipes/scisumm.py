@@ -1,0 +1,91 @@
+"""acl-scisumm-lcr: sentences that cite the thousand papers of ScisummNet (Yasunaga et al. 2019).
+
+The citing papers are known by their Anthology ids alone, which stand for their titles. Which of the markers
+of a sentence is that of the cited paper is not said: it is the first author and year, of the cited paper's
+id, that most of the sentences citing it share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from xml.etree import ElementTree
+
+import orjson
+
+from citerec.datasets.formats.json_lines import gzip_writer
+from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.splitting import YearSplitting
+
+_ID = re.compile(r"[A-Z](\d\d)-\d{4}")
+_MARKER = re.compile(
+    r"(?P<name>[^\W\d_][\w'’-]+)(?P<others>(?:\s+(?:and|&)\s+[^\W\d_][\w'’-]+|\s+et\.?\s+al\.?)?),?\s*\(?(?P<year>\d{4})[a-z]?\)?"
+)
+SHARE = 0.5
+"""Least share of the sentences citing a paper that name its first author."""
+
+
+def build(folders: Sequence[Path], target: Path) -> None:
+    """Build the corpus: train to 2010, val 2011, test from 2012."""
+    papers = {file.parent.parent.name: file for file in sorted(folders[0].rglob("Reference_XML/*.xml"))}
+    splitting = YearSplitting([None, 2010], [2011, 2011], [2012, None])
+    with TemporaryDirectory(dir=target.parent) as work:
+        lines = Path(work) / "papers.jsonl.gz"
+        with gzip_writer(lines) as out:
+            for record in _records(papers):
+                out.write(orjson.dumps(record) + b"\n")
+        rules: dict[str, Any] = {"candidates": "title", "leaks": "keep", "words": "whole", "shortest": 50}
+        build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
+
+
+def _records(papers: dict[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield the cited papers, then the citing ones, in the layout of datasets.fulltext.readers."""
+    sentences: dict[str, dict[str, list[tuple[int, int, str]]]] = {}
+    for id, file in papers.items():
+        tree = ElementTree.fromstring(file.read_bytes())
+        title, abstract = (
+            tree.findtext("S") or "",
+            " ".join(s.text or "" for s in tree.iterfind("ABSTRACT/S")),
+        )
+        yield {"id": id, "title": title, "abstract": abstract, "year": _year(id)}
+        for citing, text, start, end in _citing(id, file.parent.parent / "citing_sentences.json"):
+            sentences.setdefault(citing, {}).setdefault(text, []).append((start, end, id))
+    for citing, texts in sentences.items():
+        body = [  # in sections of their own, since the sentences do not follow each other
+            {
+                "section": str(number),
+                "text": text,
+                "cites": [{"start": start, "end": end, "ref": id} for start, end, id in sorted(spans)],
+            }
+            for number, (text, spans) in enumerate(texts.items())
+        ]
+        cited = {id: {"paper": id} for spans in texts.values() for *_, id in spans}
+        about = {"id": f"{citing}:citing", "title": citing, "year": _year(citing)}
+        yield about | {"body": body, "bibliography": cited}
+
+
+def _year(id: str) -> int:
+    """Return the year of an Anthology id (to 2020); 0 for another id."""
+    found = _ID.fullmatch(id)
+    return 0 if found is None else int(found[1]) + (1900 if int(found[1]) > 20 else 2000)
+
+
+def _citing(id: str, file: Path) -> Iterator[tuple[str, str, int, int]]:
+    """Yield citing paper, sentence and the place of the marker of the cited paper in it."""
+    if not file.is_file() or not (year := _year(id)):
+        return
+    read = orjson.loads(file.read_bytes())
+    sentences = [(one["citing_paper_id"], " ".join(one["clean_text"].split())) for one in read]
+    sentences = [(citing, text) for citing, text in dict.fromkeys(sentences) if text and citing != id]
+    markers = [[one for one in _MARKER.finditer(text) if int(one["year"]) == year] for _, text in sentences]
+    names = Counter(name for of in markers for name in {one["name"].casefold() for one in of})
+    if not names or names.most_common(1)[0][1] < SHARE * len(sentences):
+        return
+    name = names.most_common(1)[0][0]
+    for (citing, text), of in zip(sentences, markers, strict=True):
+        if found := next((one for one in of if one["name"].casefold() == name), None):
+            yield citing, text, *found.span()
