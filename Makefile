@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin results test test-all lint format typecheck wheel bench clean
+.PHONY: help .venv install minilm demo builtin results test test-all test-peers lint format typecheck wheel bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,18 @@ test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 
 test-all: $(INSTALLED) ## run all tests
 	$(PYTEST) $(ARGS)
+
+# The real packages of others, in an environment of their own.
+PEERS := .venv-peers
+test-peers: ## run the tests with PyTerrier, MTEB, ir_datasets and sentence-transformers, installed into .venv-peers
+	@$(MAKE) --no-print-directory $(PEERS)/.installed
+	OMP_NUM_THREADS=1 $(PEERS)/bin/python -P -m pytest -q tests/peers $(ARGS)
+
+$(PEERS)/.installed: pyproject.toml
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet $$(grep -o 'torch==[0-9.]*' pyproject.toml)
+	@$(PEERS)/bin/python -m pip install --quiet --editable '.[train,dev,peers]'
+	@touch $@
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .

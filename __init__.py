@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus as Corpus
     from citerec.datasets.prepare import open_corpus as open_corpus
+    from citerec.datasets.published.downloads import open_data as open_data
     from citerec.hatten.biencoder.model import BiEncoder as BiEncoder
     from citerec.hatten.model import HAtten as HAtten
     from citerec.hatten.nnselect.model import NNSelect as NNSelect
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Corpus": "datasets.corpus",
     "open_corpus": "datasets.prepare",
+    "open_data": "datasets.published.downloads",
     "BM25": "retrieval.lexical.bm25",
     "TrainingRun": "training.loop",
     "HAtten": "hatten.model",
@@ -55,6 +57,7 @@ __all__ = [
     "StaticModel",
     "TrainingRun",
     "open_corpus",
+    "open_data",
 ]
 
 # Threads of OpenMP that spin while they wait make torch several times slower on a busy machine. libgomp reads

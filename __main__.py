@@ -14,7 +14,8 @@ from citerec.base.errors import InputError, one_line_errors
 COMMANDS = {
     "train": ("citerec.train", "train a model"),
     "evaluate": ("citerec.evaluate", "run a benchmark"),
-    "compare": ("citerec.evaluation.compare", "test the differences of two evaluations"),
+    "compare": ("citerec.evaluation.comparison", "test the differences of two evaluations"),
+    "submit": ("citerec.evaluation.submit", "measure a run for the leaderboard"),
     "results": ("citerec.evaluation.results.page", "run a plan of evaluations and write its results page"),
     "data build": ("citerec.datasets.fulltext.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),

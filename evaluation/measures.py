@@ -51,6 +51,16 @@ def evaluate(
     (evaluation.significance); NaN if all queries come from a single citing paper.
     Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
     """
+    found = measure(ranking, measures)
+    if not intervals:
+        return means(found.values)
+    low, high = significance.intervals(np.stack(list(found.values.values()), axis=1), found.papers, seed=seed)
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    return {name: (mean, *end) for (name, mean), end in zip(means(found.values).items(), ends, strict=True)}
+
+
+def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
+    """Return each measure for each query of a ranking; arguments and errors as of `evaluate`."""
     queries = ranking.queries
     if queries is None or queries.positives is None:
         raise InputError("evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)")
@@ -59,12 +69,7 @@ def evaluate(
     ids, citing = [corpus.context_ids[row] for row in rows], corpus.citing[queries.contexts].tolist()
     qrels = Qrels.from_split(corpus, Split("", queries.contexts, queries.positives))
     values = per_query(Run(ids, corpus.paper_ids, ranking), qrels, found)
-    if not intervals:
-        return means(values)
-    papers = PerQuery(ids, [corpus.paper_ids[row] for row in citing], values).papers
-    low, high = significance.intervals(np.stack(list(values.values()), axis=1), papers, seed=seed)
-    ends = zip(low.tolist(), high.tolist(), strict=True)
-    return {name: (mean, *end) for (name, mean), end in zip(means(values).items(), ends, strict=True)}
+    return PerQuery(ids, [corpus.paper_ids[row] for row in citing], values)
 
 
 def _parse_measure(name: str, k: int) -> Measure:

@@ -23,9 +23,10 @@ from citerec.datasets.generate import GenerateSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
-from citerec.evaluation.compare import CompareSettings
+from citerec.evaluation.comparison import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
+from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 
@@ -46,6 +47,7 @@ ENTRIES = {
 SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
+    "submit": SubmitSettings,
     "data build": BuildSettings,
     "data cloze": ClozeSettings,
     "data convert": ConvertSettings,

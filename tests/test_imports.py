@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 ORDER = ["base", "datasets", "retrieval", "training", "hatten", "rerank", "library", "evaluation"]
 """Each package imports only earlier ones; entry points may import all."""
-ENTRY = "train, evaluate, recommend"
+ENTRY = "train, evaluate, recommend, pyterrier, ir_datasets"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "export", "inspect"],
     "retrieval": ["encoder", "embed"],
@@ -139,7 +139,7 @@ def test_no_folder_has_more_than_twelve_modules() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > 12} == {}
 
 
-MOST = 40
+MOST = 43
 """Modules of ours that an evaluation of BM25 may load."""
 
 

@@ -17,7 +17,7 @@ from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
-from citerec.evaluation.compare import HEADER, compare, compare_change, difference_rows
+from citerec.evaluation.comparison import HEADER, compare_change, compare_outputs, difference_rows
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import markdown_table, to_markdown
 from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
@@ -128,10 +128,10 @@ def _differences(kind: type[Benchmark], one: Output, other: Output) -> dict[str,
     if not kind.compared_by_group:
         if set(groups[0]) != set(groups[1]):
             return {}
-        return {kind.compared[key]: of for key, of in compare(*folders, list(kind.compared)).items()}
+        return {kind.compared[key]: of for key, of in compare_outputs(*folders, list(kind.compared)).items()}
     shared = sorted(set(groups[0]) & set(groups[1]), key=int)
     found = {
-        f"{label}, {int(group):,}": compare(*folders, [key], group=group)[key]
+        f"{label}, {int(group):,}": compare_outputs(*folders, [key], group=group)[key]
         for key, label in kind.compared.items()
         for group in shared
     }

@@ -24,7 +24,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
-from citerec.evaluation.compare import compare
+from citerec.evaluation.comparison import compare_outputs
 from citerec.evaluation.report import Provenance
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
@@ -91,7 +91,7 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
     alone = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path / "alone")
     for name in ("mrr", "recall@1", "recall@10", "recall@10/low", "seen/mrr", "unseen/recall@10"):
         assert metrics[f"base/{name}"] == alone[name]
-    differences = compare(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
+    differences = compare_outputs(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
     for name, gain in differences.items():
         found = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
         assert found == [gain.difference, gain.p, gain.low, gain.high]

@@ -18,7 +18,7 @@ from citerec.datasets.citations.queries import QuerySet, graph_corpus
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
 from citerec.evaluation.benchmarks.papers.sampling import SampledPool, Sampler, dataset_pools
-from citerec.evaluation.compare import compare
+from citerec.evaluation.comparison import compare_outputs
 from citerec.evaluation.report import Provenance, to_markdown
 from citerec.evaluation.settings import SamplingRules, Tuning
 from citerec.retrieval.base import Ranking, Retriever
@@ -184,10 +184,10 @@ def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) 
     first = next(row for row in rows if row.startswith("| BM25 |"))
     assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
     assert (tmp_path / "page.png").stat().st_size > 5000
-    assert compare(one, two, ["map"])["map"].difference == 0
+    assert compare_outputs(one, two, ["map"])["map"].difference == 0
     DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
     with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):
-        compare(one, other, ["map"])
+        compare_outputs(one, other, ["map"])
 
 
 def test_fields_are_measured_separately(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
+from citerec.evaluation import compare, evaluate
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.compare import CompareSettings, compare, compare_change
-from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.comparison import CompareSettings, compare_change, compare_outputs
+from citerec.evaluation.measures import PerQuery, measure
+from citerec.evaluation.significance import holm, paired_difference
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
@@ -69,12 +73,12 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_differences_agree_with_the_metrics(outputs: Path) -> None:
-    found = compare(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
+    found = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
     for name, one in found.items():
         a, b = (json.loads((outputs / key / "metrics.json").read_text()) for key in ("bm25", "popularity"))
         assert (one.a, one.b) == pytest.approx((a[name], b[name]))
         assert one.low < one.difference < one.high and (one.queries, one.papers) == (70, 10)
-    inductive = compare(outputs / "bm25", outputs / "popularity", ["mrr"], "inductive")["mrr"]
+    inductive = compare_outputs(outputs / "bm25", outputs / "popularity", ["mrr"], "inductive")["mrr"]
     assert inductive.b == 0 and inductive.queries < 60
 
 
@@ -82,7 +86,9 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
     lines = (outputs / "popularity" / "per_query.csv").read_text().splitlines()
     (tmp_path / "per_query.csv").write_text("\n".join([lines[0], *lines[:0:-1]]))
     (tmp_path / "metrics.json").write_bytes((outputs / "popularity" / "metrics.json").read_bytes())
-    assert compare(outputs / "bm25", tmp_path) == compare(outputs / "bm25", outputs / "popularity")
+    assert compare_outputs(outputs / "bm25", tmp_path) == compare_outputs(
+        outputs / "bm25", outputs / "popularity"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ def test_incomparable_evaluations_are_one_line(
     outputs: Path, other: str, measures: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        compare(outputs / "bm25", outputs / other, measures)
+        compare_outputs(outputs / "bm25", outputs / other, measures)
 
 
 def grouped(folder: Path, level: float, sizes: dict[str, float]) -> Path:
@@ -124,13 +130,38 @@ def test_pool_sizes_are_compared_one_by_one_and_with_each_other(tmp_path: Path) 
     )  # better in small pools, worse in large ones
     b = grouped(tmp_path / "b", 0.5, {"100": 0.0, "400": 0.0, "900": 0.0})
     for group, lead in (("100", 0.05), ("400", -0.05)):
-        one = compare(a, b, ["map"], group=group)["map"]
+        one = compare_outputs(a, b, ["map"], group=group)["map"]
         assert one.difference == pytest.approx(lead, abs=1e-9) and (one.queries, one.papers) == (40, 20)
     change = compare_change(a, b, "map", "100", "400")
     assert change.difference == pytest.approx(-0.1, abs=1e-9) and change.papers == 20
     assert (change.a, change.b) == pytest.approx((-0.05, 0.05)) and change.p < 0.001
     with pytest.raises(InputError, match="not comparable: candidates is None and 900"):
-        compare(a, b, ["map"], group="900")
+        compare_outputs(a, b, ["map"], group="900")
+
+
+def test_systems_are_compared_in_python(demo_corpus: Corpus) -> None:
+    split, measures = demo_corpus.split("test"), ["R@10", "MRR"]
+    bm25, popularity = (one.index(demo_corpus) for one in (BM25(), Popularity()))
+    found = compare([bm25, popularity], split, measures)
+    rankings = [one.search(split, 100) for one in (bm25, popularity)]
+    named = dict(zip(("bm25", "popularity"), rankings, strict=True))
+    assert found == compare(named, split, measures)
+    assert [(row["system"], row["measure"]) for row in found.rows] == [*product(named, measures)]
+    for row in found.rows:
+        expected = evaluate(named[row["system"]], [row["measure"]], intervals=True)[row["measure"]]
+        assert (row["mean"], row["low"], row["high"]) == expected
+    ours, theirs = (measure(ranking, measures) for ranking in rankings)
+    for row in found.rows[2:]:
+        name = row["measure"]
+        one = paired_difference(theirs.values[name], ours.values[name], ours.papers)
+        assert row["difference"] == one.difference == row["mean"] - evaluate(rankings[0], [name])[name]
+        assert (row["difference_low"], row["difference_high"], row["p"]) == (one.low, one.high, one.p)
+    assert [row["p_holm"] for row in found.rows] == [None, None, *holm([row["p"] for row in found.rows[2:]])]
+    assert str(found).splitlines()[2].startswith(f"| bm25 | R@10 | {found.rows[0]['mean']:.4f} [")
+    with pytest.raises(InputError, match="two or more systems; by name"):
+        compare([bm25, bm25], split)
+    with pytest.raises(InputError, match="ranking 2 ranks other queries than bm25"):
+        compare([bm25, Popularity().index(demo_corpus).search(demo_corpus.split("val"), 100)], split)
 
 
 def test_the_command_prints_and_writes_a_table(outputs: Path, script: Callable[..., Done]) -> None:

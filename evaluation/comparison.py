@@ -1,7 +1,7 @@
-"""Compare two evaluations of the same queries: `citerec compare OUTPUT_A OUTPUT_B`.
+"""Compare evaluations of the same queries: `citerec compare OUTPUT_A OUTPUT_B`, and `compare` in Python.
 
-For each measure, prints both means, their difference with a 95 % confidence interval, and the p-value of a
-two-sided randomisation test, both clustered by citing paper (evaluation.significance).
+For each measure, both means, their difference with a 95 % confidence interval, and the p-value of a two-sided
+randomisation test, both clustered by citing paper (evaluation.significance).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,13 @@ from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
 from citerec.base.settings import Settings, setting
-from citerec.evaluation.measures import PerQuery
+from citerec.datasets.corpus import Split
+from citerec.evaluation.measures import PerQuery, means, measure
 from citerec.evaluation.protocol import metric_key, protocol_file
 from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
 from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
-from citerec.evaluation.significance import Difference, format_p, holm, paired_difference
+from citerec.evaluation.significance import Difference, format_p, holm, intervals, paired_difference
+from citerec.retrieval.base import Ranking
 
 MEASURES = ("mrr", "recall@10", "recall@100")
 
@@ -50,7 +53,7 @@ class CompareSettings(Settings):
             raise InputError(f"citerec compare: name two output folders, not {len(self.folders)}")
 
 
-def compare(
+def compare_outputs(
     a: str | Path,
     b: str | Path,
     measures: Sequence[str] = MEASURES,
@@ -109,6 +112,109 @@ def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
 HEADER = ["measure", "A", "B", "A - B", "95 %", "p", "p, Holm"]
 
 
+class System(Protocol):
+    """A retriever, or anything else that ranks the queries of a split."""
+
+    @property
+    def name(self) -> str: ...
+
+    def search(self, queries: Split, k: int) -> Ranking: ...
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Measures of several systems, and their differences from the first one.
+
+    rows: of each system and measure: system, measure, mean, low, high (its 95 % interval), and, of all but
+    the first system, difference, difference_low, difference_high, p, and p_holm, for all tests of the table.
+    """
+
+    rows: list[dict[str, Any]]
+
+    def __str__(self) -> str:
+        """The table in Markdown."""
+        cells = [
+            [
+                row["system"],
+                row["measure"],
+                f"{row['mean']:.4f} [{row['low']:.4f}, {row['high']:.4f}]",
+                *(
+                    ["", "", "", ""]
+                    if row["p"] is None
+                    else [
+                        f"{row['difference']:+.4f}",
+                        f"{row['difference_low']:+.4f} to {row['difference_high']:+.4f}",
+                        format_p(row["p"]),
+                        f"{row['p_holm']:.4f}",
+                    ]
+                ),
+            ]
+            for row in self.rows
+        ]
+        return markdown_table(["system", "measure", "mean", "difference", "95 %", "p", "p, Holm"], cells)
+
+    _repr_markdown_ = __str__
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas.DataFrame; needs pandas."""
+        return import_module("pandas").DataFrame(self.rows)
+
+    def to_polars(self) -> Any:
+        """The rows as a polars.DataFrame; needs polars."""
+        return import_module("polars").DataFrame(self.rows, infer_schema_length=None)
+
+
+def compare(
+    systems: Sequence[System | Ranking] | Mapping[str, System | Ranking],
+    split: Split,
+    measures: Sequence[str] = ("R@10", "MRR"),
+    k: int = 100,
+    seed: int = 0,
+) -> Comparison:
+    """Rank the queries of a split by several systems; compare each with the first one.
+
+        print(compare([bm25, static], corpus.split("test"), ["R@10", "MRR"]))
+
+    systems: indexed retrievers, or rankings of this split, perhaps by name. measures: as in `evaluate`. k:
+    papers per query that are ranked.
+    Raises InputError for an unknown measure, fewer than two systems, or a ranking of other queries.
+    """
+    named = systems if isinstance(systems, Mapping) else {_name(n, one): one for n, one in enumerate(systems)}
+    if len(named) < 2 or len(named) < len(systems):
+        raise InputError(
+            "compare: give two or more systems; by name ({name: system}) if their names are equal"
+        )
+    found = {
+        name: measure(one if isinstance(one, Ranking) else one.search(split, k), measures)
+        for name, one in named.items()
+    }
+    first = next(iter(found.values()))
+    rows: list[dict[str, Any]] = []
+    for name, values in found.items():
+        if values.query_ids != first.query_ids:
+            raise InputError(f"compare: {name} ranks other queries than {next(iter(found))}")
+        low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers, seed=seed)
+        for column, (of, mean) in enumerate(means(values.values).items()):
+            row = {"system": name, "measure": of, "mean": mean, "low": low[column], "high": high[column]}
+            one = None
+            if values is not first:
+                one = paired_difference(values.values[of], first.values[of], values.papers, seed=seed)
+            row |= {
+                "difference": one and one.difference,
+                "difference_low": one and one.low,
+                "difference_high": one and one.high,
+                "p": one and one.p,
+            }
+            rows.append(row)
+    tested = [row for row in rows if row["p"] is not None]
+    adjusted = dict(zip(map(id, tested), holm([row["p"] for row in tested]), strict=True))
+    return Comparison([row | {"p_holm": adjusted.get(id(row))} for row in rows])
+
+
+def _name(number: int, system: System | Ranking) -> str:
+    return f"ranking {number + 1}" if isinstance(system, Ranking) else system.name
+
+
 def _values(folder: str | Path, of: PerQuery, measure: str) -> NDArray[np.float64]:
     if measure not in of.values:
         raise InputError(f"{folder}: no measure {measure!r}; choose from {', '.join(of.values)}")
@@ -150,7 +256,7 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
 def print_comparison(given: CompareSettings) -> None:
     """Print the table of differences, and write it to `output`."""
     a, b = given.folders
-    differences = compare(a, b, given.measures, given.protocol, given.seed)
+    differences = compare_outputs(a, b, given.measures, given.protocol, given.seed)
     one = next(iter(differences.values()))
     text = (
         f"A: {a}, B: {b}; {given.protocol}, {one.queries:,} queries of {one.papers:,} citing papers\n\n"
