@@ -134,6 +134,8 @@ class Recommendation:
     cited: bool = False
     names: tuple[str, ...] = ()
     """as `LibraryPaper.names`"""
+    retracted: str = ""
+    """as `LibraryPaper.retracted`"""
 
     @property
     def why(self) -> str:
@@ -141,7 +143,7 @@ class Recommendation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that every interface shows."""
-        names = ("rank", "score", "probability", "cited", "id", "key", "title", "year", "why")
+        names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
         return {name: getattr(self, name) for name in names}
 
 

@@ -29,13 +29,19 @@ _TAG = re.compile(
 )
 
 
+RETRACTED = "retracted"
+"""Mark in LibraryPaper.filled; who says so follows it."""
+_RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\s*[:\])–—-]", re.I)
+
+
 class LibraryPaper(NamedTuple):
     """A paper of a library; empty or 0 if unknown.
 
     id: unique, without white space. key: citation key. authors: names in their usual order. names: the same
     as BibTeX writes them, if `authors` do not tell their parts. bibtex: entry in the source, or made from it.
     aliases: ids and keys of other records of the same paper. source: 0 if read from a source file, else -1.
-    filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces.
+    filled: FIELD:SOURCE of what `citerec enrich` filled in, which any record of the user's own replaces; and
+    RETRACTED, if it was.
     files: paths of its PDFs.
     """
 
@@ -65,10 +71,25 @@ class LibraryPaper(NamedTuple):
         own = {*re.split(r"[\s,]+", ids[1] if ids else ""), *(f"key:{name}" for name in self.aliases)}
         return tuple(name for name in self.aliases if name not in own)
 
+    @property
+    def retracted(self) -> str:
+        """Who says that the paper was retracted, with date and notice if they are known; "" if nobody does.
+
+        >>> LibraryPaper("a", title="RETRACTED: On graphs").retracted
+        'its title'
+        """
+        if mark := self.retraction_mark:
+            return mark.partition(":")[2]
+        return "its title" if _RETRACTED_TITLE.match(self.title) else ""
+
+    @property
+    def retraction_mark(self) -> str:
+        return next((mark for mark in self.filled if mark.startswith(f"{RETRACTED}:")), "")
+
     def as_json(self) -> dict[str, Any]:
         """Return the fields that a search shows; year None if unknown."""
-        shown = {name: getattr(self, name) for name in ("id", "key", "title", "authors", "venue", "abstract")}
-        return shown | {"year": self.year or None}
+        names = ("id", "key", "title", "authors", "venue", "abstract", "retracted")
+        return {name: getattr(self, name) for name in names} | {"year": self.year or None}
 
 
 def is_published(paper: LibraryPaper) -> bool:
@@ -208,8 +229,11 @@ def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
         return paper
     gaps = [name for name in _filled_fields(former) if not getattr(paper, name)]
     marks = tuple(mark for mark in former.filled if mark.partition(":")[0] in gaps)
+    if not paper.retraction_mark and former.retraction_mark:
+        marks += (former.retraction_mark,)
     return paper._replace(**{name: getattr(former, name) for name in gaps}, filled=(*paper.filled, *marks))
 
 
 def _filled_fields(paper: LibraryPaper) -> list[str]:
-    return [mark.partition(":")[0] for mark in paper.filled]
+    names = (mark.partition(":")[0] for mark in paper.filled)
+    return [name for name in names if name != RETRACTED]

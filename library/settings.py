@@ -135,8 +135,10 @@ class EnrichSettings(ChangeSettings):
     """Fill in abstracts, DOIs, years and venues that a library lacks, from services or files."""
 
     from_: str = ""
-    """instead of services: a file, folder or pattern as for source, or another library; adds no papers; or
-    pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    """instead of services: a file, folder or pattern as for source, another library, or Retraction Watch's
+    CSV; adds no papers; or pdf: abstracts of the papers' PDFs (e.g. works.jsonl.gz)"""
+    retractions: bool = False
+    """ask OpenAlex and Crossref also about papers that lack nothing, whether they were retracted"""
     yes: bool = False
     """send without asking; without it, a command that cannot ask only says what it would send"""
     services: tuple[str, ...] = setting(SERVICES, choices=SERVICES)

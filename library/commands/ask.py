@@ -10,7 +10,14 @@ from rich.console import Console
 from citerec.base.progress import spinner
 from citerec.library.commands.temporary import open_recommender
 from citerec.library.explanation import note_on
-from citerec.library.export.formats import as_json, citation, paper_list, table
+from citerec.library.export.formats import (
+    as_json,
+    citation,
+    paper_list,
+    retraction_note,
+    table,
+    terminal_text,
+)
 from citerec.library.export.references import ENTRIES
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters
@@ -39,6 +46,9 @@ def ask(settings: AskSettings) -> None:
             [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
             settings.format,
         )
+        for one in found:
+            if told := retraction_note(one.retracted):
+                print(terminal_text(f"{one.key or one.id}: {told}"), file=sys.stderr)
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +18,7 @@ from citerec.datasets.languages.language import MISSING, Source
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import PlaceholderReader
 from citerec.library.drafts.reader import read_source
-from citerec.library.export.formats import count_noun, terminal_text
+from citerec.library.export.formats import count_noun, retraction_note, terminal_text
 from citerec.library.identities import Identities
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
@@ -73,7 +73,7 @@ class CheckedDraft:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint or uncited."""
+    """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted or uncited."""
 
     kind: str
     key: str
@@ -168,8 +168,8 @@ def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
 
 
 def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> list[Finding]:
-    """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published, and
-    entries that are never cited."""
+    """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
+    papers that were retracted, and entries that are never cited."""
     by_key: dict[str, Entry] = {}
     for entry in draft.entries:
         by_key.setdefault(entry.key, entry)
@@ -181,6 +181,7 @@ def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> lis
     preprints = find_preprints(by_key, cited, library)
     doubles = list(_doubles(by_key, cited))
     findings += doubles + [one for one in preprints if one not in doubles]
+    findings += _retracted(draft, by_key, aliases, library)
     if "*" not in draft.uncited:
         used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
         for text in {entry.file: None for entry in draft.entries}:
@@ -279,16 +280,46 @@ def _place(entry: Entry) -> str:
 
 def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
-    preprints = [(entry, entry.paper) for entry in entries if entry.paper and is_preprint(entry.paper)]
-    identities = Identities(library.identities)
-    for _, paper in preprints:
-        identities.add(paper)
-    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), preprints, strict=True):
-        if row < len(library) and is_published(known := library.paper(row)):
+    for entry, known in _in_library(entries, library, is_preprint):
+        if is_published(known):
             venue = "" if PREPRINT_VENUE.search(known.venue) else known.venue
             details = [venue, str(known.year or ""), known.doi and f"doi:{known.doi}"]
             message = f"is a preprint; published: {', '.join(filter(None, details))}"
             yield Finding("preprint", entry.key, entry.file, entry.line, message)
+
+
+def _in_library(
+    entries: Iterable[Entry], library: Candidates, which: Callable[[LibraryPaper], bool] = lambda _: True
+) -> Iterator[tuple[Entry, LibraryPaper]]:
+    """Yield entries and the papers of a library that they are."""
+    read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
+    identities = Identities(library.identities)
+    for _, paper in read:
+        identities.add(paper)
+    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), read, strict=True):
+        if row < len(library):
+            yield entry, library.paper(row)
+
+
+def _retracted(
+    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Candidates | None
+) -> Iterator[Finding]:
+    """Yield the cited papers that were retracted, as their entry says or the library."""
+    cited: dict[str, Citation] = {}
+    for one in draft.citations:
+        cited.setdefault(aliases.get(one.key, one.key), one)
+    known: dict[str, LibraryPaper] = {}
+    if library is not None:
+        used = [entries[key] for key in cited if key in entries]
+        known = {entry.key: paper for entry, paper in _in_library(used, library)}
+    for key, one in cited.items():
+        entry, paper = entries.get(key), known.get(key)
+        if entry is None and library is not None and (row := library.row(key)) is not None:
+            paper = library.paper(row)
+        records = filter(None, (entry.paper if entry else None, paper))
+        if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
+            place = entry or one
+            yield Finding("retracted", key, place.file, place.line, f"was {note}")
 
 
 def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:

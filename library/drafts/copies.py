@@ -159,7 +159,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
-        others = [paper for paper in papers if paper.id not in cited]
+        others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
         filled = draft_language(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
         if not filled or not filled[1]:
             continue

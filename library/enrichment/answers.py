@@ -15,7 +15,7 @@ from citerec.library.enrichment.services import Answers, Lookup, Work
 
 FILE = "enrichment.sqlite"
 """In the library's folder."""
-VERSION = 1
+VERSION = 2
 _DAY = 86_400
 _WORKS = msgspec.msgpack.Decoder(list[Work])
 

@@ -17,6 +17,7 @@ from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.matching import Found, complete
+from citerec.library.enrichment.retraction_watch import read_retraction_watch
 from citerec.library.enrichment.services import Work
 from citerec.library.folder import MANIFEST
 from citerec.library.identities import Identities, Identity, KeyIndex
@@ -41,6 +42,9 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         other = MemoryLibrary.open(path)
         yield from ((path.name, other.paper(row)) for row in range(len(other)))
         return
+    if path.suffix.lower() == ".csv":
+        yield from ((path.name, paper) for paper in read_retraction_watch(path, on_bad))
+        return
     for file in find_sources([name], "from"):
         yield from ((Path(file).name, paper) for paper in read_source(file, on_bad))
 
@@ -49,11 +53,12 @@ class DumpFinder:
     """The works of files that are papers of a library, by its rows, in a temporary file.
 
     They are the same as for `citerec add` (library.identities), but their years may be
-    MAX_YEARS_APART. rows: papers that lack something.
+    MAX_YEARS_APART. rows: papers that lack something; for others, only retractions are kept.
     """
 
     def __init__(self, library: Candidates, rows: Rows) -> None:
         self._library = library
+        self._lacking = rows
         self._wanted = np.zeros(len(library), np.uint8)
         self._wanted[rows] = MAX_WORKS
         self._columns = [KeyIndex(column) for column in library.identities.T[: _TITLE + 1]]
@@ -79,10 +84,11 @@ class DumpFinder:
         numbers, seen = identities.numbers(), set[tuple[int, int]]()
         for place, index in enumerate(self._columns):
             for number, row in index.matches(numbers[:, place]):
-                if not self._wanted[row] or (number, row) in seen:
+                told = chunk[number][1].retracted
+                if not (self._wanted[row] or told) or (number, row) in seen:
                     continue
                 seen.add((number, row))
-                self._wanted[row] -= 1
+                self._wanted[row] -= self._wanted[row] > 0
                 own = Identity(*self._library.identities[row].tolist())
                 contradicts = place == _TITLE and not own.agrees(
                     Identity(*numbers[number].tolist()), MAX_YEARS_APART
@@ -96,9 +102,15 @@ class DumpFinder:
         for source, contradicts, content in self._database.execute(query, (row,)).fetchall():
             if contradicts:
                 found = found.contradicted(f"{source}: same title, but another author, year or identifier")
-            elif found.missing:
+            elif found.missing or not found.paper.retracted:
                 found = complete(found, [_WORK.decode(content)], False, source, self._has_doi(row))
         return found
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of papers that lack something, and of others that works were kept for."""
+        others = [row for (row,) in self._database.execute("SELECT DISTINCT row FROM works")]
+        return np.union1d(self._lacking, np.array(others, np.int64))
 
     def _has_doi(self, row: int) -> Callable[[str], bool]:
         return partial(self._columns[1].holds, besides=row)

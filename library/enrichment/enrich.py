@@ -37,7 +37,7 @@ from citerec.library.fulltexts.library import PdfFinder
 from citerec.library.identities import KeyIndex
 from citerec.library.memory.contexts import current_contexts
 from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, fill_again, without_filled
+from citerec.library.papers import RETRACTED, LibraryPaper, fill_again, without_filled
 from citerec.library.settings import EnrichSettings
 
 KEYS = {"openalex": "OPENALEX_API_KEY", "semanticscholar": "S2_API_KEY"}
@@ -78,9 +78,9 @@ def _use_pdfs(settings: EnrichSettings) -> None:
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
     with MemoryLibrary.edit(settings.library, settings.wait) as library:
-        rows = lacking_rows(library)
-        finder = DumpFinder(library, rows)
+        finder = DumpFinder(library, lacking_rows(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
+        rows = finder.rows
         if bad:
             skipped = f"{count_noun(len(bad), 'record')} skipped"
             print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
@@ -90,8 +90,8 @@ def _use_files(settings: EnrichSettings) -> None:
 
 
 def _use_services(settings: EnrichSettings, library: MemoryLibrary, cache: AnswerCache) -> None:
-    services, rows = make_services(settings), lacking_rows(library)
-    finder = ServiceFinder(library, services, cache)
+    services, rows = make_services(settings), _rows(library, settings)
+    finder = ServiceFinder(library, services, cache, settings.retractions)
     plan = _plan(library, rows, finder)
     if plan and not _consent(settings, plan, services):
         return
@@ -101,7 +101,8 @@ def _use_services(settings: EnrichSettings, library: MemoryLibrary, cache: Answe
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
     with MemoryLibrary.edit(settings.library, settings.wait) as library:
-        rows, finder = lacking_rows(library), ServiceFinder(library, services, cache)
+        rows = _rows(library, settings)
+        finder = ServiceFinder(library, services, cache, settings.retractions)
         report = replace(_complete_library(library, rows, finder), unavailable=unavailable)
         _report(settings, report, library, rows, finder)
     if unavailable and not report.statuses["completed"]:
@@ -137,11 +138,26 @@ def lacking_rows(library: Candidates) -> Rows:
     return np.flatnonzero(lacks)
 
 
-class ServiceFinder:
-    """What services have answered about the papers of a library. Each is asked what the former have left."""
+def _rows(library: Candidates, settings: EnrichSettings) -> Rows:
+    """Return the rows of the papers to ask about."""
+    rows = lacking_rows(library)
+    return np.union1d(rows, np.flatnonzero(library.identities[:, 1])) if settings.retractions else rows
 
-    def __init__(self, library: Candidates, services: Sequence[Service], cache: AnswerCache) -> None:
-        self.services, self.cache = services, cache
+
+class ServiceFinder:
+    """What services have answered about the papers of a library. Each is asked what the former have left.
+
+    retractions: ask also whether papers that lack nothing were retracted.
+    """
+
+    def __init__(
+        self,
+        library: Candidates,
+        services: Sequence[Service],
+        cache: AnswerCache,
+        retractions: bool = False,
+    ) -> None:
+        self.services, self.cache, self._retractions = services, cache, retractions
         self._dois = KeyIndex(library.identities[:, 1])
 
     def find(self, row: int, paper: LibraryPaper) -> Found:
@@ -156,10 +172,15 @@ class ServiceFinder:
         """
         found = Found(without_filled(paper))
         for service in self.services:
-            if service is until or not found.missing:
+            if service is until:
                 break
-            found = self._use(row, found, service)
+            if self._needs(found, service):
+                found = self._use(row, found, service)
         return found
+
+    def _needs(self, found: Found, service: Service) -> bool:
+        checks = self._retractions and service.tells_retractions and not found.checked
+        return bool(found.missing) or (checks and bool(found.paper.doi))
 
     def _use(self, row: int, found: Found, service: Service) -> Found:
         for lookup in self._lookups(found.paper, service):
@@ -170,13 +191,14 @@ class ServiceFinder:
                 before, by_title = found, lookup.kind == TITLE
                 found = complete(found, works, by_title, service.name, partial(self._dois.holds, besides=row))
                 if found.conflicts == before.conflicts:
+                    found = replace(found, checked=found.checked or service.tells_retractions)
                     break
         return found
 
     def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
         """Return what a service may still be asked about a paper, in order, until it finds a work."""
         found = self._replay(row, paper, until=service)
-        if not found.missing:
+        if not self._needs(found, service):
             return []
         left = []
         for lookup in self._lookups(found.paper, service):
@@ -284,13 +306,14 @@ def _batches(
 @dataclass(frozen=True)
 class Report:
     """papers: that lacked something. statuses: numbers by Found.status. fields, sources: of what was filled
-    in. examples: papers by status."""
+    in. examples: papers by status. retracted: papers found to be."""
 
     papers: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     fields: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Found]] = field(default_factory=dict)
+    retracted: list[LibraryPaper] = field(default_factory=list)
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
@@ -305,6 +328,8 @@ def _complete_library(library: MemoryLibrary, rows: Rows, finder: Finder) -> Rep
             examples.append(found)
         if found.filled:
             changed.append(row)
+        if RETRACTED in found.filled:
+            report.retracted.append(found.paper)
     if changed:
         library.write(
             np.delete(np.arange(len(library)), changed),
@@ -336,10 +361,14 @@ def _report(
         return
     statuses = report.statuses
     print(f"{settings.library}: {count_noun(len(library))}, {report.papers:,} lacked something")
-    filled = ", ".join(f"{report.fields[name]:,} {name}" for name in FIELDS if report.fields[name])
+    names = (*FIELDS, RETRACTED)
+    filled = ", ".join(f"{report.fields[name]:,} {name}" for name in names if report.fields[name])
     by = ", ".join(f"{name} {count:,}" for name, count in report.sources.most_common())
     print(f"completed {statuses['completed']:,}" + (f": {filled}\nby source: {by}" if filled else ""))
     console = Console(highlight=False, soft_wrap=True)
+    for paper in report.retracted:
+        text = f"retracted: {paper.key or paper.id}: {paper.title} ({paper.retracted})"
+        console.print(terminal_text(text), markup=False)
     for status in ("known", "in conflict", "not found", "unanswered", "not asked"):
         if count := statuses[status]:
             console.print(f"{status} {count:,}{_ABOUT[status]}", markup=False)
@@ -366,4 +395,5 @@ _ABOUT = {
 def _entry(found: Found) -> dict[str, Any]:
     paper = found.paper
     about: dict[str, Any] = {"id": paper.id, "key": paper.key, "title": paper.title, "status": found.status}
-    return about | {"filled": found.filled, "conflicts": found.conflicts, "missing": found.missing}
+    about |= {"filled": found.filled, "conflicts": found.conflicts, "missing": found.missing}
+    return about | {"retracted": paper.retracted}

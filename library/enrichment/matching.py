@@ -14,7 +14,7 @@ from typing import Any
 from citerec.datasets.fulltext.catalogue import normalise_title, surname
 from citerec.library.enrichment.services import TITLE, Lookup, Work, find_pmid
 from citerec.library.identities import similar_titles
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers import RETRACTED, LibraryPaper
 
 FIELDS = ("abstract", "doi", "year", "venue", "authors")
 """What is filled in."""
@@ -33,6 +33,8 @@ class Found:
     """Whether there was anything to ask by."""
     unanswered: bool = False
     """Whether a service has not answered yet."""
+    checked: bool = False
+    """Whether a service that tells retractions has answered."""
     filled: dict[str, str] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
 
@@ -89,7 +91,7 @@ def complete(
     """Fill gaps with the works that are the paper.
 
     is_taken: whether another paper of the library has a DOI. Of several works, those of the nearest year
-    count; a DOI, year or venue on which they differ stays empty.
+    count; a DOI, year or venue on which they differ stays empty. Of retractions, any is believed.
     """
     same, conflicts = [], []
     for work in works:
@@ -106,6 +108,9 @@ def complete(
         del values["doi"]
     filled = found.filled | dict.fromkeys(values, source)
     marks = tuple(f"{name}:{source}" for name in values)
+    retracted = next((work.retracted for work in same if work.retracted), "")
+    if retracted and not found.paper.retraction_mark:
+        marks, filled = (*marks, f"{RETRACTED}:{retracted}"), filled | {RETRACTED: source}
     paper = found.paper._replace(**values, filled=(*found.paper.filled, *marks))
     return replace(found, paper=paper, known=True, filled=filled)
 

@@ -26,6 +26,8 @@ BATCH = 50
 """Maximum works in a request."""
 LONGEST = 3_000
 """Maximum characters of all identifiers or titles in a URL, since some services end it at 4 KB."""
+RETRACTIONS = ("retraction", "removal", "withdrawal")
+"""Types of Crossref's updates after which a work is no longer to be cited."""
 ARXIV_DOI = "10.48550/arxiv."
 TITLE = "title"
 _BY_IDENTIFIER = re.compile(r"[,|\s]")
@@ -71,6 +73,8 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     doi: str = ""
     arxiv: str = ""
     pmid: str = ""
+    retracted: str = ""
+    """as `LibraryPaper.retracted`"""
 
     @classmethod
     def of(cls, paper: LibraryPaper, pmid: str = "") -> Work:
@@ -131,6 +135,7 @@ class Service:
     """What it gets of a paper without identifier."""
     interval: ClassVar[float]
     """Seconds between the starts of two requests."""
+    tells_retractions: ClassVar[bool] = False
     address: str
     mailto: str = ""
     key: str = field(default="", repr=False)
@@ -188,6 +193,7 @@ class OpenAlex(Service):
     """https://developers.openalex.org: GET /works?filter=doi:A|B gives {"results": [work, ...]}."""
 
     name, label, kinds, titles, interval = "openalex", "OpenAlex", ("doi", "pmid", "arxiv"), 25, 0.2
+    tells_retractions = True
 
     def request(self, lookups: Sequence[Lookup]) -> Request:
         kind = lookups[0].kind
@@ -200,6 +206,7 @@ class OpenAlex(Service):
         elif kind == "arxiv":
             kind, values = "doi", [ARXIV_DOI + value for value in values]
         select = "id,doi,ids,title,publication_year,authorships,primary_location,abstract_inverted_index"
+        select += ",is_retracted"
         parameters = {"filter": f"{kind}:{'|'.join(values)}{more}", "per-page": "100", "select": select}
         return Request("/works", parameters | _given(mailto=self.mailto, api_key=self.key))
 
@@ -260,7 +267,7 @@ class Crossref(Service):
     """https://api.crossref.org/swagger-ui: GET /works?filter=doi:A,doi:B gives {"message": {"items": []}}."""
 
     name, label, kinds, titles = "crossref", "Crossref", ("doi",), 1
-    sends, interval = "titles, first authors and years", 0.4
+    sends, interval, tells_retractions = "titles, first authors and years", 0.4, True
 
     def accepts(self, lookup: Lookup) -> bool:
         return super().accepts(lookup) and not lookup.value.startswith(ARXIV_DOI)  # of another agency
@@ -272,7 +279,7 @@ class Crossref(Service):
             asked = {"query.bibliographic": value, "query.author": surname, "filter": between, "rows": "5"}
         else:
             asked = {"filter": ",".join(f"doi:{lookup.value}" for lookup in lookups), "rows": str(BATCH)}
-        select = "DOI,title,subtitle,abstract,author,issued,container-title"
+        select = "DOI,title,subtitle,abstract,author,issued,container-title,updated-by,update-to"
         return Request("/works", asked | {"select": select} | _given(mailto=self.mailto))
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
@@ -293,7 +300,32 @@ class Crossref(Service):
             find_year(str(fields.child("issued").record.get("date-parts") or "")),
             clean_text(next(iter(fields.texts("container-title")), "")),
             clean_doi(fields.text("DOI")),
+            retracted=_crossref_retraction(fields),
         )
+
+
+def _crossref_retraction(fields: Fields) -> str:
+    """Return when and by what notice a work was retracted; publishers also retract it under its own DOI."""
+    own = clean_doi(fields.text("DOI"))
+    updates = fields.children("updated-by")
+    updates += [one for one in fields.children("update-to") if clean_doi(one.text("DOI")) == own]
+    for update in updates:
+        if update.text("type").lower() in RETRACTIONS:
+            parts = update.child("updated").record.get("date-parts")
+            date = parts[0] if isinstance(parts, list) and parts and isinstance(parts[0], list) else []
+            known = [f"{number:02}" for number in date if isinstance(number, int)]
+            notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
+            return retraction("Crossref", "-".join(known), notice)
+    return ""
+
+
+def retraction(source: str, date: str, doi: str) -> str:
+    """Return who says that a work was retracted.
+
+    >>> retraction("Crossref", "2010-02-06", "10.1016/s0140-6736(10)60175-4")
+    'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
+    """
+    return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))
 
 
 def plain_jats(text: str) -> str:

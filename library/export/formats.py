@@ -94,11 +94,21 @@ def _described(paper: Recommendation | LibraryPaper) -> Text:
     facts = [(authors, ""), (year, ""), (key, " green"), (paper.venue, "")]
     if isinstance(paper, Recommendation) and paper.cited:
         facts.append((ALREADY_CITED, " magenta"))
+    facts.append((retraction_note(paper.retracted), " bold red"))
     known = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
     for index, (fact, style) in enumerate(known):
         text.append(" · " if index else "\n", style="not bold")
         text.append(terminal_text(fact), style=style)
     return text
+
+
+def retraction_note(retracted: str) -> str:
+    """Return what to say of a paper that was retracted (LibraryPaper.retracted); "" of others.
+
+    >>> retraction_note("Crossref, 2010-02-06")
+    'retracted (Crossref, 2010-02-06)'
+    """
+    return f"retracted ({retracted})" if retracted else ""
 
 
 def _why(paper: Recommendation) -> Text:

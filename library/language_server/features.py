@@ -20,7 +20,13 @@ from citerec.datasets.languages.language import PLACEHOLDER
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.drafts import check
 from citerec.library.explanation import NO_EVIDENCE, Recommendation
-from citerec.library.export.formats import ALREADY_CITED, percentage, short_authors, terminal_text
+from citerec.library.export.formats import (
+    ALREADY_CITED,
+    percentage,
+    retraction_note,
+    short_authors,
+    terminal_text,
+)
 from citerec.library.export.neighbours import new_entry
 from citerec.library.language_server.bibliography import Bibliography, Entry
 from citerec.library.language_server.documents import (
@@ -181,12 +187,14 @@ class Features(Workspace):
             words = f"its title contains {', '.join(found.in_title)}" if found.in_title else ""
             named = f"{found.name} is named here" if found.name else words
             lines.append(("", ALREADY_CITED if paper.cited else ""))
+            lines.append(("", retraction_note(paper.retracted)))
             lines.append(("Why:", named or found.sentence or NO_EVIDENCE))
             if named and found.place:
                 lines.append(("", f"“{found.sentence}”"))
             place = found.place
             lines.append(("Others cite it:", found.cited_as))
         else:
+            lines.append(("", retraction_note(paper.retracted)))
             cut = " …" if len(paper.abstract) > MAX_ABSTRACT else ""
             lines.append(("", paper.abstract[:MAX_ABSTRACT] + cut))
         shown = [(label, terminal_text(text)) for label, text in lines if text]
@@ -316,7 +324,8 @@ class Features(Workspace):
         return types.Location(entry.file.as_uri(), types.Range(start, start))
 
     def diagnose(self, document: Document) -> list[types.Diagnostic]:
-        """Return missing citations, unknown keys, keys that name the same paper, and preprints."""
+        """Return missing citations, unknown keys, keys that name the same paper, preprints, and papers that
+        were retracted."""
         self.recommender()
         about = self.outline(document, current=True)
         bibliography, library = self.bibliography(document, patience=None), self.library
@@ -333,6 +342,8 @@ class Features(Workspace):
         for key, start, end in about.cited if where else ():
             if key in preprints:
                 found.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
+            if note := retraction_note(self._retracted(key, bibliography)):
+                found.append((start, end, "retracted", f"{key} was {note}", level.Warning))
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
                 found.append((start, end, "same-paper", message, level.Warning))
@@ -347,6 +358,14 @@ class Features(Workspace):
             types.Diagnostic(document.range(start, end), message, severity, code, source="citerec")
             for start, end, code, message, severity in found[:MAX_DIAGNOSTICS]
         ]
+
+    def _retracted(self, key: str, bibliography: Bibliography) -> str:
+        """Return who says that the paper of a key was retracted: its entry or the library."""
+        entry = bibliography.entries.get(key)
+        if entry is not None and entry.paper is not None and entry.paper.retracted:
+            return entry.paper.retracted
+        row = None if self.library is None else self.library.row(bibliography.ids.get(key, key))
+        return "" if row is None or self.library is None else self.library.paper(row).retracted
 
     def _preprints(self, bibliography: Bibliography, cited: set[str]) -> list[check.Finding]:
         """Return the cited preprints that are published, if the settings ask for them."""

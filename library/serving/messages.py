@@ -137,6 +137,7 @@ class Recommended(BaseModel):
         description="that it is the paper meant; null if the library's model cannot tell"
     )
     cited: bool = Field(description="whether the draft cites it elsewhere")
+    retracted: str = Field(description="who says that it was retracted, with date and notice; else empty")
     id: str
     key: str
     title: str
@@ -256,6 +257,7 @@ class FoundPaper(BaseModel):
     year: int | None
     venue: str
     abstract: str
+    retracted: str = Field(description="who says that it was retracted, with date and notice; else empty")
     url: str = Field(default="", description="with details")
     bibtex: str = Field(default="", description="with details")
 

@@ -40,7 +40,7 @@ from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
 from citerec.library.folder import MANIFEST
-from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
+from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 from citerec.library.sources.bibtex import read_bibtex
 from citerec.library.sources.csl import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
@@ -323,6 +323,7 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
         arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
         url=url or fields.text("id"),
         tags=[one.text("display_name") for one in fields.children("keywords") or fields.children("topics")],
+        filled=(f"{RETRACTED}:OpenAlex",) if fields.record.get("is_retracted") is True else (),
     )
 
 

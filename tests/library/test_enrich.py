@@ -365,6 +365,41 @@ def test_a_doi_that_another_paper_has_is_not_filled(
     assert (by_key()["byTitle"].doi, by_key()["byTitle"].venue) == ("", "Journal of Graphs")
 
 
+def test_retractions_are_kept_and_asked_about_where_wanted(
+    services: Services, run: Run, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = [one | {"is_retracted": "graphs" in one["title"].lower()} for one in WORKS]
+    updates = [
+        {"DOI": "10.1000/whole-c", "type": "correction", "updated": {"date-parts": [[2009]]}},
+        {"DOI": "10.1000/whole-r", "type": "retraction", "updated": {"date-parts": [[2010, 2, 6]]}},
+    ]
+    whole = {"DOI": "10.1000/whole", "title": ["A complete entry"], "updated-by": updates}
+    withdrawn: dict[str, Any] = {"DOI": "10.1000/wrong", "title": ["Poetry generation by rhyme"]}
+    withdrawn |= {"update-to": [{"DOI": "10.1000/WRONG", "type": "withdrawal"}]}
+    usual = services.usual
+
+    def answer(name: str, query: dict[str, str], ids: Any) -> tuple[int, dict[str, str], bytes]:
+        if name == "openalex":
+            return 200, {}, json.dumps({"results": works}).encode()
+        if name == "crossref" and "filter" in query and query["filter"].startswith("doi:"):
+            return 200, {}, json.dumps({"message": {"items": [whole, withdrawn]}}).encode()
+        return usual(name, query, ids)
+
+    monkeypatch.setattr(services, "usual", answer)
+    code, out, _ = run("enrich", services.option, "yes=true")
+    assert code == 0 and by_key()["byDoi"].retracted == "OpenAlex" and by_key()["whole"].retracted == ""
+    assert "retracted: byDoi: Graphs and their edges (OpenAlex)" in out and ", 2 retracted" in out
+    assert by_key()["wrongDoi"].retracted == "Crossref"
+    code, out, _ = run("enrich", services.option, "yes=true", "retractions=true")
+    assert code == 0 and "completed 1: 1 retracted\n" in out
+    assert by_key()["whole"].retracted == "Crossref, 2010-02-06, doi:10.1000/whole-r"
+    asked = len(services.asked)
+    assert run("enrich", services.option, "yes=true", "retractions=true")[0] == 0
+    assert len(services.asked) == asked
+    assert run("build", "overwrite=true")[0] == 0
+    assert by_key()["whole"].retracted == "Crossref, 2010-02-06, doi:10.1000/whole-r"
+
+
 def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> None:
     Path("old.tex").write_text(
         "\\documentclass{article}\\begin{document}\\section{A}\n"

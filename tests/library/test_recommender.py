@@ -259,7 +259,7 @@ def test_ask_prints_the_requested_format(
 
     found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
     assert [list(one) for one in found] == [
-        ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+        ["rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"]
     ] * 3
     assert [one["id"] for one in found] == ids(Recommender.open(library).recommend(QUESTION, k=3))
     keys = [one["key"] for one in found]

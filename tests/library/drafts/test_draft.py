@@ -496,7 +496,8 @@ def test_a_filled_file_and_a_report_as_json(
     assert [place["line"] for place in places] == [8, 8, 18]
     paper = places[0]["recommendations"][0]
     assert (
-        list(paper) == ["rank", "score", "probability", "cited", "id", "key", "title", "year", "why"]
+        list(paper)
+        == ["rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"]
         and paper["id"] == "bert"
     )
     assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")

@@ -82,6 +82,7 @@ def test_json_has_exactly_the_fixed_fields() -> None:
         "score": 0.1,
         "probability": None,
         "cited": False,
+        "retracted": "",
         "id": "p2",
         "key": "",
         "title": BARE.title,

@@ -22,7 +22,7 @@ from citerec.library.serving.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
-FIELDS = {"rank", "score", "probability", "cited", "id", "key", "title", "year", "why"}
+FIELDS = {"rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -154,7 +154,7 @@ def test_papers_are_searched_by_get_and_post(url: str) -> None:
     [paper] = search(url, query="kingma 20").json()["papers"]
     assert paper | {"abstract": ""} == {
         "id": "kingma", "key": "kingma2015adam", "title": PAPERS[0].title, "venue": "ICLR", "year": 2015,
-        "authors": ["Diederik P. Kingma", "Jimmy Ba"], "abstract": "",
+        "authors": ["Diederik P. Kingma", "Jimmy Ba"], "abstract": "", "retracted": "",
     }  # fmt: skip
     posted = post(url, "search", {"query": "kingma 20", "details": True}).json()["papers"]
     assert posted[0]["url"] == PAPERS[0].url

@@ -1,0 +1,98 @@
+"""Retraction Watch's database as Crossref publishes it (https://doi.org/10.13003/c23rw1d9): a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from citerec.base.errors import InputError, error_text
+from citerec.datasets.formats.json_lines import OnBadRecord
+from citerec.datasets.fulltext.catalogue import find_year
+from citerec.library.enrichment.services import retraction
+from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
+
+_COLUMNS = (
+    "Title",
+    "Author",
+    "Journal",
+    "OriginalPaperDate",
+    "OriginalPaperDOI",
+    "OriginalPaperPubMedID",
+    "RetractionDate",
+    "RetractionDOI",
+    "RetractionNature",
+)
+_DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
+Row = dict[str, str]
+
+
+def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers that were retracted, and not reinstated later, marked as such.
+
+    Expressions of concern and corrections are left out. Raises InputError for another file.
+    """
+    latest: dict[str, tuple[str, str]] = {}
+    for row in _rows(path):
+        if (nature := _nature(row)) and (name := _name(row)):
+            latest[name] = max(latest.get(name, ("", "")), (_date(row["RetractionDate"]), nature))
+    for number, row in enumerate(_rows(path), 1):
+        about = _date(row["RetractionDate"]), "retraction"
+        if _nature(row) == "retraction" and latest.get(_name(row)) == about:
+            yield from usable_paper(partial(_paper, row), f"{path}, record {number}", on_bad)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.DictReader(file)
+            for name in _COLUMNS:
+                if name not in (reader.fieldnames or ()):
+                    raise InputError(
+                        f"from={path}: is not Retraction Watch's CSV file, as it has no column {name}"
+                    )
+            for row in reader:
+                yield {name: row[name] or "" for name in _COLUMNS}
+    except (OSError, csv.Error) as error:
+        raise InputError(f"from={path}: cannot be read ({error_text(error)})") from None
+
+
+def _nature(row: Row) -> str:
+    nature = row["RetractionNature"].strip().lower()
+    return nature if nature in ("retraction", "reinstatement") else ""
+
+
+def _name(row: Row) -> str:
+    """Return what a paper is known by: its DOI, PubMed id or title."""
+    return clean_doi(row["OriginalPaperDOI"]) or _pmid(row) or row["Title"].strip().lower()
+
+
+def _pmid(row: Row) -> str:
+    pmid = row["OriginalPaperPubMedID"].strip()
+    return pmid if pmid.isdecimal() and int(pmid) else ""
+
+
+def _date(text: str) -> str:
+    """Return a date as ISO 8601 writes it; "" if there is none.
+
+    >>> _date("2/6/2010 0:00")
+    '2010-02-06'
+    """
+    found = _DATE.match(text.strip())
+    return f"{found[3]}-{int(found[1]):02}-{int(found[2]):02}" if found else ""
+
+
+def _paper(row: Row) -> LibraryPaper:
+    pmid = _pmid(row)
+    told = retraction("Retraction Watch", _date(row["RetractionDate"]), row["RetractionDOI"])
+    return make_paper(
+        title=row["Title"],
+        authors=row["Author"].split(";"),
+        year=find_year(_date(row["OriginalPaperDate"])),
+        venue=row["Journal"],
+        doi=row["OriginalPaperDOI"],
+        url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid else "",
+        filled=(f"{RETRACTED}:{told}",),
+    )
