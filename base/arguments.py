@@ -17,6 +17,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from types import NoneType
@@ -87,7 +88,8 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
     names = [part.name for part in fields(kind)]
     positional = getattr(kind, "positional", "")
     for argument in arguments:
-        if (pair := _KEY.fullmatch(argument)) and (pair[1] in names or not (positional and " " in argument)):
+        pair = _KEY.fullmatch(argument)
+        if pair and not (positional and _is_sentence(pair, hints)):
             key, value = pair[1], pair[2]
         elif flag := _FLAG.fullmatch(argument):
             key, value = flag[1].replace("-", "_"), "true"
@@ -114,6 +116,16 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             example = example.removesuffix(")") or "..."
             raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
     return kind(**values)
+
+
+def _is_sentence(pair: re.Match[str], hints: dict[str, Any]) -> bool:
+    """True for text with a sign of equality, such as "k=1 neighbours suffice"."""
+    if pair[1] not in hints:
+        return " " in pair[0]
+    with suppress(InputError):
+        _convert(pair[1], pair[2], hints[pair[1]])
+        return False
+    return " " in pair[2].strip()
 
 
 def _suggestion(word: str, names: Sequence[str]) -> str:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KNOWN_SHARE = 0.9
-"""Share of a corpus's tokens below which a warning is logged."""
+KNOWN_SHARE, LEAST_TOKENS = 0.9, 1000
+"""Share of a corpus's tokens below which a warning is logged, if there are enough of them to tell."""
 
 
 class DenseModel(Pretrained):
@@ -116,18 +116,24 @@ class WordsRetriever(DenseRetriever):
         if tokenizer := self.about.get("tokenizer"):  # untrained averages have none
             check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
+
+    def _index(self, corpus: Corpus) -> None:
+        super()._index(corpus)
         if corpus.whole is None and (share := self._known_share(corpus)) < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {share:.0%} of the words of {corpus.name}; "
-                "is it in another language, or a field that the model was not trained on?"
+                f"{self.name}: the model knows {share:.0%} of the words of {corpus.name}, which may be in "
+                "another language or field; compare BM25 alone, or train a model on such papers"
             )
 
     def _known_share(self, corpus: Corpus) -> float:
-        """Return the share of the corpus's words, by their occurrences, that the model knows."""
+        """Return the share of the corpus's words, by their occurrences, that the model knows; 1 if there are
+        too few to tell."""
         is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
-        return float(counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1))
+        total = counts.sum()
+        known = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum()
+        return float(known / total) if total >= LEAST_TOKENS else 1.0
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encode, self._reader.papers, rows, self.dim, "papers")

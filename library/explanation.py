@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import Stemmer
+from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
@@ -46,8 +47,11 @@ SENTENCE = 20
 PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
 LEAST_PROBABILITY = 0.12
-"""If no paper is more probable, nothing fits well."""
+TOGETHER, LEAST_TOGETHER, LEAST_TIMES = 10, 0.3, 3
+"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER have LEAST_TOGETHER, and LEAST_TIMES
+what as many papers of the library have on average; else nothing does."""
 NOTHING_FITS = "nothing in the library fits well"
+SEVERAL_FIT = "several papers fit about equally well"
 
 
 ZOTERO_STORAGE = re.compile(r".*/storage/([A-Z0-9]{8})/[^/]+")
@@ -117,7 +121,7 @@ class Recommendation:
     """A recommended paper; year None and empty fields are unknown.
 
     features: the ranker's, if requested. probability: that it is the paper meant; None if the library's model
-    cannot tell. cited: the draft cites it elsewhere.
+    cannot tell. cited: the draft cites it elsewhere. shared: it may be one of several (SEVERAL_FIT).
     """
 
     rank: int
@@ -136,6 +140,7 @@ class Recommendation:
     """as `LibraryPaper.names`"""
     retracted: str = ""
     """as `LibraryPaper.retracted`"""
+    shared: bool = False
 
     @property
     def why(self) -> str:
@@ -150,7 +155,15 @@ class Recommendation:
 def note_on(found: Sequence[Recommendation]) -> str:
     """Return what to say above a list if no paper is probable; else nothing."""
     known = [paper.probability for paper in found if paper.probability is not None]
-    return NOTHING_FITS if known and max(known) < LEAST_PROBABILITY else ""
+    if not known or max(known) >= LEAST_PROBABILITY:
+        return ""
+    return SEVERAL_FIT if any(paper.shared for paper in found) else NOTHING_FITS
+
+
+def stands_out(probabilities: NDArray[np.floating], papers: int) -> bool:
+    """True if the first TOGETHER of a ranked list of all papers, or of its head, are probable together."""
+    first = probabilities[:TOGETHER]
+    return bool(first.sum() >= max(LEAST_TOGETHER, LEAST_TIMES * len(first) / max(papers, 1)))
 
 
 class Explainer:

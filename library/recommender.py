@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
 from citerec.library.candidates import Candidates, Rows
-from citerec.library.explanation import Recommendation, TextPlace
+from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, stands_out
 from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
 from citerec.library.papers import LibraryPaper
@@ -37,8 +37,8 @@ HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safeten
 """Files of a library in memory to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
-CITED = 3
-"""Papers cited elsewhere in the draft that are recommended beside k others."""
+CITED, CITED_SHARE = 3, 0.3
+"""Papers cited elsewhere in the draft that are recommended beside k others, and as a share of k."""
 CITED_DEPTH = 100
 """Papers among which they are looked for."""
 NAMED = 0.9
@@ -143,8 +143,8 @@ class Recommender:
     ) -> list[Recommendation]:
         """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
 
-        title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere; at
-        most CITED of them are recommended, beside k others. filters: which papers may be recommended.
+        title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere, of
+        which CITED or CITED_SHARE of k are recommended beside k others. filters: which papers may be.
         rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
@@ -336,6 +336,8 @@ class Ranked:
         rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
         evidence = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        scores = self.ranking.scores[0, : len(self._rows)]
+        shared = retriever.log_probabilities and stands_out(np.exp(scores), self.papers.corpus.total_papers)
         recommendations = []
         for index, row in enumerate(rows.tolist()):
             paper = self.papers.paper(row)
@@ -344,23 +346,24 @@ class Ranked:
             score = float(ranking.scores[0, index])
             why = replace(evidence[index], name=self.named[row]) if row in self.named else evidence[index]
             probability = math.exp(score) if retriever.log_probabilities else None
-            about = why, values, probability, row in known, paper.names, paper.retracted
+            about = why, values, probability, row in known, paper.names, paper.retracted, shared
             recommendations.append(Recommendation(index + 1, score, *fields, *about))
         return recommendations
 
 
 def _depth(k: int, known: int) -> int:
     """Return how many papers to rank for k papers, and some of those that the draft cites elsewhere."""
-    return max(k + known, CITED_DEPTH) if known else k
+    return max(k + known, CITED_DEPTH) if known else max(k, TOGETHER)
 
 
 def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
-    """Keep the k best papers that the draft does not cite elsewhere and the CITED best that it does, so that
-    neither push the others out."""
+    """Keep the k best papers that the draft does not cite elsewhere and the best CITED that it does, or a
+    share of k, so that neither push the others out."""
+    most = max(CITED, round(CITED_SHARE * k))
     found = ranking.papers[0] >= 0
     cited = found & np.isin(ranking.papers[0], known)
     others = found & ~cited
-    kept = (others & (np.cumsum(others) <= k)) | (cited & (np.cumsum(cited) <= CITED))
+    kept = (others & (np.cumsum(others) <= k)) | (cited & (np.cumsum(cited) <= most))
     return Ranking(ranking.papers[:, kept], ranking.scores[:, kept])
 
 

@@ -103,13 +103,15 @@ class References:
         named = {name: file for name, file in self._places.items() if isinstance(file, Path)}
         return {name: file for name, file in named.items() if file.suffix == ".bib"} | self._beside
 
-    def _others(self) -> list[Path]:
+    def other_files(self) -> list[Path]:
+        """Return the files that are no .bib files."""
         files = () if self.chosen else self._places.values()
         return [file for file in files if isinstance(file, Path) and file.suffix in OTHER_FILES]
 
     def other_keys(self) -> set[str]:
         """Return the keys of entries that are in no .bib file."""
-        return {*self._printed, *self.given, *(key for file in self._others() for key in read_other(file))}
+        others = (key for file in self.other_files() for key in read_other(file))
+        return {*self._printed, *self.given, *others}
 
     def entries(self, keys: Iterable[str]) -> dict[str, Reference]:
         """Return the existing entries with these keys."""
@@ -119,7 +121,7 @@ class References:
         # .bib files have separate titles and authors: they override printed entries; the first file wins.
         for file in reversed(dict.fromkeys(self.bibs().values())):
             entries |= bib_entries(decode_text(file), wanted)
-        for file in self._others():
+        for file in self.other_files():
             found = read_other(file)
             entries |= {key: found[key] for key in wanted if key in found}
         return entries

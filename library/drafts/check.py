@@ -58,7 +58,8 @@ class CheckedDraft:
     """What a draft cites, and its bibliography.
 
     citations: in order. listed: those of \\nocite and the like. uncited: keys that are used otherwise, or *.
-    printed: keys that are defined elsewhere than in .bib files. notes: what was skipped, and why.
+    printed: keys that are defined elsewhere than in the .bib files `bibs`. others: other files with entries.
+    notes: what was skipped, and why.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class CheckedDraft:
     entries: Sequence[Entry]
     printed: Collection[str]
     bibs: Sequence[Path]
+    others: Sequence[Path]
     notes: Sequence[str]
 
 
@@ -118,10 +120,10 @@ def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()
     path = real_path(path)
     source, reader = read_source(path, root, bibs, masked=True)
     citations, listed = [*_citations(source, reader, path)], [*_listed(reader)]
-    read, others = list(dict.fromkeys(source.references.bibs().values())), source.references.other_keys()
-    return CheckedDraft(
-        path, citations, listed, source.uncited, [*_entries(read)], others, read, source.notes
-    )
+    references = source.references
+    read, others = list(dict.fromkeys(references.bibs().values())), references.other_files()
+    entries, printed = [*_entries(read)], references.other_keys()
+    return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, source.notes)
 
 
 def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterator[Citation]:
@@ -212,7 +214,7 @@ def _unknown_keys(
     draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Candidates | None
 ) -> Iterator[Finding]:
     """others: keys that are defined elsewhere."""
-    where = " or ".join(bib.name for bib in draft.bibs) or "a bibliography"
+    where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
     for one in (*draft.citations, *draft.listed):
         if one.key in entries or one.key in others:
             continue

@@ -67,6 +67,9 @@ class Fetch(Settings):
         (["text=[x=1]: ${a} ???"], {"text": "[x=1]: ${a} ???"}),
         (["Adam [CITE] has rate=0.1"], {"text": "Adam [CITE] has rate=0.1"}),
         (["alpha=0.1 as in [CITE]"], {"text": "alpha=0.1 as in [CITE]"}),
+        (["k=1 neighbours suffice [CITE]"], {"text": "k=1 neighbours suffice [CITE]"}),
+        (["explain=no more [CITE]", "k=3"], {"text": "explain=no more [CITE]", "k": 3}),
+        (["--k=3 and more"], {"text": "--k=3 and more"}),
         (["text=k=3 [CITE]\nnext"], {"text": "k=3 [CITE]\nnext"}),
     ],
 )

@@ -103,11 +103,13 @@ def test_a_model_that_knows_few_words_logs_a_warning(
 ) -> None:
     model(tiny_corpus).save(tmp_path / "hatten")
     retriever = HAttenRetriever(tmp_path / "hatten")
-    retriever.prepare(tiny_corpus)
+    retriever.index(tiny_corpus)
     assert not caplog.messages
-    retriever.prepare(demo_corpus)
+    retriever.index(demo_corpus)
+    retriever.save(tmp_path / "index")
+    HAttenRetriever(tmp_path / "hatten").load(tmp_path / "index", demo_corpus)  # it was said at indexing
     (line,) = caplog.messages
-    assert "% of the words of demo; is it in another language" in line
+    assert "% of the words of demo, which may be in another language or field; compare BM25" in line
 
 
 def test_a_corpus_with_another_tokeniser_is_rejected(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from citerec.library.explanation import (
     citing_sentence,
     evidence_sentence,
     excerpt,
+    stands_out,
 )
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.queries import Queries, Query
@@ -137,3 +139,19 @@ def test_why_is_one_readable_line() -> None:
     assert evidence.why.startswith("BERT is named here; “… ") and "answer" in evidence.why
     assert evidence.why.endswith("; cited as “We use BERT [CITE].”")
     assert Explanation().why == NO_EVIDENCE
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "papers", "several"),
+    [
+        ([0.04] * 10, 1000, True),
+        ([0.02] * 50, 1000, False),  # the first ten have 20 %
+        ([0.04] * 10, 60, False),  # hardly more than ten of 60 papers
+        ([0.06] * 10, 60, True),
+        ([0.11, 0.1, 0.1], 5000, True),
+        ([0.11, 0.02, 0.01], 5000, False),
+        ([], 0, False),
+    ],
+)
+def test_whether_several_papers_fit(probabilities: list[float], papers: int, several: bool) -> None:
+    assert stands_out(np.array(probabilities), papers) == several

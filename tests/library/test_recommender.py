@@ -30,10 +30,11 @@ from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_context, mark_query
-from citerec.library.recommender import NAMED, Recommender
+from citerec.library.recommender import NAMED, Recommender, _both_groups
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.base import Ranking
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub
@@ -339,3 +340,11 @@ def test_fields_of_many_rows(library: Path) -> None:
     expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
     found = opened.select(rows, ["venue", "collections"])
     assert [(one["venue"], one["collections"]) for one in found] == expected
+
+
+@pytest.mark.parametrize(("k", "cited"), [(1, 3), (10, 3), (20, 6), (100, 30)])
+def test_more_papers_cited_elsewhere_beside_more_others(k: int, cited: int) -> None:
+    rows = np.arange(200, dtype=np.int32)
+    ranking = Ranking(rows[None], -rows[None].astype(np.float32))
+    kept = _both_groups(ranking, rows[::2], k).papers[0]
+    assert (kept % 2 == 0).sum() == cited and (kept % 2 == 1).sum() == k

@@ -109,7 +109,7 @@ def test_a_library_knows_keys_and_published_versions(run: Run, library: str) -> 
     assert len(lines) == len(EXPECTED) + 2
     Path("refs.bib").unlink()
     lines = run("draft.tex", f"library={library}")[1].splitlines()
-    assert "draft.tex:3: vaswani2017 is unknown in a bibliography and the library" in lines
+    assert "draft.tex:3: vaswani2017 is unknown in its bibliography and the library" in lines
     assert not any("inLibrary" in line for line in lines)
 
 
@@ -128,7 +128,7 @@ def test_markdown(run: Run) -> None:
     )
     Path("more.json").write_text('[{"id": "inJson", "title": "T"}]')
     lines = run("draft.md")[1].splitlines()
-    assert lines[0] == "draft.md:6: nobody is unknown in refs.bib"
+    assert lines[0] == "draft.md:6: nobody is unknown in refs.bib or more.json"
     assert [line for line in lines if "unused" in line or "mentioned" in line or "draft.md:" in line] == [
         lines[0],
         lines[-1],
@@ -152,7 +152,7 @@ def test_a_printed_bibliography(run: Run) -> None:
         "\\documentclass{article}\\begin{document}\\cite{a,b}\n"
         "\\begin{thebibliography}{1}\\bibitem{a} A. Lee. Title.\\end{thebibliography}\\end{document}"
     )
-    assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in a bibliography\n")
+    assert run("draft.tex")[1].startswith("draft.tex:1: b is unknown in its bibliography\n")
 
 
 FILES = {

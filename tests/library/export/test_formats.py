@@ -14,7 +14,14 @@ from rich.console import Console
 
 from citerec.datasets.languages.latex_text import plain_text
 from citerec.library.entries.latex import escape_latex
-from citerec.library.explanation import NO_EVIDENCE, NOTHING_FITS, Explanation, Recommendation, note_on
+from citerec.library.explanation import (
+    NO_EVIDENCE,
+    NOTHING_FITS,
+    SEVERAL_FIT,
+    Explanation,
+    Recommendation,
+    note_on,
+)
 from citerec.library.export.formats import as_json, citation, short_authors, table
 from citerec.library.export.references import bibtex
 from citerec.library.papers import LibraryPaper
@@ -68,6 +75,8 @@ def test_probabilities_and_what_is_cited(probability: float | None, cited: bool,
 )
 def test_when_nothing_fits(probabilities: list[float | None], note: str) -> None:
     assert note_on([replace(BARE, probability=one) for one in probabilities]) == note
+    several = [replace(BARE, probability=one, shared=True) for one in probabilities]
+    assert note_on(several) == (SEVERAL_FIT if note else "")
 
 
 def test_only_matches_are_coloured() -> None:
