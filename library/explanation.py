@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
+from citerec.rerank.ranker.author_names import has_authors, surnames_near, usual_words
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
@@ -90,8 +91,8 @@ class Explanation:
 
     sentence: best matching sentence of the abstract, or of the full text, at `place`. matched: spans of its
     words that are in the query. in_title: matching words of the title, if no sentence matches. name: name of
-    the paper that the query's sentence contains. cited_as: sentence in which another paper cites it, with
-    [CITE] at the citation.
+    the paper, or surname of an author, that stands near the mark. cited_as: sentence in which another paper
+    cites it, with [CITE] at the citation.
     """
 
     sentence: str = ""
@@ -194,7 +195,7 @@ class Explainer:
         citing = np.full(len(rows), -1)
         if self._citing_contexts is not None and len(rows):
             citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
-        explanations = []
+        explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
             title = self._corpus.titles[paper]
@@ -207,9 +208,29 @@ class Explainer:
             part, spans = ("", ()) if sentence else evidence_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
-            name = self._name(context, words, title)
+            name = self._name(context, words, title) or self._author(surnames, paper)
             explanations.append(Explanation(sentence, matched, in_title, name, cited_as, place))
         return explanations
+
+    def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
+        """The words of the context that the ranker compares with authors (rerank.ranker.author_names)."""
+        if self._statistics is None or not has_authors(self._corpus):
+            return []
+        usual = usual_words(self._statistics.with_query_words(query), query)
+        return surnames_near(query.texts("context")[0], usual[0])
+
+    def _author(self, surnames: Sequence[tuple[int, int, str]], paper: int) -> str:
+        """Return the surname of an author that weighs most in a context; "" if none counts."""
+        if self._statistics is None or not surnames:
+            return ""
+        best, found = LEAST_NAME, ""
+        for names in (self._statistics.first_authors, self._statistics.other_authors):
+            part = slice(*names.offsets[paper : paper + 2].tolist())
+            rarity = dict(zip(names.hashes[part].tolist(), names.weights[part].tolist(), strict=True))
+            for hashed, distance, word in surnames:
+                if (weight := rarity.get(hashed, 0.0) * 3 / (3 + distance)) > best:
+                    best, found = weight, word
+        return found
 
     def sentence_in(self, context: str, found: FoundPassage) -> tuple[str, TextPlace]:
         """Return the sentence of a passage that fits a context best, "" for none, and where it stands.

@@ -131,15 +131,19 @@ def capitalised_words(
     usual: for each context, hashes of words that texts of the collection often have. With a capital that any
     word would have there, such as at the start of a sentence, they are no names without more evidence.
     """
-    found = []
-    for number, context in enumerate(contexts):
-        known = usual[number] if usual else frozenset[int]()
-        hashed = ((word_hash(word), distance, sure) for word, distance, sure in _capitals_near(context))
-        found.append(sorted((word, distance) for word, distance, sure in hashed if sure or word not in known))
+    known = usual or [frozenset[int]()] * len(contexts)
+    named = (surnames_near(context, words) for context, words in zip(contexts, known, strict=True))
+    found = [sorted((hashed, distance) for hashed, distance, _ in of) for of in named]
     pairs = [pair for of in found for pair in of]
     hashes = np.array([hash for hash, _ in pairs], np.uint64)
     distances = np.array([distance for _, distance in pairs], np.int64)
     return offsets_of(np.array([len(of) for of in found], np.int64)), hashes, distances
+
+
+def surnames_near(context: str, usual: Set[int] = frozenset()) -> list[tuple[int, int, str]]:
+    """The words of one context for `capitalised_words`: hash, distance, and the word; nearest last."""
+    words = ((word_hash(word), distance, word, sure) for word, distance, sure in _capitals_near(context))
+    return [(hashed, distance, word) for hashed, distance, word, sure in words if sure or hashed not in usual]
 
 
 def named_papers(

@@ -85,6 +85,21 @@ print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
 
 
 @pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("The optimiser of Kingma [CITE] has a bias correction.", "Kingma"),
+        ("Kingma et al. [CITE] correct the bias of moments.", "Kingma"),
+        ("A bias of moments is corrected [CITE].", ""),
+    ],
+)
+def test_where_an_author_is_named_the_reason_is_the_name(example: Path, question: str, name: str) -> None:
+    recommender = Recommender.open(example)
+    found = recommender.recommend(question)
+    [paper] = [paper for paper in found if any("Kingma" in author for author in paper.authors)][:1]
+    assert paper.evidence.name == name and (f"{name} is named here" in paper.why) == bool(name)
+
+
+@pytest.mark.parametrize(
     ("question", "sure"),
     [
         ("Adam [CITE] is the usual optimiser for deep networks.", True),
