@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -19,9 +21,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pytorch_lightning.utilities import rank_zero_only
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+import citerec.train
 import citerec.training.loop
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -142,6 +146,45 @@ def run_training(given: list[str], out: Path, *command: str) -> subprocess.Compl
     return subprocess.run(
         [*command, *given, f"output_dir={out}"], env=environment, capture_output=True, text=True, timeout=600
     )
+
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["citerec.train", "citerec.hatten.model", "citerec.rerank.cross_encoder.reranker"]
+)
+
+
+def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.CompletedProcess[str]:
+    """Train like `run_training`, in forks of a process that has imported all and computed nothing.
+
+    Several are told of each other as torchrun does it.
+    """
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "GROUP_RANK": 0, "MASTER_PORT": port}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RUN_ID": "tests"}
+    forks, printed = [], [out.with_name(f"{out.name}.{kind}") for kind in ("out", "err")]
+    for rank in range(processes):
+        own = {**shared, "RANK": rank, "LOCAL_RANK": rank} if processes > 1 else {}
+        fork = FORKS.Process(target=_train_here, args=([*given, f"output_dir={out}"], own, printed))
+        fork.start()
+        forks.append(fork)
+    for fork in forks:
+        fork.join(600)
+    codes = [fork.exitcode or 0 for fork in forks]
+    texts = [path.read_text("utf-8") for path in printed]
+    return subprocess.CompletedProcess(given, next(filter(None, codes), 0), *texts)
+
+
+def _train_here(given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
+    os.environ.update({"HF_HUB_OFFLINE": "1", **{name: str(value) for name, value in environment.items()}})
+    torch.set_num_threads(1)
+    rank_zero_only.rank = int(environment.get("RANK", 0))  # Lightning reads it when imported
+    for number, path in enumerate(printed, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    sys.argv = ["train.py", *given]
+    citerec.train.main()
 
 
 def assert_same_up_to_rounding(one: Path, other: Path, model: str) -> None:

@@ -22,7 +22,7 @@ from citerec.tests.runs import (
     assert_same_up_to_rounding,
     history,
     overrides,
-    run_training,
+    run_forked,
     train_config,
     train_twice,
 )
@@ -116,6 +116,6 @@ def test_two_processes_match_one(small: dict[str, Any], tmp_path: Path) -> None:
     # As for rerankers: no full steps along gradients that are only rounding errors.
     small |= {"model.optimizer.eps": 1.0, "model.optimizer.lr": 0.1, "trainer.gradient_clip_val": "null"}
     train(train_config(small, {"output_dir": tmp_path / "one"}))
-    done = run_training(overrides(small, TWO), tmp_path / "two")
+    done = run_forked(overrides(small, TWO), tmp_path / "two", processes=2)
     assert done.returncode == 0, done.stderr
     assert_same_up_to_rounding(tmp_path / "one", tmp_path / "two", "biencoder")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from citerec.tests.runs import (
     assert_same_up_to_rounding,
     history,
     overrides,
+    run_forked,
     run_training,
     same,
     signal_at,
@@ -121,7 +123,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
     out, given = tmp_path / "out", overrides({"model": "hatten"}, demo, SMALL)
-    killed = run_training([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
+    killed = run_forked([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
     assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
 
     given += [f"output_dir={out}", "resume=true"]
@@ -339,43 +341,32 @@ EXACT: Options = {
 }
 
 
-TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2"
+TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2 -m citerec train"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "options", "killed"),
-    [
-        pytest.param(
-            f"{TORCHRUN} -m citerec train", {}, True, id="mean path first, cached, resumed by torchrun"
-        ),
-        pytest.param(
-            "-m citerec train",
-            {
-                **PLAIN,
-                "model.batch.cached_negatives": False,
-                "model.loss.name": "triplet",
-                "model.mining.first": "bm25",
-                "model.mining.queries": 100,
-            },
-            False,
-            id="triplet, mined by BM25",
-        ),
-    ],
-)
-def test_two_processes_match_one(
-    command: str, options: Options, killed: bool, demo: Options, tmp_path: Path
-) -> None:
-    """Processes share queries, papers and mining, with gloo on a CPU."""
+def test_two_processes_match_one_and_are_resumed_by_torchrun(demo: Options, tmp_path: Path) -> None:
+    """Processes share queries, papers and mining, with gloo on a CPU. The first starts the second."""
+    train(train_config(demo, EXACT, {"output_dir": tmp_path / "one"}))
+    given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, TWO), tmp_path / "out"
+    run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
+    assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
+    assert_two_trained(run_training(given, two, sys.executable, *TORCHRUN.split()), tmp_path / "one", two)
+
+
+@pytest.mark.slow
+def test_two_processes_match_one_without_a_mean_path(demo: Options, tmp_path: Path) -> None:
+    options = PLAIN | {"model.batch.cached_negatives": False, "model.loss.name": "triplet"}
+    options |= {"model.mining.first": "bm25", "model.mining.queries": 100}
     train(train_config(demo, EXACT, options, {"output_dir": tmp_path / "one"}))
-    given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, options, TWO), tmp_path / "out"
-    if killed:
-        run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
-        assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
-    done = run_training(given, two, sys.executable, *command.split())
+    given, two = overrides({"model": "hatten"}, demo, EXACT, options, TWO), tmp_path / "out"
+    assert_two_trained(run_forked(given, two, processes=2), tmp_path / "one", two)
+
+
+def assert_two_trained(done: subprocess.CompletedProcess[str], one: Path, two: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
-    assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
+    assert_same_up_to_rounding(one, two, "hatten")
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from citerec.tests.runs import (
     assert_same_up_to_rounding,
     compose_config,
     history,
-    run_training,
+    run_forked,
     train_until_crash,
 )
 from citerec.train import train
@@ -216,7 +216,7 @@ def test_two_processes_match_one(
     # Without so large a term, Adam would take full steps on gradients that are only rounding errors.
     more |= {"model.optimizer.eps": 1.0, "model.optimizer.lr": 0.1}
     train(tiny_training(**more, output_dir=tmp_path / "one"))
-    done = run_training(tiny_options(**more, **TWO), tmp_path / "two")
+    done = run_forked(tiny_options(**more, **TWO), tmp_path / "two", processes=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on tiny") == 1, done.stdout
     assert all(row["val/ceiling"] > 0 for row in history(tmp_path / "one"))
@@ -224,7 +224,7 @@ def test_two_processes_match_one(
 
 
 def test_the_paper_has_no_biencoder(tmp_path: Path) -> None:
-    done = run_training(["model=biencoder", "experiment=paper"], tmp_path / "out")
+    done = run_forked(["model=biencoder", "experiment=paper"], tmp_path / "out")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "error: experiment=paper: the paper has no model=biencoder"
 
