@@ -86,6 +86,7 @@ _ITEM = re.compile(
 """The beginning of a list item (group 1), or of a note, definition or the like."""
 _LABEL = re.compile(r"\{#([\w:.-]+)|^#\|\s*label:\s*([\w:.-]+)", re.MULTILINE)
 _NOCITE = re.compile(r"^nocite[ \t]*:(?:[^\n]*(?:\n(?:[ \t]|-)[^\n]*)*)", re.MULTILINE)
+_PAIRS = (("<!--", "-->"), *((f"<{tag}", f"</{tag}>") for tag in ("script", "style", "pre")))
 _KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
 
 
@@ -120,8 +121,9 @@ class Markdown(Language):
         yield from _find_citations(text, begin, len(text))
 
     def hidden(self, text: str) -> Iterator[tuple[int, int]]:
-        closed = text.rfind("-->") + 1
-        text = text[:closed] + text[closed:].replace("<!--", "<!  ")  # the search for their ends is quadratic
+        for begin, end in _PAIRS:  # without an end they hide nothing, and the search for it is quadratic
+            closed = text.rfind(end) + 1
+            text = text[:closed] + text[closed:].replace(begin, begin[:2].ljust(len(begin)))
         spans = [match.span() for match in self._hidden.finditer(text)]
         return iter(sorted([*spans, *_indented_code(text, spans)]))
 

@@ -202,7 +202,10 @@ def test_ends_of_sentences(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "piece",
-    ["\\cite{", "\\cite[", "[@", "@ ", "![](", "`a ", "`", "~", "$ ", "[cite:", "cite(<", "% ", "\\(", "`\n"],
+    [
+        *("\\cite{", "\\cite[", "[@", "@ ", "![](", "`a ", "`", "~", "$ ", "[cite:", "cite(<", "% ", "\\("),
+        *("`\n", "<!--\n", "<script>\n", "<pre>\n"),
+    ],
 )
 def test_adverse_texts_are_read_in_linear_time(piece: str, name: str) -> None:
     """Each would take hours in quadratic time; the caret's own questions look at a part of the text."""

@@ -427,6 +427,21 @@ def test_large_documents(language: str, editor: Editor, folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("piece", ["`", "`a", "`` ", "$", "<!-- "])
+def test_a_line_of_backticks_holds_up_no_other_document(piece: str, editor: Editor, folder: Path) -> None:
+    line = piece * 40_000
+    uri = editor.open(folder / "odd.md", f"# Ranking\n\n{line}\n\n{line} {SENTENCE} [@]", "markdown")
+    caret = len(editor.documents[uri].text) - 1
+    where = types.TextDocumentIdentifier(uri)
+    asked = editor.send(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionParams(where, editor.position(uri, caret))
+    )
+    other, place = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
+    assert editor.complete(other, place)[0].detail == EXPECTED
+    answer = asked.result(WAIT)
+    assert answer is not None and answer.items[0].detail == EXPECTED
+
+
 OPEN_MARKS = {
     "latex": "\\cite{|}",
     "markdown": "[@|]",
