@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import DamagedFile, error_text
 from citerec.base.files import CHUNK, write_text
 
 CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
@@ -54,7 +54,7 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     What follows the parts of a file that have a checksum is ignored, if it may grow. trust: do not read files
     again that nothing has touched since they were last compared (CHECKED), whose times do not tell of a
     failing disk.
-    Raises InputError naming the first file that is missing or damaged, with advice such as "build it again",
+    Raises DamagedFile naming the first file that is missing or damaged, with advice such as "build it again",
     and PermissionError for one that may not be read.
     """
     compare_files(folder, touched_files(folder, advice, trust), advice)
@@ -78,11 +78,11 @@ def touched_files(folder: Path, advice: str = "", trust: bool = True) -> list[st
             if stamp != checked.get(name):
                 touched.append(name)
     except FileNotFoundError:
-        raise InputError(f"{path}: missing{advice}") from None
+        raise DamagedFile(f"{path}: missing{advice}") from None
     except PermissionError:
         raise
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
+        raise DamagedFile(f"{path}: damaged ({error_text(error)}){advice}") from None
     return touched
 
 
@@ -100,11 +100,11 @@ def compare_files(folder: Path, names: Iterable[str], advice: str = "") -> None:
             stamps[name] = _stamp(path, sums[name])
             _compare(path, sums[name])
     except FileNotFoundError:
-        raise InputError(f"{path}: missing{advice}") from None
+        raise DamagedFile(f"{path}: missing{advice}") from None
     except PermissionError:
         raise
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error_text(error)}){advice}") from None
+        raise DamagedFile(f"{path}: damaged ({error_text(error)}){advice}") from None
     known = _read_stamps(folder)
     if known | stamps != known:
         with suppress(OSError):  # a folder that cannot be written is compared each time

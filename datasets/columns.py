@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -335,8 +336,12 @@ def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
 
 
 def load_array(folder: Path, stem: str) -> NDArray[Any]:
-    """Memory-map an array written by `save_arrays` or `continue_arrays`."""
-    array = np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
+    """Memory-map an array written by `save_arrays` or `continue_arrays`. Raises ValueError for damage."""
+    path = folder / f"{stem}.npy"
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except TokenError as error:  # NumPy's, for some damaged headers; ValueError for the others
+        raise ValueError(f"{path}: {error.args[0]}") from None
     if rows := _lengths(folder).get(stem):
         shape = (rows, *array.shape[1:])
         array = np.memmap(array.filename, array.dtype, "r", array.offset, shape)

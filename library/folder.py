@@ -137,7 +137,9 @@ def rebuild_command(path: Path, source: str = "") -> str:
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    """Return the one error for every damage to a library."""
+    """Return the one error for every damage to a library; another one if a file may not be read."""
+    if isinstance(error, PermissionError):
+        return unreadable(path, error)
     reason = error_text(error).replace(f"{path}/", "")
     return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
 

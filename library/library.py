@@ -21,7 +21,6 @@ from citerec.library.folder import (
     generation_folder,
     lock_folder,
     read_manifest,
-    unreadable,
 )
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
@@ -62,8 +61,6 @@ class Library(Papers):
                 raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
             try:
                 library = cls(path, manifest)
-            except PermissionError as error:
-                raise unreadable(path, error) from None
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
                     raise damaged(path, error) from None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from citerec.base.errors import DamagedFile
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.letters import fold
@@ -38,6 +39,7 @@ MOST_NAMED = 20
 IN_PART = 100
 """Papers with some words of a query in the index, and in texts, to look for its other words in."""
 _WORD = re.compile(r"[^\W_]+")
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 LEAST_SPELT = 5
 """Least letters of a word whose "oe" may stand for "ö"."""
 _LONG_VOWEL = re.compile(r"(?<![aeq])([aou])e(?=[^\W\d_])", re.IGNORECASE)
@@ -56,7 +58,8 @@ class SearchIndex:
 
     @classmethod
     def open(cls, folder: Path) -> SearchIndex:
-        """Open the index that `write` has written to a generation's folder."""
+        """Open the index that `write` has written to a generation's folder. Raises OSError or ValueError."""
+        (folder / INDEX).open("rb").close()  # SQLite does not tell why it cannot
         uri = f"{(folder / INDEX).absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         return cls(connection, np.load(folder / NUMBERS))
@@ -118,10 +121,15 @@ class SearchIndex:
         if not expression:
             return []
         weights = ", ".join(map(str, COLUMNS.values()))
-        found = self._connection.execute(
-            f"SELECT rowid FROM papers WHERE papers MATCH ? ORDER BY bm25(papers, {weights}), rowid LIMIT ?",
-            (expression, k),
+        select = (
+            f"SELECT rowid FROM papers WHERE papers MATCH ? ORDER BY bm25(papers, {weights}), rowid LIMIT ?"
         )
+        try:
+            found = self._connection.execute(select, (expression, k)).fetchall()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+                raise
+            raise DamagedFile(f"{INDEX}: {error}") from None
         return [int(np.searchsorted(self._numbers, number)) for (number,) in found]
 
 

@@ -65,7 +65,10 @@ class Generation(Candidates):
 
     @cached_property
     def search_index(self) -> SearchIndex:
-        return SearchIndex.open(self.folder)
+        try:
+            return SearchIndex.open(self.folder)
+        except (OSError, ValueError) as error:
+            raise damaged(self.path, error) from None
 
 
 def check_generation(folder: Path, trust: bool = True) -> None:

@@ -259,16 +259,12 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("contexts", [False, True])
-def test_damage_ends_in_one_line_or_changes_nothing(
-    tmp_path: Path, tiny_source: Path, contexts: bool
-) -> None:
-    """Three bits are flipped in every file."""
+def test_damage_to_contexts_ends_in_one_line_or_changes_nothing(tmp_path: Path, tiny_source: Path) -> None:
+    """Three bits are flipped in every file; tests/faults damages libraries without contexts."""
     path = tmp_path / "mine"
     source = Path(__file__).parents[2] / "examples/library.bib"
-    sources = (str(source), str(tiny_source)) if contexts else (str(source),)
-    build(BuildSettings(library=str(path), source=sources, contexts=str(tiny_source) if contexts else ""))
-    assert len(MemoryLibrary.open(path).corpus.context_ids) == 6 * contexts
+    build(BuildSettings(library=str(path), source=(str(source), str(tiny_source)), contexts=str(tiny_source)))
+    assert len(MemoryLibrary.open(path).corpus.context_ids) == 6
     before, refused = Recommender.open(path).recommend("Adam [CITE] is an optimiser"), set()
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.stat().st_size]
     for number, file in enumerate(files):
