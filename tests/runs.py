@@ -180,7 +180,7 @@ def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.Co
 def _train_here(given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
     os.environ.update({"HF_HUB_OFFLINE": "1", **{name: str(value) for name, value in environment.items()}})
     torch.set_num_threads(1)
-    rank_zero_only.rank = int(environment.get("RANK", 0))  # Lightning reads it when imported
+    vars(rank_zero_only)["rank"] = int(environment.get("RANK", 0))  # Lightning reads it when imported
     for number, path in enumerate(printed, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     sys.argv = ["train.py", *given]
