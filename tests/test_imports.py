@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 ORDER = ["base", "datasets", "retrieval", "training", "hatten", "rerank", "library", "evaluation"]
 """Each package imports only earlier ones; entry points may import all."""
-ENTRY = "train, evaluate, recommend, pyterrier, ir_datasets"
+ENTRY = "train, evaluate, recommend, pyterrier, ir_datasets, mteb"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "export", "inspect"],
     "retrieval": ["encoder", "embed"],
