@@ -53,8 +53,8 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         except BrokenPipeError:  # as in `citerec --help | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(1) from None
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            print("; ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
             raise SystemExit(130) from None
 
     return wrapped

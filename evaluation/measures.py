@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from citerec.retrieval.run import Run
 Values = dict[str, npt.NDArray[np.float64]]
 """{measure: values of all queries [Q]}"""
 
+_NAMES = {"recall@": "R@", "precision@": "P@", "mrr": "MRR", "map": "AP"}
+"""Names of measures in reports, as ir_measures has them."""
+_STANDARD = re.compile(rf"^(?:{'|'.join(_NAMES)})(?=$|\d)")
 _QUERIES = 256
 """Queries measured at a time."""
 
@@ -46,7 +50,8 @@ def evaluate(
     """Return the mean of each measure over the queries of a ranking.
 
     ranking: of a split, as returned by `retriever.search(corpus.split("test"), k=100)`. measures: names of
-    ir_measures, such as R@10, MRR, nDCG@10, AP; MRR and AP see the k papers of the ranking only.
+    ir_measures, such as R@10, MRR, nDCG@10, AP, or of reports, such as recall@10; MRR and AP see the k papers
+    of the ranking only.
     intervals: return (mean, low, high) with the ends of the 95 % interval, clustered by citing paper
     (evaluation.significance); NaN if all queries come from a single citing paper.
     Raises InputError for an unknown measure, a cutoff beyond k, and a ranking of other queries.
@@ -75,7 +80,7 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
 def _parse_measure(name: str, k: int) -> Measure:
     """Return the measure of that name; InputError if it is unknown, or cut off beyond k papers."""
     try:
-        measure = ir_measures.parse_measure(name)
+        measure = ir_measures.parse_measure(_STANDARD.sub(lambda found: _NAMES[found[0]], name))
     except (NameError, SyntaxError, ValueError):
         raise InputError(f"{name}: no such measure; R@10, MRR, nDCG@10, P@5 and AP are some") from None
     if not ir_measures.pytrec_eval.supports(measure):

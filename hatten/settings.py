@@ -134,7 +134,7 @@ class EncoderValidationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_monitor(self.monitor, self.depth)
+        object.__setattr__(self, "monitor", check_monitor(self.monitor, self.depth))
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,8 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     if not path.exists() and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)
+    if not path.exists():
+        raise InputError(f"model={model}: no such folder")
     if not dense:
         if (path / RANKING).is_file():
             hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="

@@ -346,8 +346,8 @@ class Ranked:
             score = float(ranking.scores[0, index])
             why = replace(evidence[index], name=self.named[row]) if row in self.named else evidence[index]
             probability = math.exp(score) if retriever.log_probabilities else None
-            about = why, values, probability, row in known, paper.names, paper.retracted, shared
-            recommendations.append(Recommendation(index + 1, score, *fields, *about))
+            about = why, values, probability, row in known, paper.names, paper.retracted
+            recommendations.append(Recommendation(index + 1, score, *fields, *about, shared=shared))
         return recommendations
 
 

@@ -171,7 +171,8 @@ class RerankingValidationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_monitor(self.monitor, self.candidates, [f"f1@{F1_AT}"] if self.candidates >= F1_AT else [])
+        others = [f"f1@{F1_AT}"] if self.candidates >= F1_AT else []
+        object.__setattr__(self, "monitor", check_monitor(self.monitor, self.candidates, others))
 
 
 @dataclass(frozen=True)

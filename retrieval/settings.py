@@ -73,11 +73,21 @@ class IndexConfig(Settings):
         return {name: asdict(self)[name] for name in ("kind", *BUILD_SETTINGS[self.kind])}
 
 
+def measure_name(name: str) -> str:
+    """Return the name of a measure in settings and reports; other libraries' names are understood, too.
+
+    >>> [measure_name(name) for name in ("R@10", "recall@10", "MRR", "P@5", "AP")]
+    ['recall@10', 'recall@10', 'mrr', 'precision@5', 'AP']
+    """
+    name = re.sub(r"^(?:R|Recall)@", "recall@", name)
+    return "mrr" if name == "MRR" else re.sub(r"^P@", "precision@", name)
+
+
 def recall_measures(
     measure: str | Sequence[str], option: str = "retriever.measure"
 ) -> tuple[list[str], list[int]]:
     """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
-    measures = [measure] if isinstance(measure, str) else list(measure)
+    measures = [*map(measure_name, [measure] if isinstance(measure, str) else measure)]
     for one in measures or [""]:
         if not re.fullmatch(r"recall@[1-9]\d*", one):
             raise InputError(f"{option}={one}: choose recall@K, e.g. recall@10")

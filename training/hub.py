@@ -192,12 +192,14 @@ def find_model(place: str | Path, settings_file: str, title: str) -> Path:
 
 
 def is_hub_id(place: str | Path) -> bool:
-    """True if `place` looks like a hub id and not like a training output.
+    """True if `place` looks like a hub id, and not like a training output or a file in a folder that exists.
 
-    >>> is_hub_id("someone/hatten"), is_hub_id("outputs/prefetcher.pt"), is_hub_id("a/b/c")
-    (True, False, False)
+    >>> is_hub_id("someone/hatten"), is_hub_id("outputs/static"), is_hub_id("one/a.pt"), is_hub_id("a/b/c")
+    (True, False, False, False)
     """
-    return HUB_ID.fullmatch(str(place)) is not None and Path(place).suffix not in (".ckpt", ".pt")
+    path = Path(place)
+    local = path.suffix in (".ckpt", ".pt") or path.parent.is_dir() or path.parent.name == "outputs"
+    return HUB_ID.fullmatch(str(place)) is not None and not local
 
 
 def download_model(repo_id: str, settings_file: str, title: str) -> Path:

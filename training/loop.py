@@ -188,7 +188,8 @@ class TrainingRun:
             trainer.fit(training.module, datamodule=training.data, ckpt_path=ckpt_path, weights_only=True)
         except SystemExit:
             if trainer.interrupted:  # Lightning turns an interrupt into an exit, the entry point handles it
-                raise KeyboardInterrupt from None
+                hint = ["go on with resume=true"] if (self.path / LAST).exists() else []
+                raise KeyboardInterrupt(*hint) from None
             raise
         finally:
             wandb = sys.modules.get("wandb")  # imported only with logger=wandb

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import RESOLVERS, Settings, register, setting
+from citerec.retrieval.settings import measure_name
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""
@@ -52,11 +53,13 @@ class RunSettings(Settings):
     """resume from the last completed round in output_dir"""
 
 
-def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
-    """InputError unless `monitor` is a measure of `depth` ranked papers or one of `others`."""
+def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:
+    """Return the name of a measure of `depth` ranked papers or one of `others`; InputError for any other."""
+    monitor = measure_name(monitor)
     measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]
     if monitor not in measures:
         raise InputError(f"model.validation.monitor={monitor}: choose one of {', '.join(measures)}")
+    return monitor
 
 
 @dataclass(frozen=True)

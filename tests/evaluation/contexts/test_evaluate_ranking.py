@@ -25,6 +25,13 @@ def test_the_numbers_are_those_of_a_report(demo_corpus: Corpus, tmp_path: Path) 
     assert 0 < means["nDCG@10"] < means["R@10"] < 1
 
 
+def test_measures_have_the_names_of_reports_too(tiny_corpus: Corpus) -> None:
+    ranking = Popularity().index(tiny_corpus).search(tiny_corpus.split("test"), k=10)
+    names = {"R@10": "recall@10", "P@5": "precision@5", "MRR": "mrr", "AP": "map"}
+    one, other = evaluate(ranking, [*names]), evaluate(ranking, [*names.values()])
+    assert {names[name]: value for name, value in one.items()} == other
+
+
 def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
     ranking = Popularity().index(tiny_corpus).search(tiny_corpus.split("test"), k=10)
     empty = Ranking(ranking.papers * 0 - 1, ranking.scores, ranking.queries)
