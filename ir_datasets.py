@@ -17,8 +17,8 @@ from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel
 
 import ir_datasets
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.published.downloads import CORPORA, PREFIX, open_data
-from citerec.datasets.published.releases import RELEASES
+from citerec.datasets.published.downloads import CORPORA, open_data
+from citerec.datasets.published.releases import PREFIX, RELEASES
 from citerec.datasets.records import SPLITS
 
 

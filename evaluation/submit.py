@@ -21,8 +21,8 @@ from citerec.base.errors import InputError
 from citerec.base.files import digest_file, write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.formats.json_lines import validate
-from citerec.datasets.published.downloads import CORPORA, PREFIX, open_data
-from citerec.datasets.published.drafts import LISTS, list_file, read_list
+from citerec.datasets.published.downloads import CORPORA, open_data
+from citerec.datasets.published.drafts import IDS, list_file, read_list
 from citerec.evaluation.benchmarks.contexts.draft_results import read_results
 from citerec.evaluation.benchmarks.contexts.drafts import PARTS
 from citerec.evaluation.measures import evaluate, measure
@@ -48,7 +48,6 @@ K = 1000
 """Papers per query that are measured."""
 PUBLISHED = ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv", "pipelines", INDUCTIVE)
 """Published figures (evaluation.published)."""
-DRAFT_LISTS = {f"{PREFIX}/drafts/{name}": name for name in LISTS}
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,8 +98,8 @@ class SubmitSettings(Settings):
 def submit(given: SubmitSettings) -> Entry:
     """Measure a run, print its figures and write the entry. Raises InputError for a run of other data."""
     path = Path(given.run).expanduser()
-    if (given.protocol == DRAFTS) != (given.data in DRAFT_LISTS):
-        raise InputError(f"data={given.data}: protocol={DRAFTS} is for {', '.join(DRAFT_LISTS)} only")
+    if (given.protocol == DRAFTS) != (given.data in IDS):
+        raise InputError(f"data={given.data}: protocol={DRAFTS} is for {', '.join(IDS)} only")
     entry = _drafts_entry(given, path) if given.protocol == DRAFTS else _entry(given, path)
     rows = [
         [name, *("" if value is None else f"{value:.4f}" for value in ends)]
@@ -159,7 +158,7 @@ def _drafts_entry(given: SubmitSettings, folder: Path) -> Entry:
     if not metrics_file.is_file():
         raise InputError(f"run={folder}: not the output folder of citerec evaluate benchmark=drafts")
     metrics = json.loads(metrics_file.read_text("utf-8"))
-    wanted = {one.name for one in read_list(list_file(DRAFT_LISTS[given.data]))}
+    wanted = {one.name for one in read_list(list_file(IDS[given.data]))}
     found = {one.name for one in read_results(folder / PARTS)}
     if found != wanted:
         other = sorted(found ^ wanted)
@@ -267,9 +266,9 @@ Our BM25 rows: `citerec evaluate benchmark=prefetch retriever=bm25 data=NAME spl
 `retriever=bm25_contexts`, then `run=OUT/run.trec`; for the inductive protocol, add `filters.year=citing
 benchmark.protocols=[inductive]` and take `run=OUT/run-inductive.trec`. No setting was chosen on these data.
 
-For drafts: `citerec data drafts list=2026-12 output=drafts`, then `citerec evaluate benchmark=drafts
-drafts=drafts benchmark.model=MODEL output_dir=OUT`, then `citerec submit run=OUT
-data=citerec/drafts/2026-12 protocol=drafts`.
+For drafts: `citerec evaluate benchmark=drafts drafts=citerec/drafts/2026-12 benchmark.model=MODEL
+output_dir=OUT` fetches the drafts on first use, then `citerec submit run=OUT data=citerec/drafts/2026-12
+protocol=drafts`.
 """
 _AS_PUBLISHED = """
 ## As published

@@ -36,17 +36,19 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.formats.json_lines import read_objects
 from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.prepare import open_corpus
+from citerec.datasets.published.drafts import IDS, draft_folder
 from citerec.datasets.published.recipes import recipe
-from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, RELEASES, Release
+from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
 from citerec.datasets.splitting import YearSplitting
 
 log = logging.getLogger(__name__)
 
-PREFIX = "citerec"
 CORPORA = tuple(name for name, of in RELEASES.items() if set(CORPUS_FILES) <= set(of.files))
 """Data sets with contexts, whose splits have ids: PREFIX/NAME/SPLIT."""
+DRAFTS = tuple(id.removeprefix(f"{PREFIX}/") for id in IDS)
+"""Lists of drafts, as names of downloads."""
 TIMEOUT = 30.0
 """Seconds to wait for data."""
 RETRIES = 4
@@ -391,10 +393,10 @@ def open_published_papers(
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadSettings(Settings):
-    """Download published data sets, word vectors and checkpoints into the cache."""
+    """Download published data sets, lists of drafts, word vectors and checkpoints into the cache."""
 
     positional: ClassVar[str] = "names"
-    names: tuple[str, ...] = setting(MISSING, choices=tuple(RELEASES))
+    names: tuple[str, ...] = setting(MISSING, choices=(*RELEASES, *DRAFTS))
     """what to download, listed below (e.g. acl200)"""
     cache_dir: str = ""
     """cache folder; empty: $CITATION_CACHE or .cache"""
@@ -407,8 +409,14 @@ def download_releases(settings: DownloadSettings) -> None:
     """Download releases and print their folders."""
     if settings.address and len(settings.names) > 1:
         raise InputError("address: give a single name with it")
+    cache = settings.cache_dir or cache_folder()
     for name in settings.names:
-        folder = ensure_release(name, settings.cache_dir or cache_folder(), address=settings.address or None)
+        if name in DRAFTS:
+            if settings.address:
+                raise InputError(f"address: not for {name}, whose drafts are in many repositories")
+            folder = draft_folder(f"{PREFIX}/{name}", cache)
+        else:
+            folder = ensure_release(name, cache, address=settings.address or None)
         print(f"{name}: {folder}")
 
 
@@ -419,7 +427,8 @@ def _releases_help() -> str:
         f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
         for name, release in RELEASES.items()
     )
-    return "\n".join(["", "Names, download sizes and folders:", *rows])
+    drafts = (f"  {name:<18} {'':<14} {cache / 'published' / name!s:<34} drafts" for name in DRAFTS)
+    return "\n".join(["", "Names, download sizes and folders:", *rows, *drafts])
 
 
 main = command("data download", DownloadSettings, download_releases, _releases_help)

@@ -18,10 +18,11 @@ import yaml
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import disk_errors, write_text
+from citerec.base.files import cache_folder, disk_errors, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
 from citerec.datasets.formats.json_lines import validate
+from citerec.datasets.published.releases import PREFIX
 from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ LIST = "drafts.yaml"
 """The list, in the package and in a folder of drafts."""
 LISTS = {"public": LIST, "2026-12": "drafts-2026-12.yaml"}
 """The lists that come with citerec, by name: 35 drafts of 33 fields, and 20 of further fields."""
+IDS = {f"{PREFIX}/drafts/{name}": name for name in LISTS}
+"""Ids of these lists."""
 TEXTS = (
     "*.tex",
     "*.ltx",
@@ -97,22 +100,33 @@ class DraftsSettings(Settings):
 
 def list_file(name: str) -> Path:
     """Return the file of a list: one of LISTS, or a path."""
-    return Path(__file__).with_name(LISTS[name]) if name in LISTS else Path(name).expanduser()
+    return Path(__file__).parent / LISTS[name] if name in LISTS else Path(name).expanduser()
 
 
-def fetch_drafts(given: DraftsSettings) -> None:
-    """Fetch the drafts of a list that are missing. Raises InputError if some of them cannot be fetched."""
-    source, output = list_file(given.list), Path(given.output).expanduser()
+def draft_folder(given: str, cache_dir: str | Path | None = None) -> Path:
+    """Return a folder of drafts: a path, or that of the list with this id, which is fetched to the cache."""
+    if given not in IDS:
+        return Path(given).expanduser()
+    folder = Path(cache_dir or cache_folder()) / "published" / given.removeprefix(f"{PREFIX}/")
+    fetch_list(list_file(IDS[given]), folder)
+    return folder
+
+
+def fetch_list(source: Path, output: Path) -> int:
+    """Fetch the drafts of a list that are missing; returns how many the list has.
+
+    Raises InputError if some of them cannot be fetched.
+    """
     drafts = read_list(source)
     for one in drafts:
         if not _COMMIT.fullmatch(one.commit):
             raise InputError(f"{source}: {one.name} has no commit of 40 hexadecimal digits; add it")
-    if shutil.which("git") is None:
-        raise InputError("citerec data drafts needs git, which is not installed")
     failed: dict[str, str] = {}
     with disk_errors(output, "the drafts", "output"):
         write_text(output / LIST, source.read_text("utf-8"))
         missing = [one for one in drafts if fetched_commit(output / one.name) != one.commit]
+        if missing and shutil.which("git") is None:
+            raise InputError("fetching drafts needs git, which is not installed")
         with count_progress("fetching drafts", len(missing)) as advance:
             for one in missing:
                 try:
@@ -126,7 +140,14 @@ def fetch_drafts(given: DraftsSettings) -> None:
             f"{len(failed)} of {len(drafts)} drafts could not be fetched; {name}: {reason}; the same command "
             "goes on with those that are missing"
         )
-    print(f"{output}: {len(drafts)} drafts; citerec evaluate benchmark=drafts drafts={output}")
+    return len(drafts)
+
+
+def fetch_drafts(given: DraftsSettings) -> None:
+    """Fetch a list and print the folder."""
+    output = Path(given.output).expanduser()
+    count = fetch_list(list_file(given.list), output)
+    print(f"{output}: {count} drafts; citerec evaluate benchmark=drafts drafts={output}")
 
 
 main = command("data drafts", DraftsSettings, fetch_drafts)

@@ -19,6 +19,8 @@ from typing import Any
 
 from citerec.datasets.published.repositories import GITHUB, Repository
 
+PREFIX = "citerec"
+"""What ids of data begin with."""
 HATTEN_FOLDER = "https://drive.google.com/drive/folders/1QwQuJsBOGEESFTgl-7wWbqcig7vJNlQ2"
 # The authors' repository contains ACL-200 as its example data set "custom".
 HATTEN_REPOSITORY = "https://raw.githubusercontent.com/nianlonggu/Local-Citation-Recommendation/main"

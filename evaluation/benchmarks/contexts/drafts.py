@@ -22,6 +22,7 @@ import msgspec
 
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
+from citerec.datasets.published.drafts import draft_folder
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
 from citerec.evaluation.benchmarks.contexts.draft_baseline import (
     NAMED,
@@ -101,7 +102,7 @@ class Drafts(Benchmark):
         given = self.settings
         models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
         files = {model: model_files(_bm25_or(model))[0] for model in models.values()}
-        drafts, left_out = find_drafts(Path(given.drafts or "").expanduser(), given.languages)
+        drafts, left_out = find_drafts(draft_folder(given.drafts or ""), given.languages)
         for line in left_out:
             log.warning("%s", line)
         if (folder / METRICS).is_file():  # finished: repeated rather than continued
