@@ -246,9 +246,12 @@ class Explainer:
         return sentence, found.place_of(sentence)
 
     def idf(self, word: str) -> float:
-        """Return the idf of a word, by its number of occurrences in the corpus."""
+        """Return the idf of a word, by its occurrences in the corpus and the passages that have it."""
         papers = self._corpus.total_papers
-        return float(idf(np.array(min(self._count(word), papers)), papers))
+        count = min(self._count(word), papers)
+        if self._full_texts:
+            count, papers = count + self._full_texts.index.count(word), papers + len(self._full_texts.index)
+        return float(idf(np.array(count), papers))
 
     def _count(self, word: str) -> int:
         row = self._rows.get(word)

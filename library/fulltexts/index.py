@@ -128,6 +128,11 @@ class PassageIndex:
         terms, largest = self._weighted_terms(words, weights)
         return float(FORMULA.idf(self.postings.frequency(terms), len(self)) @ largest)
 
+    def count(self, word: str) -> int:
+        """Return the number of passages that have a word."""
+        terms, _ = self._weighted_terms([word], np.ones(1, np.float32))
+        return int(self.postings.frequency(terms).max(initial=0))
+
     def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
         terms = self.terms.of(words)
         each = np.repeat(weights.astype(np.float32), terms.lengths)

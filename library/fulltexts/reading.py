@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +26,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import ARXIV_ID
 
 if TYPE_CHECKING:
-    from citerec.datasets.fulltext.pdf import PdfText
+    from citerec.datasets.fulltext.pdf import PdfParagraph, PdfText
 
 SECONDS = 60.0
 """Time to read a PDF."""
@@ -76,8 +76,18 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
             abstract=found.abstract,
             identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
             pages=found.pages,
-            parts=[TextPart(part.text, list(part.starts), part.section) for part in found.paragraphs],
+            parts=[
+                TextPart(part.text, list(part.starts), part.section)
+                for part in found.paragraphs[_beginning(found.paragraphs) :]
+            ],
         )
+
+
+def _beginning(paragraphs: Sequence[PdfParagraph]) -> int:
+    """Return which paragraph begins the abstract, after title, authors and notes; 0 if none does."""
+    from citerec.datasets.fulltext.pdf import is_abstract
+
+    return next((number for number, part in enumerate(paragraphs) if is_abstract(part.section)), 0)
 
 
 def read_files(
