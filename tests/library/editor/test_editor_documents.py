@@ -391,3 +391,25 @@ def test_published_preprints_are_reported_if_asked(library: Path, tmp_path: Path
     found = [(one.code, one.message) for one in features.diagnose(document)]
     message = "draft2019 is a preprint; final2020 (refs.bib:2) is published"
     assert found == ([("preprint", message)] if asked else [])
+
+
+def test_retracted_papers_are_reported(tmp_path: Path) -> None:
+    told = "Crossref, 2021-03-04, doi:10.1000/notice"
+    paper = LibraryPaper(
+        "doi:10.1000/a", "other2020", "Trees that bear fruit", doi="10.1000/a", filled=(f"retracted:{told}",)
+    )
+    MemoryLibrary.create(tmp_path / "mine", [paper, LibraryPaper("b", "b", "Grass")], model="bm25")
+    (tmp_path / "refs.bib").write_text(
+        "@article{own, title={Trees that bear fruit}, doi={10.1000/a}}\n"
+        "@article{titled, title={RETRACTED: Stones}}\n@article{b, title={Grass}}\n"
+    )
+    features = Features(LspSettings(library=str(tmp_path / "mine")))
+    features.folders = [tmp_path]
+    text = "\\documentclass{a}\\begin{document}Fruit \\cite{own,titled,b}.\\bibliography{refs}\\end{document}"
+    document = show(features, (tmp_path / "a.tex").as_uri(), text)
+    assert [(one.code, one.message) for one in features.diagnose(document)] == [
+        ("retracted", f"own was retracted ({told})"),
+        ("retracted", "titled was retracted (its title)"),
+    ]
+    hover = features.hover(document, document.position(text.index("own")))
+    assert hover is not None and f"retracted ({told})" in str(hover.contents).replace("\\", "")

@@ -6,12 +6,16 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from citerec.library.recommender import Recommender
+from citerec.recommend import run
 from citerec.tests.library.conftest import RecommenderSpy, serving
+from citerec.tests.library.fulltexts.made import paper_made, write_papers
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
@@ -223,3 +227,25 @@ def test_a_stopped_server_is_reported(chromium: Any, recommender: RecommenderSpy
     page.fill("#text", TEXT)
     expect(page.locator("#status.error")).not_to_be_empty()
     page.close()
+
+
+def test_a_sentence_of_a_full_text_links_to_its_page_and_a_retraction_is_told(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = write_papers(tmp_path / "pdfs", range(2))[1]
+    entry = (
+        f"@article{{{made.key}, title={{RETRACTED: {made.title}}}, year={{2020}}, file={{:pdfs/1.pdf:PDF}}}}"
+    )
+    Path("papers.bib").write_text(entry)
+    run(["build", "library=mine", "source=papers.bib", "fulltext=true"])
+    sentence = paper_made(1).sections[2][1][0].split(". ")[1]
+    with serving(Recommender.open("mine")) as url:
+        page = chromium.new_page()
+        page.goto(url)
+        page.locator("#text").fill(f"{sentence} [CITE]")
+        expect(page.locator("#papers .retracted")).to_have_text("Retracted (its title)")
+        link = page.locator("#papers .why a")
+        expect(link).to_have_text(re.compile(r"^p\. \d$"))
+        assert re.fullmatch(r"pdf\?id=[\w%.:-]+#page=\d", link.get_attribute("href"))
+        page.close()
