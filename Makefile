@@ -57,6 +57,7 @@ NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 CROPS ?= ../shared/data/crops-lcr
 ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
+ENCODER ?= ../shared/models/encoder
 CLOZE := $(BUILTIN)/cloze
 JATS := $(BUILTIN)/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
@@ -65,7 +66,7 @@ PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
 RANKER := $(BIN)/python -m citerec.library.builtin.make 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
 	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
-builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES (hours)
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES ENCODER=DIR (hours)
 	rm -rf $(CLOZE) $(JATS) $(PMC) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
 	@set -e; for source in $(ARTICLES); do \
@@ -83,7 +84,9 @@ builtin: $(INSTALLED) ## rebuild the built-in model (after `make minilm`): make 
 	$(STATIC) 'data.dirs=[$(NEURIPS),$(ACL),$(PMC),$(CLOZE)]' output_dir=$(BUILTIN)/without-crops
 	$(BIN)/citerec model compress checkpoint=$(BUILTIN)/all output=$(BUILTIN)/small words=45000 vectors=int8
 	$(RANKER) static=$(BUILTIN)/small
-	$(RANKER) static=$(BUILTIN)/small encoder=minilm
+	$(BIN)/citerec data drafts list=library/builtin/drafts-unseen.yaml output=$(BUILTIN)/drafts-unseen
+	$(BIN)/python -m citerec.library.builtin.make_networks 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts-unseen \
+		encoder=$(ENCODER) tokenizer=$(ENCODER)/tokenizer.json
 
 results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)

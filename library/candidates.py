@@ -107,8 +107,9 @@ class Candidates(Papers):
     @cached_property
     def explainer(self) -> Explainer:
         retriever = self.retriever
-        statistics = retriever.statistics if isinstance(retriever, Ranker) else None
-        return Explainer(self.corpus, statistics, self.full_texts)
+        if not isinstance(retriever, Ranker):
+            return Explainer(self.corpus, full_texts=self.full_texts)
+        return Explainer(self.corpus, retriever.statistics, self.full_texts, retriever.encoder)
 
     @cached_property
     def text_search(self) -> BM25:

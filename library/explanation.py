@@ -28,6 +28,7 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
+from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MARK = "[CITE]"
 """A missing citation, in queries and in the output."""
 MAX_EXCERPT = 150
 """Approximate maximum length of a sentence in `why`, in characters."""
-NO_EVIDENCE = "shares no distinctive words with the text"
+NO_EVIDENCE = "near in meaning"
 LEAST_NAME, LEAST_IDF = 0.3, 0.1
 """Least weight of a name, as a feature of the ranker; and of a sentence's words, as a share of the idf of an
 unknown word: a distant name, or "training" alone, explains nothing."""
@@ -89,10 +90,10 @@ class TextPlace:
 class Explanation:
     """Why a paper is recommended. Fields without evidence are empty.
 
-    sentence: best matching sentence of the abstract, or of the full text, at `place`. matched: spans of its
-    words that are in the query. in_title: matching words of the title, if no sentence matches. name: name of
-    the paper, or surname of an author, that stands near the mark. cited_as: sentence in which another paper
-    cites it, with [CITE] at the citation.
+    sentence: of the abstract, the nearest one for the model's networks, else the one that shares most words;
+    or of the full text, at `place`. matched: spans of its words that are in the query. in_title: matching
+    words of the title, if no sentence matches. name: name of the paper, or surname of an author, that stands
+    near the mark. cited_as: sentence in which another paper cites it, with [CITE] at the citation.
     """
 
     sentence: str = ""
@@ -168,17 +169,19 @@ def stands_out(probabilities: NDArray[np.floating], papers: int) -> bool:
 
 
 class Explainer:
-    """Explains papers of a corpus. statistics: of the ranker over it, if it is ranked by one. full_texts: of
-    its papers, if there are any."""
+    """Explains papers of a corpus."""
 
     def __init__(
         self,
         corpus: Corpus,
         statistics: CorpusStatistics | None = None,
         full_texts: FullTexts | None = None,
+        networks: NetworkRetriever | None = None,
     ) -> None:
+        """statistics: of the ranker over it, if it is ranked by one. full_texts: of its papers, if there are
+        any. networks: among the ranker's parts."""
         self._corpus, self._rows, self._statistics = corpus, corpus.word_ids, statistics
-        self._full_texts = full_texts
+        self._full_texts, self._networks = full_texts, networks
         self._tokens = max(float(corpus.total_words), 2.0)
 
     @cached_property
@@ -192,14 +195,19 @@ class Explainer:
         words = default_tokenize(context)
         weights, least = self.stem_weights(words), LEAST_IDF * self.idf("")
         rows = np.asarray(papers, np.int64)
+        if self._networks is not None:
+            self._networks.read(rows)
         citing = np.full(len(rows), -1)
         if self._citing_contexts is not None and len(rows):
             citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
         explanations, surnames = [], self._surnames(query)
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
-            title = self._corpus.titles[paper]
-            score, sentence, matched = best_sentence(self._corpus.abstracts[paper], weights, least)
+            title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
+            score, sentence, matched = best_sentence(abstract, weights, least)
+            if self._networks is not None and abstract:
+                sentence = _nearest_sentence(self._networks, query, paper, abstract)
+                matched = matching_spans(sentence, weights)
             place = None
             for found in passages.get(paper, ()):
                 value, text, spans = best_sentence(found.passage.text, weights, least)
@@ -327,8 +335,7 @@ def evidence_sentence(text: str, weights: dict[str, float], least: float = 0.0) 
 def best_sentence(text: str, weights: dict[str, float], least: float) -> tuple[float, str, Spans]:
     """Return the score of the sentence of `evidence_sentence`, and what that returns."""
     found: tuple[float, str, Spans] = (0.0, "", ())
-    for start, end in pairwise([0, *sentence_starts(text), len(text)]):
-        sentence = text[start:end].strip()
+    for sentence in _sentences(text):
         words = list(_stems(sentence))
         stems = {stem for stem, *_ in words if stem in weights}
         total = sum(weights[stem] for stem in stems)
@@ -336,6 +343,21 @@ def best_sentence(text: str, weights: dict[str, float], least: float) -> tuple[f
         if score > found[0] and total > least and "://" not in sentence:  # "Project page: https://..."
             found = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
     return found
+
+
+def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:
+    """Return the spans of the words of a sentence whose stems have a weight."""
+    return tuple((start, end) for stem, start, end in _stems(sentence) if stem in weights)
+
+
+def _nearest_sentence(networks: NetworkRetriever, query: Queries, paper: int, abstract: str) -> str:
+    """Return the sentence of an abstract, of those that the encoder has read, nearest to a query [1]."""
+    [cosines] = networks.sentence_cosines(query, paper)
+    return _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[start:end].strip() for start, end in pairwise([0, *sentence_starts(text), len(text)])]
 
 
 def _stems(text: str) -> Iterator[tuple[str, int, int]]:

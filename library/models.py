@@ -3,7 +3,8 @@
 model/   model.json   format, kind and origin
          static/      a static model (hatten.static.model), or
          hatten/      a HAtten model (hatten.model)
-         ranker/      a learned ranker (rerank.ranker.model) over that model and BM25, perhaps an encoder too
+         ranker/      a learned ranker (rerank.ranker.model) over that model and BM25
+         networks/    networks that this ranks with, too (retrieval.networks)
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from citerec.rerank.ranker.model import MODEL as RANKING
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.settings import MINILM, IndexConfig
+from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import VectorStore
+from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
 from citerec.training.hub import DENSE as IN_RANKER
 from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """Folder of the built-in model, named by `model` "" or `builtin`."""
-ENCODERS = {"minilm": MINILM}
-"""Encoders that `model` adds to it, as in builtin+minilm. BUILT_IN has a ranker for each."""
+WITHOUT = "static"
+"""`model` that names the built-in model without its networks."""
+NETWORKS = "networks"
+ENCODED = "encoded"
+"""Folder of a library with what its networks have made of the papers (retrieval.networks.store)."""
 HATTEN = "hatten.json"
 """Settings file of HAtten (hatten.model), which needs torch."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
@@ -41,33 +48,22 @@ INDEX = IndexConfig(device="cpu")
 def install_model(model: str, ranker: str, folder: Path) -> None:
     """Copy a model to a new folder.
 
-    model: "" for the built-in model, builtin+ENCODER, `bm25`, a file, a folder or a hub id. ranker: folder
-    or hub id of a ranker over it, if it does not include one. Raises InputError if there is no such model.
+    model: "" for the built-in model, WITHOUT, `bm25`, a file, a folder or a hub id. ranker: folder or hub id
+    of a ranker over it, if it does not include one. Raises InputError if there is no such model.
     """
     files, kind = model_files(model, ranker)
     folder.mkdir()
     for name, source in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         link_or_copy(source, folder / name)
-    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model, "encoder": encoder_of(model)})
-
-
-def encoder_of(model: str) -> str:
-    """Return the encoder that a model adds to the built-in one, or "". Raises InputError for another one."""
-    name, plus, encoder = model.partition("+")
-    if name != BUILT_IN.name or not plus:
-        return ""
-    if encoder not in ENCODERS:
-        raise InputError(f"model={model}: the built-in model has rankers for {', '.join(ENCODERS)} only")
-    return encoder
+    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model})
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN and not ranker:
         return {}, PLAIN
-    encoder = encoder_of(model)
-    path = BUILT_IN if encoder or model in ("", BUILT_IN.name) else Path(model).expanduser()
+    path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else Path(model).expanduser()
     if not path.exists() and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)
@@ -80,14 +76,21 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
             hint = f"give {PLAIN}, an output folder of citerec train model=static, hatten or ranker, or the "
             hint += "hub id of a static model or HAtten"
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
-    ranked = path / encoder / RankingModel.folder
+    ranked, networks = path / RankingModel.folder, path / NETWORKS
     if ranker:
         place = find_saved(Path(ranker).expanduser(), RankingModel.folder)
         ranked = find_model(place, RANKING, RankingModel.title)
     if not ranked.is_dir():
-        assert not encoder, f"{ranked} is missing"
         return dense, DENSE
-    files = {f"{RankingModel.folder}/{file.name}": file for file in ranked.iterdir() if file.is_file()}
+    parts = {RankingModel.folder: ranked}
+    if networks.is_dir() and not ranker and model != WITHOUT:
+        parts[NETWORKS] = networks
+    files = {
+        f"{name}/{file.name}": file
+        for name, part in parts.items()
+        for file in part.iterdir()
+        if file.is_file()
+    }
     return {**dense, **files}, RANKED
 
 
@@ -102,8 +105,12 @@ def _dense_files(path: Path) -> dict[str, Path]:
     return {}
 
 
-def open_model(folder: Path) -> Retriever:
-    """Return the retriever of an installed model, not yet indexed. Raises InputError for another version."""
+def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
+    """Return the retriever of an installed model, not yet indexed. Raises InputError for another version.
+
+    encoded: folder that keeps what networks make of papers; None: they are kept in memory. `index` and `load`
+    of networks read no papers.
+    """
     about = json.loads((folder / ABOUT).read_text("utf-8"))
     kind = about["kind"]
     if about["format"] != FORMAT:
@@ -119,15 +126,9 @@ def open_model(folder: Path) -> Retriever:
     if kind == DENSE:
         return dense
     ranker = RankingModel.open(folder / RankingModel.folder)
-    return Ranker.over(dense, ranker, encoder_parts(about.get("encoder", "")))
-
-
-def encoder_parts(name: str, embeddings_dir: Path | None = None) -> dict[str, Retriever]:
-    """Return the retriever of an encoder, by name; none for "". embeddings_dir: to reuse paper vectors."""
-    if not name:
-        return {}
-    try:
-        from citerec.retrieval.encoders.article import ArticleRetriever  # needs torch
-    except ImportError as error:
-        raise InputError(f"model={BUILT_IN.name}+{name}: needs pip install 'citerec[train]'") from error
-    return {name: ArticleRetriever(ENCODERS[name], index=INDEX, embeddings_dir=embeddings_dir)}
+    if ranker.networks is None or not (folder / NETWORKS).is_dir():
+        return Ranker.over(dense, ranker)
+    networks = Networks.open(folder / NETWORKS)
+    networks.encoder.open()  # now, because another generation may take the place of this one
+    store = VectorStore(encoded, networks.identity, networks.dim)
+    return Ranker.over(dense, ranker, {ENCODER: NetworkRetriever(networks, store, whole=False)})

@@ -20,6 +20,7 @@ from citerec.library.candidates import Candidates, Rows
 from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, stands_out
 from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
+from citerec.library.memory.encoding import BackgroundEncoding, encode
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, append_mark, mark_context, mark_query
 from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from citerec.rerank.cross_encoder.reranker import Reranker
     from citerec.rerank.settings import ScoringSettings
 
-HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")] + ["search.sqlite"]
+_KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
+HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
 """Files of a library in memory to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
@@ -78,6 +80,7 @@ class Recommender:
         self.library, self.reranker = library, reranker
         """The library as of the last query or change."""
         self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
+        self._background: BackgroundEncoding | None = None
         library.load()
 
     @classmethod
@@ -240,7 +243,9 @@ class Recommender:
         """Add papers to the library; records of existing papers complete them (library.duplicates)."""
         with edit_library(self.library.path) as library:
             library.add(papers)
-        self.refresh()
+        library = self.refresh()
+        if self._background is None:
+            encode(library)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
@@ -255,8 +260,15 @@ class Recommender:
     def refresh(self) -> Library:
         """Return the library, reloaded if it has changed on disk."""
         with self._reload_lock:
-            self.library = self.library.refresh()
+            before, self.library = self.library, self.library.refresh()
+            if self._background is not None and self.library is not before:
+                self._background.start(self.library)
             return self.library
+
+    def encode_in_background(self) -> None:
+        """From now on, let the networks read papers that they have not read in a thread of this process."""
+        self._background = BackgroundEncoding()
+        self._background.start(self.library)
 
     def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
         assert self.reranker is not None

@@ -53,6 +53,8 @@ class AddSettings(ChangeSettings):
     source: tuple[str, ...]
     """files of papers, folders or patterns: BibTeX, RIS, NBIB, EndNote, CSL JSON, papers.json or JSON lines,
     plain or .gz (e.g. papers.bib)"""
+    encode: bool = True
+    """let the networks of the model read new papers now; false: citerec update or a server does it later"""
     separate: tuple[str, ...] = ()
     """keys or ids of records that are never merged with others, also not by `update`; all: none are merged"""
     fulltext: bool | None = None
@@ -80,7 +82,7 @@ class BuildSettings(AddSettings):
     then also ranks by them"""
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
-    HAtten; or bm25; empty: the built-in model"""
+    HAtten; or bm25; static: the built-in model without its encoder; empty: the built-in model"""
     ranker: str = ""
     """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False

@@ -109,6 +109,8 @@ class Retriever(ABC):
     """whether scores are logarithms of probabilities that a paper is the one meant"""
     has_vectors = False
     """whether `raw_vectors` is implemented"""
+    comparable = False
+    """whether scores mean the same for all queries and corpora"""
     encodings: tuple[str, ...] = ("local",)
     """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/guide/scale.md)"""
     encoding = "local"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,11 +34,11 @@ from citerec.library.drafts.collection import (
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN, encoder_parts
+from citerec.library.models import BUILT_IN
 from citerec.library.question import mark_query
 from citerec.rerank.ranker.linear import TrainingLists, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.training import fit_calibrated, read_lists, read_paper_lists, read_variants
+from citerec.rerank.ranker.training import fit_calibrated, read_lists, read_variants
 from citerec.rerank.ranker.variants import without_abstracts
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
@@ -47,12 +47,12 @@ from citerec.retrieval.queries import Queries
 log = logging.getLogger(__name__)
 
 LARGEST = 12_000_000
-"""Maximum size of the model in bytes."""
+"""Maximum size of the model without its networks, in bytes."""
 SPLITS = ("train", "val", "val_named")
 QUERIES, SMALL_QUERIES, DRAFT_QUERIES = 200, 1000, 40
 """Queries of each variant of a data set, of its small libraries, and of each draft."""
-DRAFTS = "drafts"
-"""Variant of the ranker's lists."""
+DRAFTS, TITLES = "drafts", "titles of drafts"
+"""Variants of the ranker's lists."""
 FIRST_DRAFT = 1 << 30
 """Stands for the first draft where lists have rows of citing papers."""
 
@@ -69,9 +69,6 @@ class BuiltInSettings(Settings):
     """static models trained without each data set (e.g. [outputs/without-a,outputs/without-b])"""
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
-    encoder: str = ""
-    """make the ranker of builtin+ENCODER, from the built-in ranker in `output`, without variants for which
-    papers would be encoded again; empty: the built-in model itself"""
     cache_dir: str = ".cache"
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -83,44 +80,44 @@ def make(settings: BuiltInSettings) -> None:
     if len(settings.others) != len(settings.data):
         raise InputError(f"others: has {len(settings.others)} models for {len(settings.data)} data sets")
     folder, static = Path(settings.output), open_static(settings.static)
-    start = RankingModel.open(folder / RankingModel.folder).model if settings.encoder else None
     given = RankerSettings(queries=QUERIES, variant_queries=QUERIES, small_queries=SMALL_QUERIES, folds=2)
     parts, corpora = [], {}
     for path, other in zip(settings.data, settings.others, strict=True):
         named = [split for split in SPLITS if (Path(path) / f"{split}.json").is_file()]
         options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
         corpus = open_corpus(dir=path, splits=named, **options)
-        vectors = Path(settings.cache_dir) / "vectors" / corpus.fingerprint
-        encoders = encoder_parts(settings.encoder, vectors)
-        ranker = Ranker.over(static_retriever(settings.static), more=encoders)
-        domain = replace(given, out_of_domain_checkpoint=other)
-        read = read_paper_lists if settings.encoder else read_variants
-        parts.append(read(ranker, corpus, domain, 0))
+        ranker = Ranker.over(static_retriever(settings.static))
+        parts.append(read_variants(ranker, corpus, replace(given, out_of_domain_checkpoint=other), 0))
         corpora[corpus.name] = corpus.fingerprint
-    ranker = Ranker.over(static_retriever(settings.static), more=encoder_parts(settings.encoder))
+    ranker = Ranker.over(static_retriever(settings.static))
     lists = TrainingLists.concat(parts + read_drafts(ranker, settings.drafts))
-    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS, start)
+    model, confidence, _ = fit_calibrated(given, lists, 0, DRAFTS)
     about = {
         "data": ", ".join([*corpora, DRAFTS]),
         "corpus": ", ".join(corpora.values()),
         "split": given.split,
         "lists": len(lists),
-        "queries": [QUERIES, *([] if settings.encoder else [SMALL_QUERIES]), DRAFT_QUERIES],
+        "queries": [QUERIES, SMALL_QUERIES, DRAFT_QUERIES],
         "hash": model_hash(model, confidence.parameters),
     }
-    if not settings.encoder:
-        static.save(folder / static.folder)
-    RankingModel(model, confidence, about).save(folder / settings.encoder / RankingModel.folder)
-    size = folder_bytes(folder)
+    static.save(folder / static.folder)
+    RankingModel(model, confidence, about).save(folder / RankingModel.folder)
+    size = folder_bytes(folder / static.folder) + folder_bytes(folder / RankingModel.folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
-def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
+def read_drafts(
+    ranker: Ranker, folder: str, part: str = "", asked_as: Sequence[int] = ()
+) -> list[TrainingLists]:
     """Read the lists of DRAFT_QUERIES masked citations at most of each draft, over its author's bibliography
-    and over the same without abstracts."""
+    and over the same without abstracts.
+
+    part: of the list of drafts; "" for all. asked_as: as in rerank.ranker.training.read_lists.
+    """
     drafts, left_out = find_drafts(Path(folder))
+    drafts = [one for one in drafts if part in ("", one.part)]
     for line in left_out:
         log.warning("%s", line)
     parts: list[TrainingLists] = []
@@ -132,13 +129,15 @@ def read_drafts(ranker: Ranker, folder: str) -> list[TrainingLists]:
                 # Cross-fitting keeps the lists of a draft together.
                 parts += [
                     replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
-                    for lists in _read_draft(ranker, one, library)
+                    for lists in _read_draft(ranker, one, library, asked_as)
                 ]
             advance(1)
     return parts
 
 
-def _read_draft(ranker: Ranker, one: MaskedDraft, library: Candidates) -> Iterator[TrainingLists]:
+def _read_draft(
+    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int]
+) -> Iterator[TrainingLists]:
     """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
     same sentence cites, as in `citerec draft`."""
     known, own = known_papers(one.draft, library)
@@ -153,10 +152,10 @@ def _read_draft(ranker: Ranker, one: MaskedDraft, library: Candidates) -> Iterat
         positives.append([row_of(known[key]) for key in question.targets.values()])
         beside.append({row_of(paper) for paper in request.filters.exclude})
     titles = without_abstracts(library.corpus, np.ones(len(library), np.bool_))
-    for corpus in (library.corpus, titles):
+    for corpus, variant in ((library.corpus, DRAFTS), (titles, TITLES)):
         over = copy.deepcopy(ranker).index(corpus)
         queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(positives))
-        lists = read_lists(over, queries, DRAFTS)
+        lists = read_lists(over, queries, variant, asked_as)
         rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
         offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
         yield lists.keep(offered | lists.cited)

@@ -1,4 +1,4 @@
-"""Fits the weights of full texts in the built-in rankers, and in their confidence, with all others fixed:
+"""Fits the weights of full texts in the built-in ranker, and in its confidence, with all others fixed:
 
     python -m citerec.library.builtin.passages data=acl-scisumm-lcr texts=scisumm-corpus
 
@@ -52,7 +52,7 @@ SMALL, SMALL_LIBRARIES = 150, 5
 
 @dataclass(frozen=True, kw_only=True)
 class PassageSettings(Settings):
-    """Fit the weights of full texts in the built-in rankers."""
+    """Fit the weights of full texts in the built-in ranker."""
 
     data: str
     """folder as in data=custom"""
@@ -67,7 +67,7 @@ class PassageSettings(Settings):
 
 
 def fit(settings: PassageSettings) -> None:
-    """Fit the weights of the built-in ranker, and save them in both rankers."""
+    """Fit the weights of the built-in ranker, and save them."""
     options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
     corpus = open_corpus(dir=settings.data, splits=["val"], **options)
     texts = read_texts(Path(settings.texts), corpus)
@@ -89,8 +89,7 @@ def fit(settings: PassageSettings) -> None:
     sure = {name: confidence.parameters[name] for name in (TEXTS, TEXTS_SCALE)}
     for name, value in {**weights, **sure}.items():
         print(f"  {name} {value:.3f}")
-    for place in (RankingModel.folder, f"minilm/{RankingModel.folder}"):
-        _add(Path(settings.output) / place, weights, deviations, sure)
+    _add(Path(settings.output) / RankingModel.folder, weights, deviations, sure)
 
 
 def _is_own(name: str) -> bool:
@@ -120,11 +119,20 @@ def _add(
 ) -> None:
     """Put the parameters of full texts into a saved ranker, in place of any that it has."""
     saved = RankingModel.open(place)
-    others = _without_own(saved.model)
-    whole = LinearModel({**others.weights, **weights}, {**others.deviations, **deviations})
-    confidence = Confidence({**saved.confidence.parameters, **sure})
+
+    def with_own(model: LinearModel) -> LinearModel:
+        others = _without_own(model)
+        return LinearModel({**others.weights, **weights}, {**others.deviations, **deviations})
+
+    def with_sure(confidence: Confidence) -> Confidence:
+        return Confidence({**confidence.parameters, **sure})
+
+    whole, confidence, networks = with_own(saved.model), with_sure(saved.confidence), saved.networks
+    if networks is not None:
+        confidences = {name: with_sure(one) for name, one in networks.confidences.items()}
+        networks = replace(networks, read=with_own(networks.read), confidences=confidences)
     about = {**saved.about, "hash": model_hash(whole, confidence.parameters)}
-    RankingModel(whole, confidence, about).save(place)
+    RankingModel(whole, confidence, about, networks=networks).save(place)
 
 
 def useful(lists: TrainingLists) -> TrainingLists:

@@ -24,6 +24,7 @@ from citerec.library.folder import (
     read_manifest,
 )
 from citerec.library.memory.contexts import context_files, current_contexts
+from citerec.library.memory.encoding import encode_and_tell, state
 from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
@@ -76,6 +77,8 @@ def build(settings: BuildSettings) -> None:
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
             f"citerec enrich library={path} looks them up"
         )
+    if settings.encode:
+        encode_and_tell(library)
 
 
 class MergedRecords(NamedTuple):
@@ -210,6 +213,8 @@ def add(settings: AddSettings) -> None:
 
         set_full_texts(library.path, settings.fulltext, settings.pdfs)
     tell_texts(library.path)
+    if settings.encode:
+        encode_and_tell(open_library(settings.library))
 
 
 def remove(settings: RemoveSettings) -> None:
@@ -356,6 +361,8 @@ def info(settings: InfoSettings) -> None:
             print(terminal_text(f"{_short(paper)}: {paper.title}: also {others}"))
         return
     lines = library.describe()
+    if (reading := state(library)) is not None:
+        lines["encoder"] = str(reading)
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 

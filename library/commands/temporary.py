@@ -21,6 +21,7 @@ from citerec.base.progress import spinner
 from citerec.library.commands.change import create, refresh
 from citerec.library.export.formats import count_noun
 from citerec.library.folder import LOCK, MANIFEST
+from citerec.library.memory.encoding import encode
 from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
@@ -30,14 +31,22 @@ from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
-MOST, MOST_BYTES = 20, 1 << 30
+MOST, MOST_BYTES = 20, 1 << 31
 """Libraries in the cache, and their size."""
+MOST_READ = 256
+"""Papers that its networks read before a question is answered: two seconds; the next question goes on."""
 
 
-def open_recommender(place: str, reranker: str | None = None) -> Recommender:
-    """Open the library in a folder, or the temporary one of a file or a place in Zotero."""
+def open_recommender(place: str, reranker: str | None = None, serves: bool = False) -> Recommender:
+    """Open the library in a folder, or the temporary one of a file or a place in Zotero.
+
+    serves: this process will stay, so its networks may read the papers in the background.
+    """
     with spinner("opening the library (the first time may take a minute)"):
-        return Recommender.open(library_folder(place), reranker)
+        found = Recommender.open(library_folder(place), reranker)
+    if serves:
+        found.encode_in_background()
+    return found
 
 
 def is_temporary(place: str) -> bool:
@@ -77,10 +86,11 @@ def _make(source: str, folder: Path) -> None:
     """Build the library of a source, or update it."""
     if (folder / MANIFEST).exists():
         with suppress(InputError):  # it is damaged, or the source is, which is then said below
-            refresh(folder, force=True)
+            encode(refresh(folder, force=True).library, most=MOST_READ)
             return
     started = time.perf_counter()
     library, _ = create(BuildSettings(library=str(folder), source=(source,), overwrite=True))
+    encode(library, most=MOST_READ)
     log.info("%s: %s, read in %.1f s", source, count_noun(len(library)), time.perf_counter() - started)
 
 

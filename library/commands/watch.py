@@ -21,6 +21,7 @@ from citerec.library.entries.files import SUFFIX
 from citerec.library.export.formats import count_noun
 from citerec.library.folder import read_manifest
 from citerec.library.fulltexts.files import stamp_of
+from citerec.library.memory.encoding import encode, encode_and_tell
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
@@ -37,8 +38,10 @@ STEP = 200
 def update(settings: UpdateSettings) -> None:
     """Reread the sources of a library, with `watch` whenever they change."""
     if not settings.watch:
-        refresh(settings.library, settings.wait, settings.force).tell()
+        change = refresh(settings.library, settings.wait, settings.force)
+        change.tell()
         tell_texts(settings.library)
+        encode_and_tell(change.library)
         return
     named = read_manifest(Path(settings.library).expanduser()).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
@@ -126,6 +129,8 @@ def _update(path: Path, before: str) -> str:
         return problem
     if change.written:
         log.info("%s, %.1f s", _describe(change), time.perf_counter() - started)
+        with suppress(InputError):  # another process does it
+            encode(change.library, wait=False)
     return _update_texts(path, before)
 
 

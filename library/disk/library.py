@@ -68,6 +68,7 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, Query
 
 DEPTH = 200
@@ -396,8 +397,11 @@ def _inodes(folder: Path) -> list[tuple[int, int]]:
 
 
 def _without_contexts(retriever: Retriever) -> Retriever:
-    """Leave out the parts that need contexts, which a library on disk has not."""
+    """Leave out the parts that need contexts, which a library on disk has not; networks read first papers."""
     if not isinstance(retriever, Ranker):
         return retriever
     parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
+    for part in parts.values():
+        if isinstance(part, NetworkRetriever):
+            part.reads_all = False
     return Ranker(retriever.model, parts, retriever.depth, retriever.features)

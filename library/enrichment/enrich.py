@@ -36,6 +36,7 @@ from citerec.library.fulltexts.library import SOURCE as PDF
 from citerec.library.fulltexts.library import PdfFinder
 from citerec.library.identities import KeyIndex
 from citerec.library.memory.contexts import current_contexts
+from citerec.library.memory.encoding import encode
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import RETRACTED, LibraryPaper, fill_again, without_filled
 from citerec.library.settings import EnrichSettings
@@ -64,6 +65,9 @@ def enrich(settings: EnrichSettings) -> None:
     else:
         with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
             _use_services(settings, library, cache)
+    changed = MemoryLibrary.open(settings.library)
+    if changed.manifest.generation != library.manifest.generation:
+        encode(changed)
 
 
 def _use_pdfs(settings: EnrichSettings) -> None:

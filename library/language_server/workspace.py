@@ -97,7 +97,7 @@ class Workspace:
             if mtime != self._tried:
                 self._tried = mtime
                 if self._recommender is None:
-                    recommender = open_recommender(self.settings.library)
+                    recommender = open_recommender(self.settings.library, serves=True)
                     in_memory(recommender.library)
                     recommender.recommend("loads what the first question needs [CITE]", k=1)
                     self._recommender = recommender

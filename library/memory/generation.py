@@ -22,7 +22,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.library.candidates import SCHEMA, Candidates
 from citerec.library.folder import damaged, outdated
 from citerec.library.fulltexts.evidence import FullTexts, text_encoder
-from citerec.library.models import open_model
+from citerec.library.models import ENCODED, open_model
 from citerec.library.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.base import OtherIndex, Retriever
@@ -47,7 +47,7 @@ class Generation(Candidates):
     def retriever(self) -> Retriever:
         """The ranking model with its index. Raises InputError if one is damaged or of another version."""
         try:
-            retriever = open_model(self.folder / MODEL)
+            retriever = open_model(self.folder / MODEL, self.path / ENCODED)
             retriever.load(self.folder / RANKING, self.corpus)
         except OtherIndex:
             raise outdated(self.path) from None

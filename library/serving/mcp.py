@@ -182,4 +182,5 @@ def run_stdio(settings: McpSettings) -> None:
     """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
     from citerec.library.commands.temporary import open_recommender
 
-    make_server(open_recommender(settings.library, settings.reranker), asyncio.to_thread).run("stdio")
+    recommender = open_recommender(settings.library, settings.reranker, serves=True)
+    make_server(recommender, asyncio.to_thread).run("stdio")

@@ -394,7 +394,7 @@ def serve(settings: ServeSettings) -> None:
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
     from citerec.library.commands.temporary import open_recommender
 
-    _run(open_recommender(settings.library, settings.reranker), listening, settings)
+    _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:

@@ -38,7 +38,7 @@ WORDS = "elsewhere_words"
 PASSAGES = ("elsewhere_count", WORDS, "elsewhere_distance")
 """Columns of papers that passages of the draft cite, less their mean over the list; WORDS also times the
 logarithm of the number of papers cited elsewhere."""
-BEST = ("dense.context", "title_share_near", "name_near", "author_and_year")
+BEST = ("dense.context", "title_share_near", "name_near", "author_and_year", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 TEXTS, TEXTS_SCALE = "full texts", "full texts, score"
 """Inputs where candidates have full texts: their share in the outside option, and times the score."""

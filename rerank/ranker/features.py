@@ -32,6 +32,7 @@ from citerec.rerank.ranker.texts import (
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import SURROUNDINGS, Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
@@ -121,6 +122,8 @@ class Candidates:
         ones, those of the sentence alone."""
         found: dict[str, NDArray[np.floating]] = {}
         for name, part in self.parts.items():
+            if part.comparable:  # has a feature of its own
+                continue
             scores = part.score(self.queries, self.papers)
             found[f"{name}.score"] = fill_missing_scores(scores, self.papers)
             found[f"{name}.rank"] = log_ranks(scores)
@@ -403,6 +406,15 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
         if group not in known:
             raise InputError(f"retriever.features: {group!r} is not one of {', '.join(known)}")
     return (groups,) if isinstance(groups, str) else tuple(groups)
+
+
+@feature(RETRIEVERS)
+def encoder(x: Candidates) -> Floats:
+    """Cosine of the passage with the paper by a network that has read all papers."""
+    part = next((part for part in x.parts.values() if isinstance(part, NetworkRetriever)), None)
+    if part is None or not part.complete:
+        return np.full(x.papers.shape, np.nan, np.float32)
+    return part.cosines(x.queries, x.papers)
 
 
 # PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper

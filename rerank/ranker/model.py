@@ -27,11 +27,13 @@ from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense
 from citerec.rerank.ranker.linear import LinearModel, Lists
+from citerec.rerank.ranker.networks import NetworkModel, floats
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
@@ -57,6 +59,7 @@ class RankingModel(Pretrained):
     """The model of a ranker and how sure it is of its answers.
 
     about: how they were trained, as plain values. dense: the model of the dense retriever among its parts.
+    networks: what ranks with networks among its parts.
     """
 
     settings_file = MODEL
@@ -76,6 +79,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
     confidence: Confidence = field(default_factory=Confidence)
     about: Mapping[str, Any] = field(default_factory=dict)
     dense: DenseModel | None = None
+    networks: NetworkModel | None = None
 
     @classmethod
     def train(
@@ -115,7 +119,10 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
     def write(self, folder: Path) -> None:
         parts = {"weights": self.model.weights, "deviations": self.model.deviations}
         parts["confidence"] = self.confidence.parameters
-        write_json(folder / MODEL, {"format": FORMAT} | {name: dict(part) for name, part in parts.items()})
+        content: dict[str, Any] = {name: dict(part) for name, part in parts.items()}
+        if self.networks is not None:
+            content["networks"] = self.networks.as_json()
+        write_json(folder / MODEL, {"format": FORMAT, **content})
         if self.dense is not None:
             self.dense.save(folder / DENSE)
 
@@ -125,14 +132,11 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         if content.get("format") != FORMAT:
             raise OtherIndex(f"{folder}: a ranker of another version; train it again")
         with check_consistent(folder):
-            model = LinearModel(_floats(content["weights"]), _floats(content["deviations"]))
-            confidence = Confidence(_floats(content["confidence"]))
+            model = LinearModel(floats(content["weights"]), floats(content["deviations"]))
+            confidence = Confidence(floats(content["confidence"]))
+            networks = NetworkModel.from_json(content["networks"]) if "networks" in content else None
         dense = folder / DENSE
-        return cls(model, confidence, about, open_model(dense) if dense.is_dir() else None)
-
-
-def _floats(values: Mapping[Any, Any]) -> dict[str, float]:
-    return {str(key): float(value) for key, value in values.items()}
+        return cls(model, confidence, about, open_model(dense) if dense.is_dir() else None, networks)
 
 
 class Ranker(Retriever):
@@ -195,6 +199,11 @@ class Ranker(Retriever):
     @property
     def log_probabilities(self) -> bool:  # type: ignore[override]
         return self.model is not None and bool(self.model.confidence.parameters)
+
+    @property
+    def encoder(self) -> NetworkRetriever | None:
+        """The networks among the parts, if any."""
+        return next((part for part in self.parts.values() if isinstance(part, NetworkRetriever)), None)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
@@ -266,7 +275,10 @@ class Ranker(Retriever):
     def prefetch(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
         """Search with each retriever, for papers that contexts name, for those that similar passages of the
         draft cite, and for those whose full texts have passages like it, without the citing paper."""
-        found = [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
+        if self.encoder is not None and self.model is not None and self.model.networks is not None:
+            self.encoder.refresh(self.model.networks.first.depth)
+        searched = [part for part in self.parts.values() if part is not self.encoder or part.complete]
+        found = [part.search_allowed(queries, depth, allowed) for part in searched]
         others = [self._named(queries), self._cited_elsewhere(queries)]
         if self.passages is not None:
             others.append(self.passages.find(queries, BY_PASSAGES))
@@ -314,8 +326,14 @@ class Ranker(Retriever):
         """
         assert self.model is not None
         lists, mask = self.lists(queries, papers)
-        scores = np.full(papers.shape, -np.inf, np.float32)
-        scores[mask] = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+        scores, confidence = np.full(papers.shape, -np.inf, np.float32), self.model.confidence
+        if self.encoder is None or self.model.networks is None:
+            found = self.model.model.scores(lists)
+        else:
+            found, lists, confidence = self.model.networks.scores(
+                self.model.model, self.encoder, queries, papers[mask], lists
+            )
+        scores[mask] = confidence.log_probabilities(lists, found)
         return scores
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:

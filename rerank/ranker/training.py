@@ -10,7 +10,7 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -39,9 +39,10 @@ from citerec.rerank.ranker.linear import (
     measure_variants,
     model_hash,
 )
+from citerec.rerank.ranker.networks import COSINE, FIRST, READ, NetworkModel, Rescoring, cosines_of
 from citerec.rerank.ranker.variants import small_libraries, with_contexts, without_abstracts
 from citerec.rerank.settings import RankerSettings
-from citerec.retrieval.arrays import Mask
+from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.encoders.article import ArticleRetriever, SentenceRetriever
 from citerec.retrieval.passages import cited_elsewhere
@@ -55,6 +56,8 @@ QUERIES = 32
 """Queries read at a time."""
 SMALL = "small"
 """Variant of small libraries."""
+DEPTH = 30
+"""Papers that an encoder reads for a question."""
 FEW = (50, 500, 5000)
 """Training contexts of the variants with few of them."""
 
@@ -137,16 +140,59 @@ def fit_calibrated(
 
     start: see `rerank.ranker.linear.fit_ranker`.
     """
-    scores, confidence = cross_fit(settings, lists, seed, start), Confidence()
-    chosen = np.char.endswith(lists.variant, calibrated_on)
-    if chosen.any():
-        libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
-        kept = without_cited(libraries, seed)
-        libraries, of_libraries = libraries.keep(kept), of_libraries[kept]
-        # Also as questions, for which nothing is known to be cited elsewhere.
-        asked = TrainingLists.concat([libraries, libraries.drop_group(DRAFT)])
-        confidence = fit_confidence(asked, np.tile(of_libraries, 2))
+    scores = cross_fit(settings, lists, seed, start)
+    confidence = calibrate(lists, scores, seed, calibrated_on)
     return fit_ranker(settings, lists, start), confidence, measure_variants(lists, scores)
+
+
+def calibrate(lists: TrainingLists, scores: Floats, seed: int, variants: str) -> Confidence:
+    """Fit a confidence to scores [n] of the variants that end in `variants`; none without such lists."""
+    chosen = np.char.endswith(lists.variant, variants)
+    if not chosen.any():
+        return Confidence()
+    libraries, of_libraries = lists.take(chosen), scores[chosen[lists.query]]
+    kept = without_cited(libraries, seed)
+    libraries, of_libraries = libraries.keep(kept), of_libraries[kept]
+    # Also as questions, for which nothing is known to be cited elsewhere.
+    asked = TrainingLists.concat([libraries, libraries.drop_group(DRAFT)])
+    return fit_confidence(asked, np.tile(of_libraries, 2))
+
+
+def fit_networks(
+    settings: RankerSettings, lists: TrainingLists, base: LinearModel, seed: int, calibrated_on: str
+) -> tuple[NetworkModel, dict[str, dict[str, float]]]:
+    """Fit what ranks with an encoder to lists with its cosines, of papers that all have been read.
+
+    base: the model without it, whose weights are kept where the lists do not speak against them.
+    calibrated_on: the variants to which confidences are fitted end in this.
+    Also returns the measures of cross-fitted scores.
+    """
+    from scipy.optimize import minimize_scalar  # not needed to rank
+
+    read, confidence, measures = fit_calibrated(settings, lists, seed, calibrated_on, base)
+    scores = base.scores(lists)
+    bare = Rescoring(DEPTH, 0.0)
+    first = np.zeros(len(scores), np.bool_)
+    first[np.concatenate(bare.first(lists, scores))] = True
+    head, of_head = lists.keep(first), scores[first]
+    useful = np.add.reduceat(head.cited, head.offsets[:-1]) > 0
+    head, of_head = head.take(useful), of_head[useful[head.query]]
+    starts, cosines = head.offsets[:-1], np.nan_to_num(cosines_of(head))
+    target = head.cited / np.add.reduceat(head.cited, starts, dtype=np.float32)[head.query]
+
+    def loss(weight: float) -> float:
+        logits = of_head + weight * cosines
+        highest = np.maximum.reduceat(logits, starts)
+        total = np.log(np.add.reduceat(np.exp(logits - highest[head.query]), starts)) + highest
+        return float(total.sum() - target @ logits)
+
+    found = Rescoring(DEPTH, float(minimize_scalar(loss, (0.0, 10.0)).x))
+    rescored, seen = found.scores(lists, scores), lists.values.copy()
+    seen[~first, list(lists.columns).index(COSINE)] = np.nan
+    confidences = {READ: confidence}
+    confidences[FIRST] = calibrate(replace(lists, values=seen), rescored, seed, calibrated_on)
+    measures |= {f"{name}, {FIRST}": one for name, one in measure_variants(lists, rescored).items()}
+    return NetworkModel(read, found, confidences), measures
 
 
 def _format_measures(figures: Mapping[str, float]) -> str:
@@ -167,27 +213,18 @@ def read_variants(
     """
     new = copy.deepcopy(ranker)
     parts = _all_variants(ranker, corpus, settings, seed, index_dir)
-    return TrainingLists.concat(parts + _with_other_dense(_all_variants, new, corpus, settings, seed))
-
-
-def read_paper_lists(ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int) -> TrainingLists:
-    """Read the lists of `papers`, `names`, `other-papers` and `other-names` alone."""
-    parts = _papers(ranker, corpus, settings, seed)
-    return TrainingLists.concat(parts + _with_other_dense(_papers, ranker, corpus, settings, seed))
-
-
-Read = Callable[[Ranker, Corpus, RankerSettings, int], list[TrainingLists]]
+    return TrainingLists.concat(parts + _with_other_dense(new, corpus, settings, seed))
 
 
 def _with_other_dense(
-    read: Read, ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
+    ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
 ) -> list[TrainingLists]:
-    """Read lists with the dense model of other corpora, if there is one; as many of `corpus` as of others."""
+    """Read all variants with the dense model of other corpora, if any; as many of `corpus` as of others."""
     if settings.out_of_domain_checkpoint is None:
         return []
     other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
     settings = replace(settings, queries=settings.variant_queries)
-    found = TrainingLists.concat(read(other, corpus, settings, seed))
+    found = TrainingLists.concat(_all_variants(other, corpus, settings, seed))
     return [replace(found, variant=np.char.add("other-", found.variant))]
 
 
@@ -292,15 +329,17 @@ def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) ->
     return split.take(rows)
 
 
-def read_lists(ranker: Ranker, queries: Queries, variant: str = "corpus") -> TrainingLists:
+def read_lists(
+    ranker: Ranker, queries: Queries, variant: str = "corpus", asked_as: Sequence[int] = ()
+) -> TrainingLists:
     """Build the lists of queries with their positives, as in a search.
 
-    In variants other than `corpus`, a quarter of the queries lack the citing paper's abstract, and a quarter
-    title, abstract, year and what surrounds the context, as questions of users do; in `names`, half have the
-    cited paper's year before the mark.
+    asked_as: the kinds of query that take turns. By default, in variants other than `corpus`, a quarter of
+    the queries lack the citing paper's abstract, and a quarter title, abstract, year and what surrounds the
+    context, as questions of users do; in `names`, half have the cited paper's year before the mark.
     """
     assert queries.positives is not None
-    kinds = _kinds(len(queries), variant)
+    kinds = np.resize(asked_as, len(queries)) if asked_as else _kinds(len(queries), variant)
     order, parts = np.argsort(kinds, kind="stable"), list[tuple[NDArray[Any], ...]]()
     with count_progress("ranker: reading lists", len(queries)) as advance:
         for kind in np.unique(kinds).tolist():
@@ -320,9 +359,9 @@ def read_lists(ranker: Ranker, queries: Queries, variant: str = "corpus") -> Tra
     return found.take(np.argsort(order))
 
 
-WHOLE, CONTEXT, WITH_TITLE, DATED = 0, 1, 2, 4
+WHOLE, CONTEXT, WITH_TITLE, DATED, SENTENCE = 0, 1, 2, 4, 8
 """How a query is asked: with all that is known of the citing paper, the context alone, without the citing
-paper's abstract; and with the cited paper's year before the mark, added to these."""
+paper's abstract; with the cited paper's year before the mark, added to these; the sentence alone."""
 
 
 def _kinds(queries: int, variant: str) -> NDArray[np.int64]:
@@ -337,7 +376,10 @@ def _as_asked(queries: Queries, kind: int) -> Queries:
     """Return queries of one kind."""
     if kind & DATED:
         queries = _with_years(queries)
-    if kind & CONTEXT:
+    if kind & SENTENCE:
+        sentences = queries.sentences()
+        queries = replace(queries.with_context(sentences.fields["context"]), new_words=sentences.new_words)
+    if kind & (CONTEXT | SENTENCE):
         alone = keep_fields(queries.with_context(queries.fields["context"]), "context", *SURROUNDINGS)
         return replace(alone, years=np.zeros_like(queries.years))
     return keep_fields(queries, "context", *SURROUNDINGS, "title") if kind & WITH_TITLE else queries

@@ -95,7 +95,7 @@ def small_libraries(corpus: Corpus, split: Split, seed: int) -> Iterator[tuple[C
             papers |= cited[paper]
         without = rng.random(len(papers) + len(own)) >= rng.choice(ABSTRACTS)
         known = whole.take(np.flatnonzero(np.isin(corpus.citing[whole.contexts], own)))
-        library = _restrict(corpus, known, np.array(sorted(papers)), own[own >= 0], without)
+        library = restrict(corpus, known, np.array(sorted(papers)), own[own >= 0], without)
         contexts = library.splits[whole.name]
         yield library, contexts.take(np.flatnonzero(np.isin(contexts.contexts, split.contexts)))
 
@@ -106,7 +106,7 @@ def _topic(corpus: Corpus, papers: Rows, long: Mask) -> set[int]:
     return set(words[long[words]].tolist())
 
 
-def _restrict(corpus: Corpus, split: Split, papers: Rows, citing: Rows, without: Mask) -> Corpus:
+def restrict(corpus: Corpus, split: Split, papers: Rows, citing: Rows, without: Mask) -> Corpus:
     """Return the corpus of some papers, of which `papers` are candidates, with one split.
 
     without: papers and citing papers that lack an abstract here.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,10 @@ from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import Keys, VectorStore
 from citerec.retrieval.queries import Queries
 
+ENCODER = "encoder"
+"""Name of the retriever, also among the parts of a ranker."""
+KEPT = 64
+"""Vectors of queries that are kept."""
 PART = 128
 """Papers that are encoded between two writes: a kill loses some seconds of work."""
 
@@ -32,18 +37,22 @@ class NetworkRetriever(Retriever):
     The index are the papers' keys in the store, so it does not change while papers are being encoded.
     """
 
-    name = "encoder"
+    name = ENCODER
     arrays = ("keys",)
+    comparable = True
+    reads_all = True
+    """whether it may be `complete`: false where the papers are those found for one question"""
     _keys: Keys
     _candidates: Rows
-    _rows: Rows
+    _searched: tuple[Rows, FlatIndex]
+    """rows of the papers that have been encoded, and their vectors: replaced as one, while others search"""
 
     def __init__(self, networks: Networks, store: VectorStore | None = None, whole: bool = True) -> None:
         """store: by default in memory. whole: `index` encodes all papers, which may take minutes."""
         super().__init__()
         self.networks, self.whole = networks, whole
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
-        self._last: tuple[Queries | None, Floats] = None, np.empty((0, networks.dim), np.float32)
+        self._asked: dict[tuple[int, ...], Floats] = {}
 
     def __deepcopy__(self, memo: object) -> Self:
         return copy.copy(self)  # for another corpus; networks and store are shared
@@ -58,21 +67,44 @@ class NetworkRetriever(Retriever):
     # What has been encoded.
 
     def missing(self) -> Rows:
-        """Rows of the candidates that have no vector."""
-        return self._candidates[~self.store.known(self._keys)]
+        """Rows of the candidates of which no vector is kept."""
+        kept = self.store.folder is not None
+        return self._candidates[~self.store.known(self._keys, written=kept)]
 
     @property
     def complete(self) -> bool:
         """Whether all candidates have a vector."""
-        return len(self._rows) == len(self._candidates)
+        return self.reads_all and len(self._searched[0]) == len(self._candidates)
 
-    def encode(self, rows: NDArray[np.integer], advance: Callable[[int], None] | None = None) -> None:
-        """Encode papers that have no vector, PART by PART; each is kept before the next begins."""
+    @property
+    def keys(self) -> Keys:
+        """Keys of the candidates in the store."""
+        return self._keys
+
+    def encode(
+        self,
+        rows: NDArray[np.integer],
+        advance: Callable[[int], None] | None = None,
+        pool: Executor | None = None,
+    ) -> None:
+        """Encode papers that have no vector, PART by PART; each is kept before the next begins.
+
+        pool: threads, by default those that all networks share.
+        """
         for start in range(0, len(rows), PART):
             part = rows[start : start + PART]
             keys = self._keys[np.searchsorted(self._candidates, part)]
             papers = self.networks.reader.papers(self.corpus, part)
-            self.store.append(self.networks.encode(keys, papers, advance))
+            self.store.append(self.networks.encode(keys, papers, advance, pool))
+
+    def read(self, papers: NDArray[np.integer]) -> None:
+        """Encode papers, rows [n], that have no vector, and keep them in memory alone."""
+        rows = np.unique(papers[papers >= 0]).astype(np.int64)
+        keys = self._keys[np.searchsorted(self._candidates, rows)]
+        new = ~self.store.known(keys)
+        if new.any():
+            found = self.networks.reader.papers(self.corpus, rows[new])
+            self.store.append(self.networks.encode(keys[new], found), write=False)
 
     def encode_missing(self) -> int:
         """Encode all papers that have no vector, with a progress bar; returns their number."""
@@ -80,16 +112,25 @@ class NetworkRetriever(Retriever):
         if len(missing):
             with count_progress("encoding papers", len(missing)) as advance:
                 self.encode(missing, advance)
-            self.refresh()
+            self.search_known()
         return len(missing)
 
-    def refresh(self) -> None:
-        """Search all papers that have been encoded by now, also by other processes."""
-        self.store.refresh()
+    def refresh(self, most: int = 0) -> None:
+        """Search the papers that other processes have encoded, too. If no more than `most` are missing then,
+        encode these and keep them in memory alone."""
+        if self.complete or not self.reads_all:
+            return
+        new = self.store.refresh()
+        missing = self._candidates[~self.store.known(self._keys)]
+        if 0 < len(missing) <= most:
+            self.read(missing)
+        if new or len(missing) <= most:
+            self.search_known()
+
+    def search_known(self) -> None:
+        """Search the papers that have been encoded by now."""
         known = self.store.known(self._keys)
-        if np.count_nonzero(known) != len(self._rows):
-            self._rows = self._candidates[known]
-            self._vectors = FlatIndex(self.store.vectors(self._keys[known]))
+        self._searched = self._candidates[known], FlatIndex(self.store.vectors(self._keys[known]))
 
     def paper_vectors(self, papers: NDArray[np.integer]) -> Floats:
         """Vectors of papers, rows [n] -> [n, D]; NaN for those that have none, and for -1."""
@@ -107,11 +148,14 @@ class NetworkRetriever(Retriever):
 
     def query_vectors(self, queries: Queries) -> Floats:
         """[Q, D]"""
-        last, vectors = self._last  # a ranker searches for queries, then scores its candidates for them
-        if last is not queries:
-            vectors = self.networks.vectors(self.networks.reader.queries(queries))
-            self._last = queries, vectors
-        return vectors
+        texts = [*map(tuple, self.networks.reader.queries(queries))]
+        # A ranker searches for queries, scores its candidates for them and explains some.
+        known, new = self._asked, list(dict.fromkeys(text for text in texts if text not in self._asked))
+        if new:
+            vectors = self.networks.vectors([list(text) for text in new])
+            known = {**known, **dict(zip(new, vectors, strict=True))}
+            self._asked = dict(list(known.items())[-max(KEPT, len(new)) :])
+        return np.array([known[text] for text in texts], np.float32).reshape(-1, self.networks.dim)
 
     def cosines(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Cosines of queries [Q] with papers [Q, K]; NaN for papers without a vector."""
@@ -120,15 +164,21 @@ class NetworkRetriever(Retriever):
         found: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
         return found
 
+    def sentence_cosines(self, queries: Queries, paper: int) -> Floats:
+        """Cosines [Q, S] of queries with the sentences of a paper's abstract that have been read."""
+        sentences = self.store.sentences(self.key(paper))
+        found: Floats = self.query_vectors(queries) @ sentences.T
+        return found
+
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         queries = Queries.from_contexts(self.corpus, queries)
         found = np.where(queries.is_own(papers), np.nan, self.cosines(queries, papers))
         return np.where(np.isnan(found), np.float32(-np.inf), found)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        mask = None if allowed is None else allowed[self._rows]
-        found = self._vectors.search(self.query_vectors(queries), k, mask)
-        papers = np.where(found.papers >= 0, np.append(self._rows, -1)[found.papers], -1).astype(np.int32)
+        rows, vectors = self._searched
+        found = vectors.search(self.query_vectors(queries), k, None if allowed is None else allowed[rows])
+        papers = np.where(found.papers >= 0, np.append(rows, -1)[found.papers], -1).astype(np.int32)
         return Ranking(papers, found.scores)
 
     # The index.
@@ -141,15 +191,13 @@ class NetworkRetriever(Retriever):
             self.encode_missing()
 
     def _use(self, corpus: Corpus, keys: Keys) -> None:
-        self._last = None, self._last[1]
         self._keys, self._candidates = keys, np.flatnonzero(corpus.is_candidate)
-        self._rows = np.empty(0, np.int64)
-        self._vectors = FlatIndex(np.empty((0, self.networks.dim), np.float32))
-        self.refresh()
+        self.store.refresh()
+        self.search_known()
 
     @property
     def index_bytes(self) -> int:
-        return self._keys.nbytes + self._vectors.nbytes
+        return self._keys.nbytes + self._searched[1].nbytes
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         super()._load(folder, corpus)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -21,11 +24,13 @@ from citerec.base.files import digest_file, write_text
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.inputs import InputReader, Lengths, PaperText, Subwords
 from citerec.retrieval.networks.session import Network
-from citerec.retrieval.networks.store import Encoded
+from citerec.retrieval.networks.store import Encoded, Keys
 
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
 ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
 FORMAT = 1
+_encoders: WeakValueDictionary[str, Network] = WeakValueDictionary()
+"""Those in use, by the hash of their file."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ class Networks:
 
     @cached_property
     def encoder(self) -> Network:
-        return Network(self.folder / ENCODER)
+        """The same for all folders with the same encoder, so that a library that was changed opens none."""
+        return _encoders.setdefault(self.hashes[ENCODER], Network(self.folder / ENCODER))
 
     @cached_property
     def cross_encoder(self) -> Network:
@@ -88,7 +94,13 @@ class Networks:
         found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)))
         return np.stack(found) if found else np.empty((0, self.dim), np.float32)
 
-    def encode(self, keys: np.ndarray, papers: list[PaperText], advance: Any = None) -> Encoded:
+    def encode(
+        self,
+        keys: Keys,
+        papers: list[PaperText],
+        advance: Callable[[int], None] | None = None,
+        pool: Executor | None = None,
+    ) -> Encoded:
         """Encode papers [n], and the sentences of their abstracts: means of the same hidden states."""
 
         def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats]]:
@@ -97,7 +109,7 @@ class Networks:
             return _unit(hidden.mean(axis=0)), [_unit(part.sum(axis=0)) for part in parts]
 
         inputs = [(self.reader.alone(paper.subwords), None) for paper in papers]
-        found = self.encoder.map(inputs, one, advance)
+        found = self.encoder.map(inputs, one, advance, pool)
         dim = self.dim
         sentences = [np.rint(sentence * 127) for _, own in found for sentence in own]
         return Encoded(

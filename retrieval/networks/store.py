@@ -34,6 +34,8 @@ Keys = NDArray[np.uint64]
 SUFFIX, NETWORK = ".safetensors", "network"
 MANY = 16
 """Files that `keep` writes as one."""
+MOST = 20_000
+"""Papers in memory alone: about 60 MB."""
 
 
 @dataclass(frozen=True)
@@ -87,29 +89,36 @@ class VectorStore:
         self._parts: list[Encoded] = []
         self._places: dict[int, tuple[int, int]] = {}
         self._files: set[str] = set()
+        self._passing: list[int] = []
         self._lock = threading.Lock()
         self.refresh()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def refresh(self) -> None:
-        """Read the files that other processes have written."""
+    def refresh(self) -> bool:
+        """Read the files that other processes have written; returns whether there are any."""
         with self._lock:
-            for path in self._list():
-                if path.name not in self._files:
-                    self._files.add(path.name)
-                    if (part := self._read(path)) is not None:
-                        self._remember(part)
+            new = [path for path in self._list() if path.name not in self._files]
+            self._files |= {path.name for path in new}
+            parts = [part for path in new if (part := self._read(path)) is not None]
+            for part in parts:
+                self._remember(part)
+            return bool(parts)
 
-    def append(self, part: Encoded) -> None:
-        """Keep further papers; their file is on the disk when this returns."""
+    def append(self, part: Encoded, write: bool = True) -> None:
+        """Keep further papers; their file is on the disk when this returns. write: false for in memory alone,
+        where the oldest leave when there are more than MOST."""
         if not len(part):
             return
         with self._lock:
-            if self.folder is not None:
+            if write and self.folder is not None:
                 self._write(self.folder, part)
+            else:
+                self._passing.append(len(self._parts))
             self._remember(part)
+            while sum(len(self._parts[number]) for number in self._passing) > MOST:
+                self._forget(self._passing.pop(0))
 
     def keep(self, keys: Iterable[int]) -> None:
         """Remove all papers but those with these keys, also those of other networks, and merge many files."""
@@ -129,7 +138,7 @@ class VectorStore:
             parts = [
                 part.take(np.array(of, np.int64)) for part, of in zip(self._parts, rows, strict=True) if of
             ]
-            self._parts, self._places = [], {}
+            self._parts, self._places, self._passing = [], {}, []
             if parts:
                 self._remember(Encoded.concat(parts))
                 self._write(self.folder, self._parts[0])
@@ -137,9 +146,11 @@ class VectorStore:
                 path.unlink(missing_ok=True)
                 self._files.discard(path.name)
 
-    def known(self, keys: Keys) -> Mask:
-        """Which keys [n] have been encoded."""
-        return np.fromiter((key in self._places for key in keys.tolist()), np.bool_, len(keys))
+    def known(self, keys: Keys, written: bool = False) -> Mask:
+        """Which keys [n] have been encoded. written: and are in a file."""
+        places, passing = self._places, set(self._passing) if written else ()
+        found = (key in places and places[key][0] not in passing for key in keys.tolist())
+        return np.fromiter(found, np.bool_, len(keys))
 
     def vectors(self, keys: Keys) -> Floats:
         """Vectors [n, D] of papers, NaN for those that have not been encoded."""
@@ -177,7 +188,15 @@ class VectorStore:
         number = len(self._parts)
         self._parts.append(part)
         for row, key in enumerate(part.keys.tolist()):
-            self._places.setdefault(key, (number, row))
+            if self._places.get(key, (-1, 0))[0] in (-1, *self._passing):
+                self._places[key] = number, row
+
+    def _forget(self, number: int) -> None:
+        """Remove the papers of a part, which is empty from then on."""
+        for key in self._parts[number].keys.tolist():
+            if self._places.get(key, (-1, 0))[0] == number:
+                del self._places[key]
+        self._parts[number] = self._parts[number].take(np.empty(0, np.int64))
 
     def _list(self) -> list[Path]:
         return [] if self.folder is None else sorted(self.folder.glob(f"*{SUFFIX}"))

@@ -55,6 +55,7 @@ from citerec.library.drafts.collection import (
 )
 from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.memory.encoding import encode
 from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import PLAIN, model_files
 from citerec.library.papers import LibraryPaper
@@ -161,6 +162,7 @@ class _Run:
             for who, model in self.models.items():
                 texts = list(map(with_names, papers)) if model == NAMED else papers
                 library = MemoryLibrary.create(folder / f"{name}-{who}", texts, model=_bm25_or(model))
+                encode(library)
                 found[who] = Recommender(library)
         return found
 

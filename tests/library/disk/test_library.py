@@ -86,8 +86,9 @@ def source(papers: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def in_memory(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Recommender:
+    """Its encoder reads the first papers of an answer, as on disk."""
     folder = tmp_path_factory.mktemp("memory") / "lib"
-    run("build", f"library={folder}", f"source={source}")
+    run("build", f"library={folder}", f"source={source}", "encode=false")
     return Recommender.open(folder)
 
 

@@ -32,7 +32,6 @@ from citerec.rerank.ranker.model import MODEL, Ranker, RankingModel
 from citerec.rerank.ranker.training import (
     fit_calibrated,
     read_lists,
-    read_paper_lists,
     read_variants,
     training_split,
 )
@@ -419,8 +418,6 @@ def test_a_dense_model_of_other_corpora_adds_variants(
     counts = {"corpus": 14, "papers": 12, "half": 12, "titles": 12, "contexts-50": 12, "small": 10}
     counts |= {f"other-{name}": count for name, count in (counts | {"corpus": 12}).items()}
     assert Counter(lists.variant.tolist()) == Counter(counts)
-    papers = read_paper_lists(Ranker(None, {"dense": average()}, 15), demo_corpus, settings, 0)
-    assert Counter(papers.variant.tolist()) == {"papers": 12, "other-papers": 12}
     monkeypatch.setattr("citerec.rerank.ranker.linear.MIN_LISTS", 1)
     assert fit_calibrated(plain, lists, 0)[1].parameters
     assert fit_calibrated(plain, lists, 0, "drafts")[1] == Confidence()

@@ -1,0 +1,131 @@
+"""The networks of the built-in model in a library: what they have read is kept, and answers do without it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.base.files import file_lock
+from citerec.library.commands.change import add, build, remove
+from citerec.library.memory import encoding
+from citerec.library.memory.encoding import encode, networks_of, state
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.models import ENCODED
+from citerec.library.recommender import Recommender
+from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.library.sources.readers import read_source
+from citerec.retrieval.networks import encoder as module
+from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.store import SUFFIX
+from citerec.tests.forked import exit_code
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
+QUESTION = "The usual optimiser for deep networks has a step size of its own for each parameter [CITE]."
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> MemoryLibrary:
+    """The example library, of which the networks have read nothing."""
+    return MemoryLibrary.create(tmp_path / "mine", list(read_source(EXAMPLES, print)))
+
+
+def answers(path: Path) -> list[tuple[str, float | None]]:
+    found = Recommender.open(path).recommend(QUESTION, k=50)
+    return [(paper.id, paper.probability) for paper in found]
+
+
+def assert_same_answers(one: Path, other: Path) -> None:
+    found, expected = answers(one), answers(other)
+    assert [paper for paper, _ in found] == [paper for paper, _ in expected]
+    assert [sure for _, sure in found] == pytest.approx([sure for _, sure in expected], abs=1e-4)
+
+
+def test_the_first_answers_come_without_and_with_what_was_read(library: MemoryLibrary) -> None:
+    before = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
+    reading = state(library)
+    assert reading is not None and reading.known == 0
+    assert not (library.path / ENCODED).exists()  # only the first papers were read, and only in memory
+    done = encode(library)
+    assert done is not None and done.known == done.papers == done.new == len(library)
+    after = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
+    assert all(-1 <= paper.features["encoder"] <= 1 for paper in after)
+    assert before[0].key == after[0].key == "kingma2015adam"
+    for found in (before, after):
+        assert all(0 <= paper.probability <= 1 for paper in found if paper.probability is not None)
+    assert [paper.probability for paper in before] != [paper.probability for paper in after]
+    again = encode(library)
+    assert again is not None and again.new == 0
+
+
+def test_a_killed_encoding_goes_on_where_it_was(
+    library: MemoryLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PART", 16)
+    monkeypatch.setattr(encoding, "PART", 16)
+    read, calls = Networks.encode, list[int]()
+
+    def dies(self: Networks, keys: np.ndarray, *given: object) -> object:
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls.append(len(keys))
+        return read(self, keys, *given)  # type: ignore[arg-type]
+
+    def killed() -> None:
+        monkeypatch.setattr(Networks, "encode", dies)
+        encode(MemoryLibrary.open(library.path))
+
+    assert exit_code(killed) == -signal.SIGKILL
+    assert len([*(library.path / ENCODED).glob(f"*{SUFFIX}")]) == 2
+    monkeypatch.setattr(Networks, "encode", read)
+    left = state(MemoryLibrary.open(library.path))
+    assert left is not None and left.known == 32
+    done = encode(MemoryLibrary.open(library.path))
+    assert done is not None and done.new == len(library) - 32
+    whole = MemoryLibrary.create(tmp_path / "whole", list(read_source(EXAMPLES, print)))
+    encode(whole)
+    assert_same_answers(library.path, whole.path)
+
+
+def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bib, more = tmp_path / "a.bib", tmp_path / "b.bib"
+    entry = "@article{{{0}, title={{A study of {0} in rivers}}, abstract={{{1}}}}}\n"
+    bib.write_text("".join(entry.format(name, f"Many {name}.") for name in ("salmon", "trout", "perch")))
+    more.write_text(entry.format("carp", ""))
+    path = tmp_path / "fish"
+    build(BuildSettings(library=str(path), source=(str(bib),)))
+    assert "all 3 papers read by the encoder, 3 now" in capsys.readouterr().out
+    add(AddSettings(library=str(path), source=(str(more),)))
+    assert "all 4 papers read by the encoder, 1 now" in capsys.readouterr().out
+    networks = networks_of(MemoryLibrary.open(path))
+    assert networks is not None and len(networks.store) == 4
+    found = Recommender.open(path).recommend("Carps [CITE] live in rivers.", explain=True)
+    assert found[0].key == "carp" and found[0].evidence.sentence == ""  # it has no abstract
+    remove(RemoveSettings(library=str(path), id=("trout",)))
+    library = MemoryLibrary.open(path)
+    encode(library)
+    networks = networks_of(library)
+    assert networks is not None and len(networks.store) == 3 and not len(networks.missing())
+
+
+def test_a_library_may_put_it_off_or_do_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for model, known in (("static", None), ("bm25", None), ("", 0)):
+        path = tmp_path / (model or "builtin")
+        build(BuildSettings(library=str(path), source=(str(EXAMPLES),), model=model, encode=False))
+        assert "encoder" not in capsys.readouterr().out
+        reading = state(MemoryLibrary.open(path))
+        assert (None if reading is None else reading.known) == known
+        assert answers(path)
+
+
+def test_only_one_process_reads_at_a_time(library: MemoryLibrary) -> None:
+    with file_lock(library.path / encoding.LOCK, encoding.WORK, True):
+        with pytest.raises(InputError, match="networks"):
+            encode(library, wait=False)
+        assert answers(library.path)

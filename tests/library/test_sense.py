@@ -1,0 +1,57 @@
+"""Plain questions whose right paper is clear, over libraries of three fields: no model is fitted to them.
+
+Prints each model's right answers with -s: python -m pytest -s tests/library/test_sense.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from citerec.library.memory.encoding import encode
+from citerec.library.memory.library import MemoryLibrary
+from citerec.library.recommender import Recommender
+from citerec.library.sources.readers import read_source
+
+FOLDER = Path(__file__).parent / "sense"
+PARTS = yaml.safe_load((FOLDER / "questions.yaml").read_text("utf-8"))
+LEAST, SLACK = 38, 2
+"""Right answers of the built-in model (40 when it was made), and what 8-bit arithmetic of another processor
+may change."""
+
+
+def first_keys(place: Path, model: str) -> list[tuple[str, str, str]]:
+    """Question, key of the right paper, and of the first one found."""
+    found = []
+    for number, part in enumerate(PARTS):
+        papers = list(read_source(FOLDER / part["library"], print))
+        library = MemoryLibrary.create(place / f"{model}{number}", papers, model=model)
+        encode(library)
+        recommender = Recommender.open(library.path)
+        for text, key in part["questions"]:
+            assert library.row(key) is not None, key
+            found.append((text, key, recommender.recommend(text, k=1)[0].key))
+    return found
+
+
+@pytest.mark.slow
+def test_the_built_in_model_has_more_sense_than_words_alone(tmp_path: Path) -> None:
+    right = {}
+    for model in ("", "static", "bm25"):
+        found = first_keys(tmp_path, model)
+        right[model] = sum(key == first for _, key, first in found)
+        print(f"\n{model or 'builtin'}: {right[model]} of {len(found)} right first")
+        for text, key, first in found if not model else ():
+            if key != first:
+                print(f"  {first} for {key}: {text}")
+    assert right[""] >= max(LEAST - SLACK, right["bm25"])
+
+
+def test_the_optimiser_with_a_step_size_for_each_parameter_is_adam(tmp_path: Path) -> None:
+    papers = list(read_source(FOLDER / PARTS[0]["library"], print))
+    library = MemoryLibrary.create(tmp_path / "examples", papers)
+    encode(library)
+    question = "The usual optimiser for deep networks has a step size of its own for each parameter [CITE]"
+    assert Recommender.open(library.path).recommend(question, k=1)[0].key == "kingma2015adam"
