@@ -56,7 +56,6 @@ NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 
 
-ZOTERO_STORAGE = re.compile(r".*/storage/([A-Z0-9]{8})/[^/]+")
 _OWN = {"highlight": "your highlight", "note": "your note"}
 
 
@@ -80,9 +79,10 @@ class TextPlace:
     @property
     def link(self) -> str:
         """An address that opens the PDF at the page: in Zotero if it is there, else in a browser."""
-        if found := ZOTERO_STORAGE.fullmatch(Path(self.file).as_posix()):
-            page = f"?page={self.page}" if self.page else ""
-            return f"zotero://open-pdf/library/items/{found[1]}{page}"
+        from citerec.library.sources.zotero_files import attachment_link
+
+        if link := attachment_link(self.file):
+            return link + (f"?page={self.page}" if self.page else "")
         return Path(self.file).as_uri() + (f"#page={self.page}" if self.page else "")
 
 

@@ -26,7 +26,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import ARXIV_ID
 
 if TYPE_CHECKING:
-    from citerec.datasets.fulltext.pdf import PdfParagraph, PdfText
+    from citerec.datasets.fulltext.layout import PdfParagraph
+    from citerec.datasets.fulltext.pdf import PdfText
 
 SECONDS = 60.0
 """Time to read a PDF."""
@@ -85,7 +86,7 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
 
 def _beginning(paragraphs: Sequence[PdfParagraph]) -> int:
     """Return which paragraph begins the abstract, after title, authors and notes; 0 if none does."""
-    from citerec.datasets.fulltext.pdf import is_abstract
+    from citerec.datasets.fulltext.layout import is_abstract
 
     return next((number for number, part in enumerate(paragraphs) if is_abstract(part.section)), 0)
 

@@ -7,14 +7,16 @@ Zotero 6. A program that runs has them in its database, too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.library.entries.files import SUFFIX
 from citerec.library.sources.zotero_database import select_rows
-from citerec.library.sources.zotero_places import attachment_base
+from citerec.library.sources.zotero_places import FILE, attachment_base
 
 _PDF = "application/pdf"
 _STORAGE, _BASE = "storage:", "attachments:"
@@ -27,6 +29,10 @@ _ANNOTATIONS = f"""SELECT items.key, path, contentType, type, text, comment, pos
 JOIN itemAttachments ON itemAnnotations.parentItemID = itemAttachments.itemID
 JOIN items ON items.itemID = itemAttachments.itemID
 WHERE path IS NOT NULL AND itemAnnotations.itemID {_NOT_DELETED} ORDER BY path, sortIndex"""
+
+
+_GROUPS = "SELECT key, groupID FROM items JOIN itemAttachments USING (itemID) JOIN groups USING (libraryID)"
+_STORED = re.compile(r"(.*)/storage/([A-Z0-9]{8})/[^/]+")
 
 
 class Annotation(NamedTuple):
@@ -57,6 +63,29 @@ def read_annotations(database: Path) -> dict[str, list[Annotation]]:
                 Annotation(what, " ".join(str(words).split()), page) for what, words in marked if words
             )
     return found
+
+
+def attachment_link(file: str) -> str:
+    """Return the address by which Zotero opens a PDF of its storage; "" for other files."""
+    if not (found := _STORED.fullmatch(Path(file).as_posix())):
+        return ""
+    database = Path(found[1]) / FILE
+    try:
+        changed = database.stat().st_mtime_ns
+    except OSError:
+        return ""
+    group = _groups(database, changed).get(found[2])
+    return f"zotero://open-pdf/{f'groups/{group}' if group else 'library'}/items/{found[2]}"
+
+
+@lru_cache(maxsize=4)
+def _groups(database: Path, changed: int) -> dict[str, int]:
+    """Return the group of each attachment of a group's library. changed: when, so that it is read again."""
+    try:
+        [rows] = select_rows(database, [_GROUPS])
+    except InputError:  # then the address is that of one's own library
+        return {}
+    return dict(rows)
 
 
 def _rows(database: Path, statement: str) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.library.commands.change import add, build, refresh, remove
+from citerec.library.explanation import TextPlace
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, make_paper
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
@@ -412,3 +413,19 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [paper.key for paper in papers_of(left)] == ["own"] and left.manifest.named == [
         str(home / "a.bib")
     ]
+
+
+def test_pdfs_of_the_storage_are_opened_by_zotero(tmp_path: Path) -> None:
+    file = tmp_path / "storage" / "ABCD2345" / "a.pdf"
+    place = TextPlace(str(file), 7)
+    assert place.link == f"{file.as_uri()}#page=7"  # a copy, without the database
+    with closing(sqlite3.connect(tmp_path / "zotero.sqlite")) as database:
+        database.executescript(
+            "CREATE TABLE items (itemID, libraryID, key); CREATE TABLE groups (groupID, libraryID);"
+            "CREATE TABLE itemAttachments (itemID);"
+            "INSERT INTO items VALUES (1, 1, 'ABCD2345'), (2, 2, 'EFGH2345');"
+            "INSERT INTO itemAttachments VALUES (1), (2); INSERT INTO groups VALUES (2000, 2);"
+        )
+    assert place.link == "zotero://open-pdf/library/items/ABCD2345?page=7"
+    other = TextPlace(str(tmp_path / "storage" / "EFGH2345" / "b.pdf"), 0)
+    assert other.link == "zotero://open-pdf/groups/2000/items/EFGH2345"
