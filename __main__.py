@@ -32,6 +32,7 @@ COMMANDS = {
         "build a benchmark like MDCR from papers",
     ),
     "model compress": ("citerec.hatten.static.compress", "write a smaller static model"),
+    "model networks": ("citerec.rerank.cross_encoder.export", "write the small networks with 8-bit weights"),
     "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),
 }
 """Module and summary of each command besides those of a library."""

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -33,7 +33,7 @@ from citerec.base.errors import (
     one_line_errors,
 )
 from citerec.base.help import CONF, config_groups, option_notes
-from citerec.base.settings import RESOLVERS, SCHEMAS, Settings, check, describe_type
+from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ def _schema(kind: type) -> DictConfig:
     while parts:
         part = parts.pop()
         OmegaConf.set_readonly(part, None)
+        if part._metadata.element_type in KINDS:  # a dictionary of numbers or words takes any key
+            OmegaConf.set_struct(part, False)
         children = (part._get_node(key) for key in part)
         parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
     return node
@@ -102,6 +104,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
         hint = get_type_hints(error.object_type).get(error.key)
+    if error.object_type is dict:  # a value of the dictionary
+        hint = get_args(hint)[1]
     wanted = describe_type(hint)
     if not wanted or not key:
         return f"{key}: {error}".strip(": ")

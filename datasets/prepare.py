@@ -396,8 +396,7 @@ def open_corpus(
     settings: StoreSettings. Raises InputError like open_records.
     """
     StoreSettings.read(settings)  # before files are read
-    if field is not None and (not isinstance(field, str) or not field):
-        raise InputError(f"data.field: {field!r} is not a key of the papers file; set one, such as venue")
+    _check_field(field)
     if not dir:
         raise InputError("data.dir: set the folder with papers.json, contexts.json and the splits")
     cache = Path(cache_dir).expanduser()
@@ -417,6 +416,7 @@ def open_corpora(
     cache_dir: str | Path = ".cache",
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
+    field: str | None = None,
     **settings: Any,
 ) -> Corpus:
     """Open several folders of source files as one corpus, to train a model on all of them.
@@ -425,6 +425,7 @@ def open_corpora(
     name. Otherwise like open_corpus.
     """
     StoreSettings.read(settings)
+    _check_field(field)
     if isinstance(dirs, str) or len(dirs) < 2:
         raise InputError(f"data.dirs: must be a list of two or more folders, e.g. [one,other], not {dirs!r}")
     folders = {(folder := Path(dir).expanduser().resolve()).name: folder for dir in dirs}
@@ -432,9 +433,14 @@ def open_corpora(
         raise InputError("data.dirs: two folders have the same name, which is the prefix of their ids")
     cache = Path(cache_dir).expanduser()
     parts = {
-        part: _folder_source(folder, None, splits, part, None, cache) for part, folder in folders.items()
+        part: _folder_source(folder, None, splits, part, field, cache) for part, folder in folders.items()
     }
     return open_records(join_sources(parts, name or "+".join(folders)), cache, **settings)
+
+
+def _check_field(field: str | None) -> None:
+    if field is not None and (not isinstance(field, str) or not field):
+        raise InputError(f"data.field: {field!r} is not a key of the papers file; set one, such as venue")
 
 
 def _folder_source(

@@ -197,6 +197,7 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
             for split in splits
         },
         files={f"{part}/{of}": path for part, source in sources.items() for of, path in source.files.items()},
+        field=next((source.field for source in sources.values() if source.field), None),
     )
 
 

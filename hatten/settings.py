@@ -8,7 +8,13 @@ from typing import ClassVar
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, check_count, register, setting
-from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
+from citerec.training.settings import (
+    FineTuningSettings,
+    OptimizerSettings,
+    QuerySettings,
+    RateSettings,
+    check_monitor,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class EncoderLossSettings(Settings):
 
 
 @dataclass(frozen=True)
-class EncoderBatchSettings(Settings):
+class EncoderBatchSettings(QuerySettings):
     """Composition of a batch."""
 
     where: ClassVar[str] = "model.batch"
@@ -85,6 +91,8 @@ class EncoderBatchSettings(Settings):
     """papers per query, drawn from its prefetched candidates"""
     random: int = 3
     """papers per query, drawn from all candidates"""
+    siblings: int = field(default=0, kw_only=True)
+    """papers per query, drawn from those that its citing paper cites in other passages"""
     random_level: int = setting(3, least=3, most=4)
     """triplet: irrelevance of a query's random papers, that of mined papers (3) or of other queries' (4)"""
     contexts_per_paper: int = setting(8, least=1)
@@ -98,7 +106,7 @@ class EncoderBatchSettings(Settings):
 
 @dataclass(frozen=True)
 class MiningSettings(Settings):
-    """How candidates are prefetched, once per round."""
+    """How candidates are prefetched, once per round; with model.batch.shares, from the query's own folder."""
 
     where: ClassVar[str] = "model.mining"
     depth: int = setting(100, least=1)
@@ -109,8 +117,10 @@ class MiningSettings(Settings):
     papers: int = 0
     """candidates to search, a random sample; 0: all"""
     first: str = setting("encoder", choices=("encoder", "bm25", "none"))
-    """source of the first round's candidates: encoder (as initialised; a random one finds random papers) |
+    """source of the first candidates: encoder (as initialised; a random one finds random papers) |
     bm25 | none"""
+    skip: int = 0
+    """rounds to train without mined papers at the beginning"""
     positives: bool = False
     """also mine positives among the prefetched papers, by word overlap"""
 
@@ -177,8 +187,17 @@ class EncoderTraining(Settings):
         """Whether the encoder has a mean path that can be trained on its own (hatten.layers)."""
         return False
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether the encoder's reader can leave out abstracts and titles."""
+        return False
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batch.varies_texts and not self.reads_texts:
+            raise InputError(
+                "model.batch.abstracts, model.batch.titles: only model=biencoder leaves texts out"
+            )
         for name, value in (
             ("batch.cached_negatives", self.batch.cached_negatives),
             ("schedule.mean_only_rounds", self.schedule.mean_only_rounds),
@@ -289,6 +308,10 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     @property
     def arithmetic(self) -> str:
         return self.precision
+
+    @property
+    def reads_texts(self) -> bool:
+        return True
 
 
 register("hatten", HAttenSettings)

@@ -10,7 +10,14 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, register, setting
-from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
+from citerec.retrieval.settings import Lengths
+from citerec.training.settings import (
+    FineTuningSettings,
+    OptimizerSettings,
+    QuerySettings,
+    RateSettings,
+    check_monitor,
+)
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
@@ -52,9 +59,24 @@ class PairSettings(Settings):
     query_tokens: int | None = None
     """fixed tokens of the query, including [CLS] and [SEP]; the candidate gets the rest of max_tokens;
     null: divide by shares"""
+    layout: str = setting("shares", choices=("shares", "lengths"))
+    """shares (as above) | lengths (as the small networks read them: [MASK] is the citation, the citing title
+    follows the context, candidates have names and year, each field has its own length)"""
+    lengths: Lengths = field(default_factory=Lengths)
+    """layout=lengths: most subwords of each field"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.layout == "lengths":
+            if self.contexts or self.query != "context" or self.query_tokens is not None:
+                raise InputError(
+                    "model.pairs.layout=lengths: needs model.pairs.contexts=0 query=context query_tokens=null"
+                )
+            if (longest := 3 + self.lengths.query + self.lengths.paper) > self.max_tokens:
+                raise InputError(
+                    f"model.pairs.layout=lengths: model.pairs.lengths give pairs of up to {longest} tokens; "
+                    f"set model.pairs.max_tokens={longest} or shorter lengths"
+                )
         if self.citing + self.context == 0:
             raise InputError("model.pairs: citing text or context must have a share above 0")
         if self.query == "paper" and (self.citing == 0 or self.citing_words == 0):
@@ -99,7 +121,7 @@ class ListLossSettings(Settings):
 
 
 @dataclass(frozen=True)
-class StepSettings(Settings):
+class StepSettings(QuerySettings):
     """Composition of an optimiser step."""
 
     where: ClassVar[str] = "model.batch"
@@ -125,7 +147,8 @@ class StepSettings(Settings):
 
 @dataclass(frozen=True)
 class NegativesSettings(Settings):
-    """Negatives of a query: sampled uniformly from prefetched ranks skip + 1 to depth."""
+    """Negatives of a query: sampled from prefetched ranks skip + 1 to depth, with model.batch.shares from the
+    query's own folder, and from the siblings of the cited paper."""
 
     where: ClassVar[str] = "model.negatives"
     count: int = setting(62, least=1)
@@ -134,6 +157,12 @@ class NegativesSettings(Settings):
     """papers to prefetch per query"""
     skip: int = 0
     """number of top papers to skip"""
+    skew: float = 0.0
+    """rank r is sampled with a weight of 1 / r^skew; 0: all ranks alike"""
+    siblings: int = 0
+    """with lists=cited: further negatives that the citing paper cites in other passages"""
+    sibling_lists: float = setting(0.0, most=1)
+    """with lists=cited: share of the lists whose negatives are all siblings, as far as there are any"""
     missed: int = setting(0, least=0)
     """with lists=top: maximum number of cited papers beyond the prefetched ones to add"""
     random: int = setting(0, least=0)
@@ -145,6 +174,10 @@ class NegativesSettings(Settings):
             raise InputError(
                 f"model.negatives.skip={self.skip}: must be below model.negatives.depth={self.depth}"
             )
+
+    @property
+    def has_siblings(self) -> bool:
+        return self.siblings > 0 or self.sibling_lists > 0
 
 
 F1_AT = 20
@@ -217,6 +250,10 @@ class RerankerSettings(FineTuningSettings):
                 f"model.lists=top: model.loss.name={self.loss.name} needs exactly one cited paper per list; "
                 "set model.loss.name=pointwise"
             )
+        if self.lists == "top" and self.negatives.has_siblings:
+            raise InputError("model.negatives.siblings: only with model.lists=cited")
+        if self.batch.varies_texts and self.pairs.layout != "lengths":
+            raise InputError("model.batch.abstracts, model.batch.titles: need model.pairs.layout=lengths")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 from citerec.base.errors import InputError
@@ -63,10 +63,10 @@ class IndexConfig(Settings):
         """Raises InputError for settings of other kinds and values out of range."""
         super().__post_init__()
         known = {"kind", *BUILD_SETTINGS[self.kind], *SEARCH_SETTINGS[self.kind]}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in known and value != field.default:
-                raise InputError(f"index.{field.name}={value}: index.kind={self.kind} has no such setting")
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if part.name not in known and value != part.default:
+                raise InputError(f"index.{part.name}={value}: index.kind={self.kind} has no such setting")
 
     def asdict(self) -> dict[str, object]:
         """The kind and its build settings, as plain values."""
@@ -107,10 +107,40 @@ def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> 
     """The fields of a query as a tuple; InputError for unknown fields and for an empty list."""
     if isinstance(fields, str):
         fields = [fields]
-    for field in fields or [""]:
-        if field not in known:
-            raise InputError(f"retriever.query: {field!r} is not one of {', '.join(known)}")
+    for name in fields or [""]:
+        if name not in known:
+            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(known)}")
     return tuple(fields)
+
+
+@dataclass(frozen=True)
+class Lengths(Settings):
+    """Most subwords of each field of the small networks' inputs (retrieval.networks.inputs)."""
+
+    where: ClassVar[str] = "lengths"
+
+    before: int = setting(60, least=1)
+    """of the passage before the citation"""
+    after: int = 44
+    """of the passage after it"""
+    citing_title: int = 22
+    """of the title of the paper being written"""
+    title: int = setting(40, least=1)
+    """of a paper's title"""
+    names: int = 10
+    """of its first authors and year"""
+    abstract: int = 130
+    """of its abstract"""
+
+    @property
+    def query(self) -> int:
+        """Most subwords of a query, with [MASK] and [SEP]."""
+        return self.before + self.after + self.citing_title + 2
+
+    @property
+    def paper(self) -> int:
+        """Most subwords of a paper, with "." and [SEP]."""
+        return self.title + self.names + self.abstract + 2
 
 
 SOURCE = ("name", "hub", "path", "adapter")
@@ -138,8 +168,11 @@ class ArticleConfig(Settings):
     """hidden states to pool: last | all (their mean)"""
     max_tokens: int = setting(256, least=8)
     """maximum tokens of a text, including special tokens"""
-    layout: str = setting("sentence", choices=("sentence", "sep"))
-    """separator of a text's fields: sentence (a full stop) | sep (the model's separator token)"""
+    layout: str = setting("sentence", choices=("sentence", "sep", "lengths"))
+    """separator of a text's fields: sentence (a full stop) | sep (the model's separator token) | lengths (as
+    the small networks read them: each field has its own length, papers have names and year)"""
+    lengths: Lengths = field(default_factory=Lengths)
+    """layout=lengths: most subwords of each field"""
     similarity: str = setting("cosine", choices=("cosine", "l2"))
     """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2"""
     query: tuple[str, ...] = ("title", "context")
@@ -150,11 +183,29 @@ class ArticleConfig(Settings):
     def __post_init__(self) -> None:
         """Raises InputError for an invalid value."""
         object.__setattr__(self, "query", check_fields(self.query))
+        if not isinstance(self.lengths, Lengths):  # as Hydra gives it
+            object.__setattr__(self, "lengths", Lengths(**self.lengths))
         super().__post_init__()
+        if self.layout == "lengths":
+            self._check_lengths()
+
+    def _check_lengths(self) -> None:
+        if self.pooling == "aspire" or self.markers != "mask" or set(self.query) - {"context", "title"}:
+            raise InputError(
+                "encoder.layout=lengths: needs encoder.markers=mask, encoder.query=[context,title] and "
+                "encoder.pooling=mean or cls"
+            )
+        longest = 2 + max(self.lengths.query, self.lengths.paper)
+        if longest > self.max_tokens:
+            raise InputError(
+                f"encoder.layout=lengths: encoder.lengths give texts of up to {longest} tokens; set "
+                f"encoder.max_tokens={longest} or shorter lengths"
+            )
 
     def encoding_settings(self) -> dict[str, Any]:
         """The settings that affect the vectors, without the location of the model."""
-        return {key: value for key, value in asdict(self).items() if key not in SOURCE}
+        unused = SOURCE if self.layout == "lengths" else (*SOURCE, "lengths")
+        return {key: value for key, value in asdict(self).items() if key not in unused}
 
 
 MINILM = ArticleConfig(

@@ -29,6 +29,7 @@ from citerec.evaluation.results.page import ResultsSettings
 from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
+from citerec.rerank.cross_encoder.export import NetworksSettings
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -56,6 +57,7 @@ SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "data generate": GenerateSettings,
     "data mdcr": MdcrSettings,
     "model compress": CompressSettings,
+    "model networks": NetworksSettings,
     "model publish": PublishSettings,
 }
 HELP = ("--help", "--version")

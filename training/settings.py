@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import RESOLVERS, Settings, register, setting
+from citerec.datasets.records import TRAIN
 from citerec.retrieval.settings import measure_name
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
@@ -60,6 +61,34 @@ def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:
     if monitor not in measures:
         raise InputError(f"model.validation.monitor={monitor}: choose one of {', '.join(measures)}")
     return monitor
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySettings(Settings):
+    """Which queries a training reads, and how much of their texts."""
+
+    where: ClassVar[str] = "model.batch"
+    splits: tuple[str, ...] = (TRAIN,)
+    """splits to train on, those of them that there are (e.g. [train,train_named])"""
+    shares: dict[str, float] = field(default_factory=dict)
+    """data=several: each folder's share of the queries, as relative numbers; {}: as many as each has"""
+    abstracts: tuple[float, ...] = (1.0,)
+    """shares of the abstracts to keep, one of which is drawn for the papers of each batch or list (e.g.
+    [0,0.5,1])"""
+    titles: float = setting(1.0, most=1)
+    """share of the queries that keep the citing title"""
+
+    @property
+    def varies_texts(self) -> bool:
+        """Whether abstracts or titles are left out."""
+        return self.titles < 1 or any(share < 1 for share in self.abstracts)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.abstracts or not all(0 <= share <= 1 for share in self.abstracts):
+            raise InputError(f"{self.where}.abstracts={list(self.abstracts)}: must be numbers from 0 to 1")
+        if not all(isinstance(share, int | float) and share > 0 for share in self.shares.values()):
+            raise InputError(f"{self.where}.shares={dict(self.shares)}: must be numbers above 0 by name")
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,19 @@ from torch.utils.data import DataLoader, Dataset
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Split
-from citerec.datasets.records import TRAIN
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from citerec.hatten.training.mining import Pool
+from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData
 from citerec.training.processes import WHOLE, Share
+from citerec.training.queries import DataSets, Siblings, training_split
+
+TEXTS = 6
+"""Seed of the draws of texts to leave out."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,12 @@ class Batches(Dataset[Batch]):
         seed: int,
         round: int,
         share: Share = WHOLE,
+        sets: DataSets | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
+        """sets: data sets of the split's queries; None: one. siblings: of the split; needed to draw any."""
+        self.sets = sets or DataSets((np.arange(len(split)),))
+        self.siblings = siblings
         self.reader, self.split, self.pool, self.config = reader, split, pool, config
         self.share = share
         self.seed, self.round = seed, round
@@ -91,6 +100,9 @@ class Batches(Dataset[Batch]):
         if self.pool is not None and self.config.mined:
             mined, relevant = self.pool.draw(queries, self.config.mined, rng)
             sampled.append((mined, np.where(relevant, RELEVANT, OTHER)))
+        if self.config.siblings:
+            siblings = self._draw_siblings(queries, rng)
+            sampled.append((siblings, np.full(siblings.shape, OTHER)))
         sampled_rows = np.concatenate([papers.ravel() for papers, _ in sampled]).astype(np.int64)
         cited_rows = np.unique(cited.values).astype(np.int64)
         others = np.setdiff1d(sampled_rows[sampled_rows >= 0], cited_rows)
@@ -110,19 +122,38 @@ class Batches(Dataset[Batch]):
         rate = self.rate[papers]
         if self.pool is not None and self.config.mined:
             rate[np.isin(papers, mined)] += self.config.mined / self.pool.papers.shape[1]
-
-        def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-            return rows[self.share.part(len(rows))]
-
         return Batch(
-            self.reader.queries(own(contexts)),
-            self.reader.papers(own(cited_rows)),
-            self.reader.papers(own(others)),
+            *self._read(contexts, cited_rows, others, step),
             len(cited_rows),
             others,
             levels,
             np.log(np.clip(rate, 1e-12, 1.0)).astype("f4"),
         )
+
+    def _read(
+        self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
+    ) -> tuple[Any, Any, Any]:
+        """Read this process's share of queries, cited papers and others."""
+        own = [rows[self.share.part(len(rows))] for rows in (contexts, cited, others)]
+        if not self.config.varies_texts:
+            return self.reader.queries(own[0]), self.reader.papers(own[1]), self.reader.papers(own[2])
+        assert isinstance(self.reader, ArticleReader)
+        rng = np.random.default_rng((self.seed, TEXTS, self.round, step))
+        titles = rng.random(len(contexts)) < self.config.titles
+        share = rng.choice(self.config.abstracts)
+        kept = [titles, rng.random(len(cited)) < share, rng.random(len(others)) < share]
+        kept = [mask[self.share.part(len(mask))] for mask in kept]
+        queries = self.reader.queries(own[0], kept[0])
+        return queries, self.reader.papers(own[1], kept[1]), self.reader.papers(own[2], kept[2])
+
+    def _draw_siblings(self, queries: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
+        """Draw siblings of queries [Q, siblings], padded with -1."""
+        assert self.siblings is not None
+        found = np.full((len(queries), self.config.siblings), -1, np.int32)
+        for row, query in zip(found, queries.tolist(), strict=True):
+            drawn = self.siblings.draw(query, len(row), rng)
+            row[: len(drawn)] = drawn
+        return found
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Split rows of the queries in a step."""
@@ -132,28 +163,19 @@ class Batches(Dataset[Batch]):
     def _draw_order(self) -> NDArray[np.int64]:
         """Draw the queries of this round as split rows.
 
-        Consecutive rounds continue one sequence of shuffled epochs over the split. If the pool covers only a
-        sample of the round's queries, the round consists of shuffled epochs over that sample instead.
+        Consecutive rounds continue one sequence of shuffled epochs over each data set of the split. If the
+        pool covers only a sample of the round's queries, the round consists of epochs over that sample.
         """
-        size = self.config.queries * len(self)
-        first = self.round * size
-        parts, start = [], first - first % len(self.split)
-        while start < first + size:
-            rng = np.random.default_rng((self.seed, 1, start // len(self.split)))
-            parts.append(self._group_contexts(rng.permutation(len(self.split)), rng))
-            start += len(self.split)
-        order = np.concatenate(parts)[first % len(self.split) :][:size]
+        size, group = self.config.queries * len(self), self._group_contexts
+        order = self.sets.draw(np.arange(len(self.split)), size, self.round, (self.seed, 1), group)
         if self.pool is None or (self.pool.row[order] >= 0).all():
             return order
-        sampled, parts = np.flatnonzero(self.pool.row >= 0), []
-        for epoch in range(-(-size // len(sampled))):
-            rng = np.random.default_rng((self.seed, 4, self.round, epoch))
-            parts.append(self._group_contexts(rng.permutation(sampled), rng))
-        return np.concatenate(parts)[:size]
+        sampled = np.flatnonzero(self.pool.row >= 0)
+        return self.sets.draw(sampled, size, 0, (self.seed, 4, self.round), group)
 
-    def _group_contexts(self, shuffled: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Reorder shuffled queries into groups of up to `contexts_per_paper` with the same citing paper."""
-        group = self.config.contexts_per_paper
+    def _group_contexts(self, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Shuffle queries, in groups of up to `contexts_per_paper` with the same citing paper."""
+        shuffled, group = rng.permutation(rows), self.config.contexts_per_paper
         if group == 1:
             return shuffled
         citing = self.reader.corpus.citing[self.split.contexts[shuffled]]
@@ -206,9 +228,9 @@ class TrainingData(RoundData):
         self.cached = False
         """whether the levels' output for all papers is known (batch.cached_negatives)"""
         self.corpus = corpus = reader.corpus
-        self.split = corpus.split(TRAIN)
-        if len(self.split) == 0:
-            raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
+        self.split = training_split(corpus, self.batch.splits)
+        self.sets = DataSets.read(corpus, self.split, self.batch.shares)
+        self.siblings = Siblings(corpus, self.split) if self.batch.siblings else None
         if workers > (os.cpu_count() or 1):
             raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.pool: Pool | None = None
@@ -218,7 +240,7 @@ class TrainingData(RoundData):
         levels = current >= self.settings.schedule.mean_only_rounds
         positives = self.settings.loss.positives
         batches = PreparedBatches(
-            self._batches(current), self.encoder.layout, levels, not self.cached, positives
+            self._batches(current, self.pool), self.encoder.layout, levels, not self.cached, positives
         )
         # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
         # different point than later ones. Drawn from the global generator, the seed would change the dropout
@@ -233,10 +255,12 @@ class TrainingData(RoundData):
         if steps_per_round(self.batch, len(self.split)) * self.batch.queries >= len(self.split):
             return np.arange(len(self.split))
         # No pool here: the current one belongs to the previous round.
-        return np.unique(Batches(self.reader, self.split, None, self.batch, self.seed, round).order)
+        return np.unique(self._batches(round, None).order)
 
-    def _batches(self, round: int) -> Batches:
-        return Batches(self.reader, self.split, self.pool, self.batch, self.seed, round, self.share)
+    def _batches(self, round: int, pool: Pool | None) -> Batches:
+        return Batches(
+            self.reader, self.split, pool, self.batch, self.seed, round, self.share, self.sets, self.siblings
+        )
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         return to_device(batch, device)

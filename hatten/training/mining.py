@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from citerec.retrieval.base import top_k
 from citerec.retrieval.indexes.index import search_exact
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.training.processes import WHOLE, Share
+from citerec.training.queries import DataSets
 
 PAIR_CHUNK = 200_000
 QUERY_CHUNK = 1000
@@ -100,7 +102,9 @@ class Miner:
 
     def source(self, done: int) -> str:
         """How to mine after `done` rounds: encoder, bm25 or none."""
-        return self.settings.first if done == 0 else "encoder"
+        if done < self.settings.skip:
+            return "none"
+        return self.settings.first if done == self.settings.skip else "encoder"
 
     def plan(self, done: int, queries: NDArray[np.int64]) -> MiningPlan:
         """Sample the queries of the round after `done` rounds, and the candidates to search."""
@@ -130,16 +134,20 @@ def mine(
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
     share: Share = WHOLE,
+    sets: DataSets | None = None,
 ) -> Pool:
     """Prefetch by cosine for rows of a split; vectors [queries of the share, D] and [P, D] of unit length.
 
-    words: if given, mark prefetched papers whose Jaccard index with the query reaches a cited paper's.
+    words: if given, mark prefetched papers whose Jaccard index with the query reaches a cited paper's. sets:
+    of the split's queries, which are searched for in their own one.
     """
     own = queries[share.part(len(queries))]
     excluded = pad_positives(split.positives.take(own), corpus.citing[split.contexts[own]])
     allowed = corpus.is_candidate if candidates is None else candidates
-    found = search_exact(query_vectors, paper_vectors, depth, excluded, allowed, share.device)
-    papers = found.papers
+    papers = np.full((len(own), depth), -1, np.int32)
+    for rows, mask in _own_papers(sets, own, allowed):
+        vectors = query_vectors[rows]
+        papers[rows] = search_exact(vectors, paper_vectors, depth, excluded[rows], mask, share.device).papers
     return _build_pool(corpus, split, queries, papers, words, share)
 
 
@@ -151,6 +159,7 @@ def mine_by_bm25(
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
     share: Share = WHOLE,
+    sets: DataSets | None = None,
 ) -> Pool:
     """Like `mine`, but prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
     query = ("title", "abstract", "context")
@@ -160,15 +169,23 @@ def mine_by_bm25(
     contexts, cited = split.contexts[own], split.positives.take(own)
     cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]
     papers = np.full((len(own), depth), -1, np.int32)
+    allowed = corpus.is_candidate if candidates is None else candidates
     with count_progress("BM25 of training queries", len(own)) as bar:
-        for start in range(0, len(own), QUERY_CHUNK):
-            rows = slice(start, start + QUERY_CHUNK)
-            # Retrieve extra papers, since cited ones are dropped.
-            found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], candidates)
-            drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
-            papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
-            bar(len(found))
+        for group, mask in _own_papers(sets, own, allowed):
+            for start in range(0, len(group), QUERY_CHUNK):
+                rows = group[start : start + QUERY_CHUNK]
+                # Retrieve extra papers, since cited ones are dropped.
+                found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], mask)
+                drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
+                papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
+                bar(len(found))
     return _build_pool(corpus, split, queries, papers, words, share)
+
+
+def _own_papers(
+    sets: DataSets | None, queries: NDArray[np.int64], allowed: NDArray[np.bool_]
+) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    return [(np.arange(len(queries)), allowed)] if sets is None else sets.own(queries, allowed)
 
 
 def _build_pool(

@@ -118,10 +118,11 @@ class EncoderRounds(Rounds):
         depth, words = self._miner.settings.depth, self._miner.words
         corpus, split = self._data.corpus, self._data.split
         if plan.source == "bm25":
-            return mine_by_bm25(corpus, split, plan.queries, depth, words, plan.candidates, module.share)
+            of_bm25 = corpus, split, plan.queries, depth, words
+            return mine_by_bm25(*of_bm25, plan.candidates, module.share, self._data.sets)
         encoded = self._encode_queries(module, split.contexts[plan.queries], "training queries")
         args = corpus, split, plan.queries, encoded, papers, depth, words
-        return mine(*args, plan.candidates, module.share)
+        return mine(*args, plan.candidates, module.share, self._data.sets)
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import TRAIN
 from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import EncoderTraining
 from citerec.hatten.training.batches import TrainingData, steps_per_round
@@ -17,6 +16,7 @@ from citerec.hatten.training.rounds import MINED, EncoderRounds
 from citerec.hatten.words.vectors import Embeddings
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.loop import Training, TrainingRun
+from citerec.training.queries import training_split
 
 M = TypeVar("M", bound=DenseModel)
 
@@ -54,8 +54,9 @@ def train_encoder(
 
 def _check_queries(settings: EncoderTraining, corpus: Corpus, run: TrainingRun) -> None:
     """Raise InputError, before anything slow, if a batch has too many queries or too few."""
-    queries, contexts, processes = settings.batch.queries, len(corpus.split(TRAIN)), run.trainer.processes
-    if queries > contexts > 0:
+    contexts = len(training_split(corpus, settings.batch.splits))
+    queries, processes = settings.batch.queries, run.trainer.processes
+    if queries > contexts:
         raise InputError(
             f"model.batch.queries={queries}: more than the {contexts:,} training contexts of {corpus.name}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from citerec.retrieval.encoders.nets import (
 from citerec.retrieval.networks.graph import BITS, LARGE, Bert, Head, write_graph
 from citerec.retrieval.networks.session import Input, Network
 from citerec.retrieval.vectors import chunks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOKENS = 4096
 """Padded tokens of a batch on a CPU."""
@@ -78,7 +81,7 @@ def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -
     """
     wanted = scoring.precision
     if wanted == "fastest":
-        wanted = "int8" if has_graph(model) and not torch.cuda.is_available() else "auto"
+        wanted = "int8" if has_graph(model.model) and not torch.cuda.is_available() else "auto"
     if wanted == "int8":
         return OnnxBackend(model, scoring.threads, identity)
     return TorchBackend(model, wanted, scoring.compile, scoring.threads)
@@ -114,10 +117,25 @@ class TorchBackend:
             yield rows, scores.cpu().numpy()
 
 
-def has_graph(model: CrossEncoder) -> bool:
+def has_graph(bert: PreTrainedModel) -> bool:
     """Whether the network can be written as a graph (retrieval.networks.graph)."""
-    bert = model.model
     return is_bert(bert) and not is_adapted(bert) and bert.config.hidden_act == "gelu"
+
+
+def bert_graph(bert: PreTrainedModel, name: str, scored: CrossEncoder | None = None) -> Bert:
+    """The weights of a BERT, in float32, for its graph; scored: the cross-encoder that it is part of.
+
+    InputError with its name for another model.
+    """
+    if not has_graph(bert):
+        kind = f"{type(bert).__name__} with {bert.config.hidden_act}"
+        raise InputError(f"{name}: supports only BERT, and this model is a {kind}")
+    head = None
+    if scored is not None:
+        weights = weights_to_numpy(scored.score.float())
+        head = Head(weights["weight"][0], float(weights["bias"][0]), relu=scored.head == "sigmoid")
+    config = bert.config
+    return Bert(weights_to_numpy(bert.float()), config.num_attention_heads, config.layer_norm_eps, head)
 
 
 class OnnxBackend:
@@ -128,16 +146,14 @@ class OnnxBackend:
 
         The graph is written into the cache, once per model. Raises InputError for another model than a BERT.
         """
-        if not has_graph(model):
-            kind = f"{type(model.model).__name__} with {model.model.config.hidden_act}"
-            raise InputError(f"scoring.precision=int8: supports only BERT, and this model is a {kind}")
+        bert = bert_graph(model.model, "scoring.precision=int8", model)
         self.arithmetic, self.tokens = "onnxruntime int8", TOKENS
         self._model, self._threads = model, threads or torch.get_num_threads()
         content = f"{identity} {BITS} {LARGE}".encode()
         path = cache_folder() / "onnx" / f"{hashlib.blake2b(content, digest_size=12).hexdigest()}.onnx"
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_graph(_bert(model), path)
+            write_graph(bert, path)
         self._network = Network(path)
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
@@ -150,11 +166,3 @@ class OnnxBackend:
                     inputs.append((ids[0].tolist(), types[0].tolist()))
                 logits = self._network.map(inputs, lambda _, logit: float(logit), pool=pool)
                 yield rows, self._model.scores(torch.tensor(logits, dtype=torch.float32)).numpy()
-
-
-def _bert(model: CrossEncoder) -> Bert:
-    weights = weights_to_numpy(model.float().cpu())
-    config = model.model.config
-    head = Head(weights["score.weight"][0], float(weights["score.bias"][0]), relu=model.head == "sigmoid")
-    own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
-    return Bert(own, config.num_attention_heads, config.layer_norm_eps, head)

@@ -22,17 +22,19 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus, Split
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
-from citerec.rerank.cross_encoder.pairs import PairReader
+from citerec.rerank.cross_encoder.field_pairs import LengthsReader
+from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
 from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.loop import RoundData
 from citerec.training.processes import WHOLE
+from citerec.training.queries import DataSets, Siblings
 
 log = logging.getLogger(__name__)
 
-DRAW, ORDER, CITED, RANDOM = 11, 12, 13, 14
+DRAW, ORDER, CITED, RANDOM, SIBLINGS, TEXTS = 11, 12, 13, 14, 15, 16
 """Seeds that separate the random draws of different purposes."""
 
 CANDIDATES = "candidates"
@@ -75,16 +77,21 @@ class Prefetcher:
             self._open()
         return self.retriever.covers(contexts)
 
-    def key(self, contexts: NDArray[np.int64], depth: int) -> str:
-        """Return the cache key: a hash of corpus, retriever, contexts and depth."""
+    def key(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None = None) -> str:
+        """Return the cache key: a hash of corpus, retriever, contexts, depth and papers searched."""
         about = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
         query_settings = self.retriever.query_settings()
         parts = [about, self.retriever.settings(), *([query_settings] if query_settings else [])]
         text = json.dumps(parts, sort_keys=True).encode()
+        if own is not None:
+            text += own.of_queries.tobytes() + own.of_papers.tobytes()
         return hashlib.blake2b(text + np.ascontiguousarray(contexts).tobytes(), digest_size=10).hexdigest()
 
-    def __call__(self, contexts: NDArray[np.int64], depth: int, what: str) -> Prefetched:
-        """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log.
+    def __call__(
+        self, contexts: NDArray[np.int64], depth: int, what: str, own: OwnPapers | None = None
+    ) -> Prefetched:
+        """Prefetch the top papers of contexts [N], without the citing paper; what: their name in the log;
+        own: the papers to search for each, by default all candidates.
 
         Raises InputError if the corpus has fewer candidates than `depth`.
         """
@@ -94,16 +101,16 @@ class Prefetcher:
                 f"corpus {self.corpus.name} has {pool:,} candidates, cannot prefetch {depth:,} per query; "
                 "lower model.negatives.depth and model.validation.candidates"
             )
-        folder = self.folder / self.key(contexts, depth)
+        folder = self.folder / self.key(contexts, depth, own)
         files = {start: folder / f"{start}.npy" for start in range(0, len(contexts), SHARD)}
         missing = [start for start, file in files.items() if not file.is_file()]
         if missing:
             self._open()
         begin = logged = time.monotonic()
         for done, start in enumerate(missing, 1):
-            ranking = self.retriever.search(contexts[start : start + SHARD], depth)
+            papers = self._search(contexts[start : start + SHARD], depth, own and own.take(start, SHARD))
             with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
-                np.save(stream, ranking.papers)
+                np.save(stream, papers)
             now = time.monotonic()
             if now - logged > LOG_INTERVAL:
                 logged, left = now, (now - begin) / done * (len(missing) - done)
@@ -113,10 +120,31 @@ class Prefetcher:
                 )
         return Prefetched(list(files.values()))
 
+    def _search(self, contexts: NDArray[np.int64], depth: int, own: OwnPapers | None) -> NDArray[np.int32]:
+        if own is None:
+            return self.retriever.search(contexts, depth).papers
+        papers = np.full((len(contexts), depth), -1, np.int32)
+        for number in np.unique(own.of_queries):
+            rows, allowed = own.of_queries == number, own.of_papers == number
+            papers[rows] = self.retriever.search_allowed(
+                contexts[rows], depth, allowed & self.corpus.is_candidate
+            ).papers
+        return papers
+
     def _open(self) -> None:
         if not self._opened:
             self.retriever.open(self.corpus, self._index_dir)
             self._opened = True
+
+
+class OwnPapers(NamedTuple):
+    """The number of the data set of each query [N] and of each paper of the corpus [P]."""
+
+    of_queries: NDArray[np.int64]
+    of_papers: NDArray[np.int64]
+
+    def take(self, start: int, size: int) -> OwnPapers:
+        return OwnPapers(self.of_queries[start : start + size], self.of_papers)
 
 
 class TrainingQuery(NamedTuple):
@@ -149,21 +177,31 @@ class ListStrategy(Protocol):
 
 
 class CitedAndNegatives:
-    """One cited paper, first, and negatives sampled from the prefetched papers (lists=cited)."""
+    """One cited paper, first, and negatives from the prefetched papers and its siblings (lists=cited)."""
 
-    def __init__(self, config: NegativesSettings) -> None:
-        self.config, self.max_papers = config, 1 + config.count
+    def __init__(self, config: NegativesSettings, siblings: Siblings | None = None) -> None:
+        """siblings: of the split's queries; needed for config.siblings and sibling_lists."""
+        self.config, self.siblings = config, siblings if config.has_siblings else None
+        self.negatives = config.count + config.siblings
+        self.max_papers = 1 + self.negatives
         self.wanted = "model.negatives.count", config.count
 
     def count_choices(self, query: TrainingQuery) -> int:
         return len(negative_positions(self.config, query.prefetched, query.excluded))
 
     def build(self, query: TrainingQuery, seed: int, epoch: int) -> LabelledPapers:
-        cited = query.cited
+        cited, excluded, siblings = query.cited, query.excluded, np.empty(0, np.int32)
         if len(cited) > 1:
             cited = np.random.default_rng((seed, CITED, epoch, query.row)).permutation(cited)
-        drawn = draw_negatives(self.config, query.prefetched, query.excluded, seed, epoch, query.row)
-        papers = np.append(cited[:1], drawn).astype(np.int64)
+        if self.siblings is not None:
+            rng = np.random.default_rng((seed, SIBLINGS, epoch, query.row))
+            only = rng.random() < self.config.sibling_lists
+            wanted = self.negatives if only else self.config.siblings
+            siblings = self.siblings.draw(query.row, wanted, rng)
+            excluded = np.append(excluded, siblings)
+        count = self.negatives - len(siblings)
+        drawn = draw_negatives(self.config, query.prefetched, excluded, seed, epoch, query.row, count)
+        papers = np.concatenate([cited[:1], drawn, siblings]).astype(np.int64)
         return papers, np.arange(len(papers)) == 0
 
 
@@ -211,11 +249,15 @@ def draw_negatives(
     seed: int,
     epoch: int,
     query: int,
+    count: int | None = None,
 ) -> NDArray[np.int32]:
-    """Sample up to `count` distinct papers of a ranking [depth] that are not excluded; deterministic."""
+    """Sample up to `count` (by default the configured one) distinct papers of a ranking [depth] that are not
+    excluded; deterministic."""
     positions = negative_positions(config, ranked, excluded)
     keys = np.random.default_rng((seed, DRAW, epoch, query)).exponential(size=len(ranked))[positions]
-    return ranked[positions[np.argsort(keys, kind="stable")[: config.count]]]
+    if config.skew:  # the smallest of exponential keys over weights: Efraimidis and Spirakis 2006
+        keys *= (positions + 1.0) ** config.skew
+    return ranked[positions[np.argsort(keys, kind="stable")[: config.count if count is None else count]]]
 
 
 @dataclass(frozen=True)
@@ -226,13 +268,19 @@ class QueryOrder:
     epochs: NDArray[np.int64]
 
     @classmethod
-    def sample(cls, rows: NDArray[np.int64], per_epoch: int, epochs: int, seed: int) -> QueryOrder:
-        """Sample up to `per_epoch` rows per epoch; no row repeats before all others were drawn."""
+    def sample(
+        cls, rows: NDArray[np.int64], per_epoch: int, epochs: int, seed: int, sets: DataSets | None = None
+    ) -> QueryOrder:
+        """Sample up to `per_epoch` rows per epoch; no row of a data set repeats before all others were drawn.
+
+        sets: of the split's queries; None: one.
+        """
         size = min(per_epoch, len(rows))
-        total = size * epochs
-        passes = range(-(-total // max(len(rows), 1)))
-        order = [np.random.default_rng((seed, ORDER, number)).permutation(rows) for number in passes]
-        return cls(np.concatenate([*order, np.empty(0, np.int64)])[:total], np.arange(total) // max(size, 1))
+        if size == 0:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        sets = sets or DataSets((rows,))
+        drawn = [sets.draw(rows, size, epoch, (seed, ORDER)) for epoch in range(epochs)]
+        return cls(np.concatenate(drawn), np.arange(size * epochs) // size)
 
 
 @dataclass(frozen=True)
@@ -301,7 +349,7 @@ class TrainingLists(Dataset[ListBatch]):
         papers, relevant = self._build(items)
         mask = papers >= 0
         contexts = np.repeat(self.split.contexts[self.queries.rows[items]], mask.sum(1))
-        pairs = self.reader.pairs(contexts, papers[mask])
+        pairs = self._pairs(items, contexts, papers, mask)
         teacher = None
         if self._teacher_logits is not None:
             keys, logits = self._teacher_logits
@@ -313,6 +361,21 @@ class TrainingLists(Dataset[ListBatch]):
         chunks = [pairs.padded(part) for part in parts]
         marks = torch.from_numpy(mask), torch.from_numpy(relevant)
         return ListBatch(*marks, chunks, torch.from_numpy(positions), teacher)
+
+    def _pairs(
+        self, items: slice, contexts: NDArray[np.int64], papers: NDArray[np.int64], mask: NDArray[np.bool_]
+    ) -> TokenPairs:
+        """The pairs of lists, papers [Q, n], without the titles and abstracts that are left out."""
+        if not self.batch.varies_texts:
+            return self.reader.pairs(contexts, papers[mask])
+        assert isinstance(self.reader, LengthsReader)
+        titles, abstracts = np.empty(papers.shape, np.bool_), np.empty(papers.shape, np.bool_)
+        draws = zip(self.queries.epochs[items].tolist(), self.queries.rows[items].tolist(), strict=True)
+        for number, (epoch, row) in enumerate(draws):
+            rng = np.random.default_rng((self.seed, TEXTS, epoch, row))
+            titles[number] = rng.random() < self.batch.titles
+            abstracts[number] = rng.random(papers.shape[1]) < rng.choice(self.batch.abstracts)
+        return self.reader.pairs(contexts, papers[mask], titles[mask], abstracts[mask])
 
     def add_teacher(
         self, logits: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]

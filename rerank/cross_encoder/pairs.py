@@ -49,19 +49,19 @@ class Subwords:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         """tokenizer: with the added tokens. Raises InputError if it puts no token before a pair."""
-        self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._backend.no_truncation()
-        self._backend.no_padding()
-        ids = self._backend.get_vocab()
+        self.tokenizer = copy.deepcopy(tokenizer.backend_tokenizer)
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        ids = self.tokenizer.get_vocab()
         self.cit, self.sep = ids[CIT], ids[SEP]
         self.pad = int(tokenizer.pad_token_id or 0)
         self.before, self.between, self.after, self.second_type = self._read_template()
-        self._backend.encode_special_tokens = True  # "[SEP]" in a text is text
+        self.tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
 
     def _read_template(self) -> tuple[list[int], list[int], list[int], int]:
         """Return the special tokens before, between and after two texts, and the second text's token type."""
-        bare = self._backend.encode("a", add_special_tokens=False).ids
-        probe = self._backend.encode("a", "a")
+        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
+        probe = self.tokenizer.encode("a", "a")
         ids = probe.ids
         starts = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
         if len(starts) < 2 or starts[0] == 0:
@@ -72,7 +72,8 @@ class Subwords:
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenise texts, without special tokens."""
-        return [found.ids for found in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [one.ids for one in found]
 
 
 class TokenTable:
@@ -256,9 +257,9 @@ class PairReader:
             len(corpus.paper_ids), lambda rows: self.subwords(_join_texts(titles, abstracts, rows))
         )
         self._set_queries(Queries.from_contexts(corpus, np.arange(len(corpus.context_ids))))
-        self._cited = self._contexts
         self._citing_contexts: CitingContexts | None = None
         if config.contexts:
+            self._cited = self._contexts
             from citerec.rerank.ranker import citing_contexts  # imports numba, which takes a second
 
             self._citing_contexts = citing_contexts.CitingContexts(corpus)

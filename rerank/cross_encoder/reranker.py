@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.backends import batches, open_backend
+from citerec.rerank.cross_encoder.field_pairs import pair_reader
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
 from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
@@ -124,7 +125,7 @@ class Reranker:
     def prepare(self, corpus: Corpus) -> PairReader:
         """Prepare for pairs of a corpus; `score` calls this."""
         if self._reader is None or self._reader.corpus is not corpus:
-            self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
+            self._reader = pair_reader(corpus, self.model.tokenizer, self.model.config)
         return self._reader
 
     def score(

@@ -21,19 +21,20 @@ from torch.utils.checkpoint import checkpoint
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.records import TRAIN
 from citerec.hatten.training.mining import pad_positives
 from citerec.rerank.cross_encoder.backends import TOKENS, batches
 from citerec.rerank.cross_encoder.data import (
     CitedAndNegatives,
     ListBatch,
     ListStrategy,
+    OwnPapers,
     Prefetcher,
     QueryOrder,
     RerankData,
     TopPapers,
     TrainingLists,
 )
+from citerec.rerank.cross_encoder.field_pairs import pair_reader
 from citerec.rerank.cross_encoder.losses import distil_loss, list_loss
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader
@@ -52,6 +53,7 @@ from citerec.retrieval.settings import ArticleConfig
 from citerec.training.loop import Training, TrainingRun
 from citerec.training.module import AveragedModule, prepare_transformer
 from citerec.training.processes import WHOLE, Share
+from citerec.training.queries import DataSets, Siblings, training_split
 from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 from citerec.training.settings import FineTuningSettings
 
@@ -79,7 +81,7 @@ def train_reranker(
     teacher: scores of a larger reranker to distil from, whose head is `teacher_head`.
     """
     prepare_for_training(model, settings, run.device)
-    reader = PairReader(corpus, model.tokenizer, settings.pairs)
+    reader = pair_reader(corpus, model.tokenizer, settings.pairs)
     bytes_each = settings.batch.kept * transformer_bytes(model.model, training=True)
     tokens = settings.batch.tokens or fitting_tokens(run.device, bytes_each, TOKENS)
     lists, prefetched = _build_lists(settings, corpus, prefetcher, reader, run.seed, tokens)
@@ -186,14 +188,16 @@ def _build_lists(
 
     tokens: maximum of a chunk, padded.
     """
-    split, negatives = corpus.split(TRAIN), settings.negatives
-    if len(split) == 0:
-        raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
+    split, negatives = training_split(corpus, settings.batch.splits), settings.negatives
+    sets = DataSets.read(corpus, split, settings.batch.shares)
     rows = np.flatnonzero(prefetcher.covers(split.contexts))
-    queries = QueryOrder.sample(rows, settings.queries_per_epoch, settings.epochs, seed)
-    contexts = split.contexts[np.unique(queries.rows)]
-    prefetched = prefetcher(contexts, negatives.depth, "training queries")
-    strategy: ListStrategy = CitedAndNegatives(negatives)
+    queries = QueryOrder.sample(rows, settings.queries_per_epoch, settings.epochs, seed, sets)
+    distinct = np.unique(queries.rows)
+    contexts = split.contexts[distinct]
+    own = None if sets.papers is None else OwnPapers(sets.numbers(distinct), sets.papers)
+    prefetched = prefetcher(contexts, negatives.depth, "training queries", own)
+    siblings = Siblings(corpus, split) if negatives.has_siblings else None
+    strategy: ListStrategy = CitedAndNegatives(negatives, siblings)
     if settings.lists == "top":
         strategy = TopPapers(negatives, np.flatnonzero(corpus.is_candidate))
     batch = replace(settings.batch, tokens=tokens)
@@ -206,7 +210,7 @@ def _build_lists(
                 "papers; raise model.negatives.depth or choose another retriever"
             )
         log.info(f"{share:.1%} of the papers in the training lists are cited")
-    return lists, prefetcher.key(contexts, negatives.depth)
+    return lists, prefetcher.key(contexts, negatives.depth, own)
 
 
 def _build_validation(

@@ -15,7 +15,8 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.retrieval.arrays import Rows
+from citerec.retrieval.arrays import Mask, Rows
+from citerec.retrieval.networks.inputs import InputReader, Subwords, names_of
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig
 
@@ -73,21 +74,48 @@ class ArticleReader:
         stop = self._backend.encode(".", add_special_tokens=False).ids
         self._separator = [tokenizer.sep_token_id] if config.layout == "sep" else stop
         self._mask = [tokenizer.mask_token_id] if config.markers == "mask" else []
+        self._inputs: InputReader | None = None
+        if config.layout == "lengths":
+            self._inputs = InputReader.of(self._backend, config.lengths, f"encoder {config.name}")
 
-    def papers(self, rows: NDArray[np.integer]) -> Texts:
-        """Title and abstract of papers, rows [B], truncated at the end."""
+    def papers(self, rows: NDArray[np.integer], abstracts: Mask | None = None) -> Texts:
+        """Title and abstract of papers, rows [B], truncated at the end.
+
+        abstracts: [B], False leaves it out.
+        """
         papers = rows.tolist()
+        shown = [True] * len(papers) if abstracts is None else abstracts.tolist()
+        if self._inputs is not None:
+            texts = [
+                self._inputs.paper(
+                    self.corpus.titles[row],
+                    names_of(self.corpus, row),
+                    self.corpus.abstracts[row] if show else "",
+                ).subwords
+                for row, show in zip(papers, shown, strict=True)
+            ]
+            return _alone(self._inputs, texts)
         titles = self._paper_fields(self.corpus.titles, papers)
-        abstracts = self._paper_fields(self.corpus.abstracts, papers)
-        return self._join_all(("title", "abstract"), list(zip(titles, abstracts, strict=True)))
+        found = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
+        return self._join_all(("title", "abstract"), list(zip(titles, found, strict=True)))
 
-    def queries(self, queries: Queries | NDArray[np.integer]) -> Texts:
-        """The configured fields of queries, or of rows of contexts, [B].
+    def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Texts:
+        """The configured fields of queries, or of rows of contexts, [B]. titles: [B], False leaves the citing
+        title out.
 
         Beyond `max_tokens`, the title may take half of them and the context the rest, truncated around its
         marker; other fields are truncated at the end, the abstract first.
         """
         queries, names = Queries.from_contexts(self.corpus, queries), tuple(self.config.query)
+        shown = [True] * len(queries) if titles is None else titles.tolist()
+        if self._inputs is not None:
+            contexts, of_titles = queries.texts("context"), queries.texts("title")
+            with_title = [show and "title" in names for show in shown]
+            texts = [
+                self._inputs.query(context, title if show else "")
+                for context, title, show in zip(contexts, of_titles, with_title, strict=True)
+            ]
+            return _alone(self._inputs, texts)
         fields: dict[str, list[Field]] = {}
         for name in set(names):
             if name == "context":
@@ -97,6 +125,8 @@ class ArticleReader:
             rows, inverse = np.unique(field.rows, return_inverse=True)  # each citing paper is read once
             unique = self._paper_fields(field.texts, rows.tolist())
             fields[name] = [unique[i] for i in inverse.tolist()]
+            if name == "title":
+                fields[name] = _shown(fields[name], shown)
         return self._join_all(names, list(zip(*(fields[name] for name in names), strict=True)))
 
     def _paper_fields(self, column: Sequence[str], rows: list[int]) -> list[Field]:
@@ -165,3 +195,11 @@ class ArticleReader:
             sentences += [NO_SENTENCE if i in skipped else first + number for number in parts[i].sentences]
             first += parts[i].sentences[-1] + 1
         return tokens + self._end, sentences + [NO_SENTENCE] * len(self._end)
+
+
+def _shown(fields: list[Field], shown: list[bool]) -> list[Field]:
+    return [field if show else Field([], []) for field, show in zip(fields, shown, strict=True)]
+
+
+def _alone(reader: InputReader, texts: list[Subwords]) -> Texts:
+    return Texts(Ragged.from_rows([reader.alone(text) for text in texts]))

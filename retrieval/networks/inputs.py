@@ -14,45 +14,25 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import Lengths as Lengths
 
 AUTHORS = 2
 """First authors whose surnames are part of a paper's text."""
 SPECIAL = {"start": "[CLS]", "separator": "[SEP]", "mask": "[MASK]", "padding": "[PAD]"}
 
 Subwords = list[int]
-
-
-@dataclass(frozen=True)
-class Lengths(Settings):
-    """Most subwords of each field."""
-
-    where: ClassVar[str] = "lengths"
-
-    before: int = setting(60, least=1)
-    """of the passage before the citation"""
-    after: int = 44
-    """of the passage after it"""
-    citing_title: int = 22
-    """of the title of the paper being written"""
-    title: int = setting(40, least=1)
-    """of a paper's title"""
-    names: int = 10
-    """of its first authors and year"""
-    abstract: int = 130
-    """of its abstract"""
 
 
 class PaperText(NamedTuple):
@@ -77,8 +57,13 @@ class InputReader:
             tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises nothing more specific
             raise InputError(f"{path}: not a tokeniser ({error_text(error)})") from None
+        return cls.of(tokenizer, lengths, str(path))
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, lengths: Lengths, name: str) -> Self:
+        """Prepare a tokeniser, in place. InputError with its name if it lacks a token."""
         if missing := [token for token in (*SPECIAL.values(), ".") if tokenizer.token_to_id(token) is None]:
-            raise InputError(f"{path}: the tokeniser has no {missing[0]}")
+            raise InputError(f"{name}: the tokeniser has no {missing[0]}")
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text

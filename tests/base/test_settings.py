@@ -35,6 +35,7 @@ class Whole(Settings):
     part: Part = field(default_factory=Part)
     rounds: int = 2
     extra: dict[str, Any] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
 
 
 def test_given_values_become_the_dataclass() -> None:
@@ -100,8 +101,9 @@ def test_hydra_validates_against_the_schema(
     defaults = "defaults: [/schema/test_whole@model, /schema/test_target@part, _self_]"
     (tmp_path / "main.yaml").write_text(f"{defaults}\nmodel: {{rounds: 3}}")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        config = compose("main", ["model.part.levels=[3]", "+model.extra.lr=1", "part.depth=4"])
-        assert read_settings(Whole, config.model) == Whole(Part(levels=(3,)), 3, {"lr": 1})
+        given = ["model.part.levels=[3]", "+model.extra.lr=1", "model.shares={one: 2}", "part.depth=4"]
+        config = compose("main", given)
+        assert read_settings(Whole, config.model) == Whole(Part(levels=(3,)), 3, {"lr": 1}, {"one": 2.0})
         assert config.part._target_ == "citerec.base.settings.Settings" and config.part.depth == 4
         with pytest.raises(Exception) as raised:
             read_settings(Whole, compose("main", [override]).model)
