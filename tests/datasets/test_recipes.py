@@ -58,6 +58,21 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     return put
 
 
+def build_twice(name: str, address: str, tmp_path: Path) -> Path:
+    """Build a data set in two caches, with the same bytes but for reports; returns the first folder."""
+    folders = [ensure_release(name, tmp_path / cache, address=address) for cache in ("cache", "again")]
+    first, second = (
+        {
+            path.relative_to(folder): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.suffix != ".lock" and path.stem != "report"
+        }
+        for folder in folders
+    )
+    assert first == second and len(first) > 1
+    return folders[0]
+
+
 def content(folder: Path, name: str) -> Any:
     path = folder / name
     return json.loads(
@@ -110,7 +125,7 @@ Figure 1: A caption [6].
     address = serve(
         "neurips2025-lcr", files, {"nips/nips2010.json": json.dumps(listed), "other/x.json": "[]"}
     )
-    folder = ensure_release("neurips2025-lcr", tmp_path / "cache", address=address)
+    folder = build_twice("neurips2025-lcr", address, tmp_path)
     contexts = content(folder, "contexts.json")
     papers = content(folder, "papers.json")
     assert [paper["title"] for paper in papers.values()] == [*titles, "A paper"]
@@ -136,13 +151,10 @@ def test_sentences_citing_a_paper_by_its_first_author_and_year(serve: Serve, tmp
         f"{place}/citing_sentences.json": json.dumps(sentences),
         "data/other.json": "{}",
     }
-    address = serve("acl-scisumm-lcr", files)
-    corpus = open_published(
-        "acl-scisumm-lcr", address=address, cache_dir=tmp_path / "cache", candidates="abstract"
-    )
+    folder = build_twice("acl-scisumm-lcr", serve("acl-scisumm-lcr", files), tmp_path)
+    corpus = open_published("acl-scisumm-lcr", cache_dir=tmp_path / "cache")  # candidates: with an abstract
     assert corpus.titles[0] == "A tagger" and corpus.is_candidate.tolist() == [True, False, False, False]
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 1, "val": 1, "test": 1}
-    folder = tmp_path / "cache" / "published" / "acl-scisumm-lcr"
     masked = [one["masked_text"] for one in content(folder, "contexts.json").values()]
     assert masked == [
         "The sentences of the collection were tagged by a model (TARGETCIT) and parsed.",
@@ -162,7 +174,7 @@ def test_papers_with_a_licence_only(serve: Serve, tmp_path: Path) -> None:
             "<body>", f"<!-- {licence} --><body>"
         )
     files["crops/rice/corpus/results.json"] = "{}"
-    folder = ensure_release("crops-lcr", tmp_path / "cache", address=serve("crops-lcr", files))
+    folder = build_twice("crops-lcr", serve("crops-lcr", files), tmp_path)
     citing = {context["citing_id"] for context in content(folder, "contexts.json").values()}
     assert citing == {f"PMC{number}" for number in range(1, 40)}
     corpus = open_corpus(folder, candidates="all", splits=["train", "val", "test", "train_named"])
@@ -177,8 +189,8 @@ def test_the_table_of_a_conference(serve: Serve, tmp_path: Path) -> None:
         rows.append(["InfoVis", str(year), f"New  {doi}", doi, "Old graphs.", f"{cited};10.1/ghost;{doi}"])
     lines = "\n".join(",".join(row) for row in [fields, *rows])
     name = "data/IEEE VIS papers 1990-2018 - Main dataset.csv"
-    address = serve("vispub", {name: lines, "README.md": ""})
-    corpus = open_published_papers("vispub", address=address, cache_dir=tmp_path / "cache")
+    build_twice("vispub", serve("vispub", {name: lines, "README.md": ""}), tmp_path)
+    corpus = open_published_papers("vispub", cache_dir=tmp_path / "cache")
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 1, "val": 1, "test": 1}
     assert len(corpus.paper_ids) == 9 and "New 10.1/A" in corpus.titles
     assert len(corpus.split("test").positives[0]) == 5
