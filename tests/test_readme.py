@@ -43,7 +43,7 @@ def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_lines_train_search_and_evaluate(tmp_path: Path) -> None:
-    run(tmp_path, "-m", "citerec", "data", "generate", "papers=300", "contexts=2000", "output=DIR")
+    run(tmp_path, "-m", "citerec", "data", "generate", "papers=100", "contexts=600", "output=DIR")
     (code,) = (block for block in blocks("python") if "Recommender" not in block)
     train = "StaticModel.train(corpus, rounds=4)"
     assert train in code
