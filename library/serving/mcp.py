@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -48,6 +49,13 @@ recommend_citation with the passage and cite by the key of a paper that it retur
 its `why` and `probability` (that it is the paper meant) before you cite it, and say so when no paper of the
 library supports the passage. Papers with `cited` are already cited in the draft. `details.passage` is of the
 paper's own full text; find_passage looks in one paper for what a sentence claims."""
+
+
+def _default(value: object) -> BeforeValidator:
+    """Takes null, which some assistants send for options that they leave out, as the default."""
+    return BeforeValidator(lambda given: value if given is None else given)
+
+
 Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
 
 
@@ -64,7 +72,9 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     from mcp.types import ToolAnnotations
 
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every session
-    server = MCPServer("citation-recommendation", instructions=INSTRUCTIONS, log_level="WARNING")
+    server = MCPServer(
+        "citation-recommendation", instructions=INSTRUCTIONS, version=version("citerec"), log_level="WARNING"
+    )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     async def call(work: Callable[[], T]) -> T:
@@ -79,14 +89,23 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     async def recommend_citation(
         text: Annotated[Text, Field(description="the passage, with [CITE] at the missing citation")],
         title: Annotated[
-            str, Field(max_length=limits.MAX_TITLE, description="title of the paper being written")
+            str,
+            _default(""),
+            Field(max_length=limits.MAX_TITLE, description="title of the paper being written"),
         ] = "",
         abstract: Annotated[
-            str, Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written")
+            str,
+            _default(""),
+            Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written"),
         ] = "",
-        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")] = 5,
+        k: Annotated[
+            int,
+            _default(5),
+            Field(ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend"),
+        ] = 5,
         known: Annotated[
             Sequence[Name],
+            _default(()),
             Field(
                 max_length=limits.MAX_EXCLUDED, description="keys of papers that the draft cites elsewhere"
             ),
@@ -106,7 +125,9 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
                 description="words of a title, authors, year or key, such as kingma 2015 adam",
             ),
         ],
-        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")] = 10,
+        k: Annotated[
+            int, _default(10), Field(ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")
+        ] = 10,
     ) -> Found:
         """Find papers of the user's library by title, authors, year, key or words of the abstract."""
         return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
@@ -115,7 +136,9 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     async def find_passage(
         claim: Annotated[Text, Field(description="what the paper is to say, in a sentence")],
         key: Annotated[Name, Field(description="key or id of a paper of the library")],
-        k: Annotated[int, Field(ge=1, le=limits.MAX_PAPERS, description="number of passages")] = 3,
+        k: Annotated[
+            int, _default(3), Field(ge=1, le=limits.MAX_PAPERS, description="number of passages")
+        ] = 3,
     ) -> FoundPassages:
         """Find the passages of one paper's full text that fit a claim best, with their pages."""
         return await call(lambda: find_passages(recommender, Claim(claim=claim, key=key, k=k), link))
@@ -126,10 +149,17 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
             Sequence[Name],
             Field(min_length=1, max_length=limits.MAX_EXCLUDED, description="keys or ids of the papers"),
         ],
-        format: EntryFormat = "bibtex",
-    ) -> str:
-        """Return the entries of papers of the user's library, for a bibliography."""
-        return await call(lambda: write_entries(recommender, list(keys), format))
+        format: Annotated[EntryFormat, _default("bibtex")] = "bibtex",
+    ) -> list[str]:
+        """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
+
+        def write() -> list[str]:
+            known = [key for key in keys if recommender.library.row(key) is not None]
+            lacking = ", ".join(key for key in keys if key not in known)
+            said = [f"not in the library: {lacking}"] if lacking and known else []
+            return [write_entries(recommender, known or list(keys), format), *said]
+
+        return await call(write)
 
     return server
 

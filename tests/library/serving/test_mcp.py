@@ -59,6 +59,21 @@ def test_the_tools_recommend_and_search(recommender: RecommenderSpy, connect: Ca
     connect(recommender, check)
 
 
+def test_null_is_the_default_and_unknown_keys_are_told(recommender: RecommenderSpy) -> None:
+    paper = recommender.library.paper(0)
+    nothing = {"title": None, "abstract": None, "k": None, "known": None}
+    some, none, found, asked = call_tools(
+        make_server(recommender, asyncio.to_thread),
+        ("entries", {"keys": [paper.id, "nokey"], "format": None}),
+        ("entries", {"keys": ["nokey"]}),
+        ("search", {"query": "attention", "k": None}),
+        ("recommend_citation", {"text": "Attention [CITE]", **nothing}),
+    )
+    assert not (some.is_error or found.is_error or asked.is_error) and none.is_error
+    entry, said = (part.text for part in some.content)
+    assert paper.title in entry and said == "not in the library: nokey" and "nokey" in none.content[0].text
+
+
 @pytest.mark.parametrize("connect", [in_process, over_http])
 def test_errors_are_returned(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
     def check(server: Any) -> None:
