@@ -14,7 +14,8 @@ _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", 
 """What follows the comma in a company's name."""
 _OTHERS = frozenset(("others", "et al", "et al."))
 _OPTION = re.compile(
-    r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?|[a-z]+(?:prefix|template|templates|templatename|others))\s*=",
+    r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?"
+    r"|[a-z]+(?:prefix|template|templates|templatename|others)|unique(?:list|name))\s*=",
     re.IGNORECASE,
 )
 """Parts and options of names in biblatex."""

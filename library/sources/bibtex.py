@@ -35,6 +35,13 @@ _INHERITED = (
     *("eventtitle", "eventdate", "venue", "isbn", "issn", "language", "langid"),
 )
 """Fields that an entry has from its crossref. Others, such as the DOI, are those of the whole."""
+_IN_BOOK = ("inbook", "bookinbook", "suppbook")
+"""Types that have the author of their crossref, too."""
+_PARTS = (
+    *("article", "suppperiodical", "incollection", "suppcollection", "inproceedings", "conference"),
+    *("inreference", "chapter", *_IN_BOOK),
+)
+"""Types with titles of their own; others, such as a version of software, have all from their crossref."""
 _NOT_PAPERS = ("xdata",)
 _MAX_PARENTS = 5
 _READ_NAMES = (
@@ -258,8 +265,11 @@ def _with_inherited(entry: _ParsedEntry, entries: dict[str, _ParsedEntry], depth
     for parent in found["crossref"]:
         above = _with_inherited(parent, entries, depth + 1)
         whole = "journaltitle" if entry.kind in ("article", "suppperiodical") else "booktitle"
-        given = {name: above[name] for name in _INHERITED if above.get(name)}
-        if title := above.get("title"):
+        names = [*_INHERITED, *(["author"] if entry.kind in _IN_BOOK or entry.kind not in _PARTS else [])]
+        if entry.kind not in _PARTS and not fields.get("title"):
+            names += ["title", "subtitle"]
+        given = {name: above[name] for name in names if above.get(name)}
+        if "title" not in given and (title := above.get("title")):
             given.setdefault(whole, title)
             if subtitle := above.get("subtitle"):
                 given.setdefault(f"{whole.removesuffix('title')}subtitle", subtitle)

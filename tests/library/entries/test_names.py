@@ -41,6 +41,7 @@ from citerec.library.entries.names import (
          [Name("Spoel", "David", "van der"), Name("Kim Park", "Ann")]),
         ("{given={Jo}, family={Watt}, suffix=Jr., given-i={J}}", [Name("Watt", "Jo", suffix="Jr.")]),
         ("useprefix=false and Lee, Ann", [Name("Lee", "Ann")]),
+        ("uniquelist=false and Lee, Ann", [Name("Lee", "Ann")]),
         (r"{\noopsort{Gogh}}{van Gogh}, Vin", [Name("van Gogh", "Vin")]),
         ("Lee, Ann and others", [Name("Lee", "Ann")]),
         ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),

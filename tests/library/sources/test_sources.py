@@ -438,3 +438,20 @@ def test_an_inverted_index_is_read_in_the_order_of_its_positions(index: dict[str
     work = {"id": "https://openalex.org/W1", "display_name": "Title", "abstract_inverted_index": index}
     paper = parse_openalex(Fields(work, "here"))
     assert paper.abstract == text
+
+
+def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -> None:
+    (tmp_path / "a.bib").write_text(
+        "@softwareversion{v2, crossref={tool}, version={2}, date={2020}}\n"
+        "@codefragment{core, crossref={tool}, subtitle={Core routine}}\n"
+        "@inbook{part, crossref={book}, title={A part}}\n"
+        "@incollection{chapter, crossref={book}, title={A chapter}}\n"
+        "@software{tool, title={A tool}, author={Lee, Ann}, date={2019}}\n"
+        "@book{book, title={A book}, author={Oak, Bo}, year={2001}}\n"
+    )
+    papers = {paper.key: paper for paper in read_source(tmp_path / "a.bib", lambda line: None)}
+    found = {key: (one.title, one.authors, one.year, one.venue) for key, one in papers.items()}
+    assert found["v2"] == ("A tool", ("Ann Lee",), 2020, "")
+    assert found["core"] == ("A tool: Core routine", ("Ann Lee",), 2019, "")
+    assert found["part"] == ("A part", ("Bo Oak",), 2001, "A book")
+    assert found["chapter"] == ("A chapter", (), 2001, "A book")
