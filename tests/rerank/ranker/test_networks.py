@@ -1,0 +1,87 @@
+"""What an encoder adds: fitted weights follow its cosines, and papers that were not read stay below."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.linear import LinearModel, Lists, TrainingLists, ranking_sums
+from citerec.rerank.ranker.networks import COSINE, FIRST, READ, NetworkModel, Rescoring
+from citerec.rerank.ranker.training import DEPTH, fit_networks
+from citerec.rerank.settings import RankerSettings
+
+SIZE = 50
+
+
+def lists(count: int, seed: int = 0) -> TrainingLists:
+    """Lists of SIZE papers whose cosine tells the cited one, and whose BM25 says little."""
+    rng, n = np.random.default_rng(seed), count * SIZE
+    cited = np.zeros(n, np.bool_)
+    cited[np.arange(count) * SIZE + rng.integers(0, SIZE, count)] = True
+    cosine, bm25 = rng.normal(0.3, 0.1, n) + 0.25 * cited, rng.normal(5, 1, n) + cited
+    return TrainingLists(
+        [COSINE, "bm25.score"],
+        np.stack([cosine, bm25], axis=1).astype(np.float32),
+        np.zeros(n, np.bool_),
+        np.arange(count + 1) * SIZE,
+        np.tile(np.arange(SIZE, dtype=np.int32), count),
+        cited,
+        np.arange(count, dtype=np.int32),
+        np.ones(count, np.int64),
+        np.full(count, "drafts"),
+    )
+
+
+BASE = LinearModel({"bm25.score": 1.0}, {"bm25.score": 1.0})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> NetworkModel:
+    return fit_networks(RankerSettings(folds=2, l2=1e-3), lists(80), BASE, 0, "drafts")[0]
+
+
+def test_both_ways_of_ranking_learn_from_cosines(fitted: NetworkModel) -> None:
+    new = lists(200, 1)
+    base = BASE.scores(new)
+    assert fitted.first.depth == DEPTH and fitted.first.weight > 1
+    assert fitted.read.weights[COSINE] > 0.5
+    without, first, read = (
+        ranking_sums(new, scores)["mrr"] / 200
+        for scores in (base, fitted.first.scores(new, base), fitted.read.scores(new))
+    )
+    assert without < first - 0.1 and first < read
+    for name in (READ, FIRST):
+        sure = fitted.confidences[name]
+        total = np.add.reduceat(np.exp(sure.log_probabilities(new, base)), new.offsets[:-1])
+        assert sure.parameters and (total <= 1 + 1e-5).all()
+
+
+def test_a_model_is_what_was_written(fitted: NetworkModel) -> None:
+    assert NetworkModel.from_json(fitted.as_json()) == fitted
+    empty = replace(fitted, confidences={READ: Confidence()})
+    assert NetworkModel.from_json(empty.as_json()) == empty
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.integers(1, 8), st.integers(0, 99))
+def test_papers_that_were_not_read_keep_their_order_below(lengths: list[int], depth: int, seed: int) -> None:
+    rng, offsets = np.random.default_rng(seed), np.append(0, np.cumsum(lengths))
+    scores = rng.normal(size=offsets[-1]).astype(np.float32)
+    values = rng.uniform(-1, 1, (offsets[-1], 1)).astype(np.float32)
+    given = Lists([COSINE], values, np.zeros(offsets[-1], np.bool_), offsets)
+    one = Rescoring(depth, 3.0)
+    for unread in np.split(np.arange(offsets[-1]), offsets[1:-1]):
+        values[unread[np.argsort(-scores[unread], kind="stable")[depth:]]] = np.nan
+    found = one.scores(given, scores)
+    for start, end in pairwise(offsets):
+        order = np.argsort(-scores[start:end], kind="stable")
+        first, rest = start + order[:depth], start + order[depth:]
+        expected = scores[first] + 3 * (values[first, 0] - values[first, 0].mean())
+        np.testing.assert_allclose(found[first], expected, atol=1e-5)
+        assert (np.diff(found[rest]) <= 1e-6).all()
+        assert not len(rest) or found[rest].max() <= found[first].min() + 1e-5
