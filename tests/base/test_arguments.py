@@ -160,7 +160,7 @@ def test_help_describes_each_option() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
-        ([], 2, "", "error: no command given; choose one of build, add"),
+        ([], 2, "", "error: no command given; choose one of ask, search"),
         (["biuld"], 2, "", "error: biuld: unknown command; did you mean build?"),
         (["info"], 2, "", "error: library is required, as in citerec info my-library"),
         (["info", "my-library"], 2, "", "error: my-library: no such library"),
