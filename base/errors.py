@@ -138,6 +138,8 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(error, OSError) and is_full(error):
         where = error.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return f"{error.filename or 'the output'}: {error.strerror}; check the disk, or choose another folder"
     if isinstance(error, OSError) and error.filename and error.errno in PATH_ERRORS:
         return f"{error.filename}: {error.strerror}"
     return next((line for explain in EXPLAIN if (line := explain(error))), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import gzip
@@ -87,14 +88,32 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         yield unfinished
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        if not _exchange(unfinished, folder):
+            unfinished.rename(folder)
     except OSError as error:
         if Path(error.filename or "").is_relative_to(unfinished):
             error.filename = str(folder / Path(error.filename).relative_to(unfinished))
         raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change places, at once if the system can; False if `other` does not exist."""
+    if not other.exists():
+        return False
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None or rename(here, os.fsencode(one), here, os.fsencode(other), both):
+        aside = other.with_name(f".{other.name}.{os.getpid()}.aside")
+        other.rename(aside)
+        try:
+            one.rename(other)
+        except OSError:
+            aside.rename(other)
+            raise
+        aside.rename(one)
+    return True
 
 
 @contextmanager

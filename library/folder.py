@@ -30,6 +30,8 @@ from citerec.library.sources.zotero_places import is_zotero
 VERSION = 2
 """Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS, BUILDING = "library.json", "library.lock", "generations", "building"
+_UNFINISHED = f".{MANIFEST}."
+"""What the names of files begin with that killed processes leave beside it."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         return
     if not path.is_dir():
         raise InputError(f"library={path}: is a file; name a folder")
-    inside = {entry.name for entry in path.iterdir()}
+    inside = {entry.name for entry in path.iterdir() if not entry.name.startswith(_UNFINISHED)}
     if MANIFEST in inside and not overwrite:
         raise InputError(
             f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
@@ -220,7 +222,9 @@ def next_generation(path: Path) -> int:
 
 
 def remove_old_generations(path: Path) -> None:
-    """Remove all generations except the current one."""
+    """Remove all generations except the current one, and what killed processes left of others."""
+    for file in path.glob(f"{_UNFINISHED}*"):
+        file.unlink(missing_ok=True)
     current = ""
     if (path / MANIFEST).exists():
         try:

@@ -16,7 +16,12 @@ def save_torch(content: dict[str, Any], path: Path) -> None:
 
     # Given a path instead of an open file, torch reports a full device as a RuntimeError about positions.
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-        torch.save(content, file)
+        try:
+            torch.save(content, file)
+        except RuntimeError as error:  # raised while it ends a file whose writing has failed
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 def read_torch(path: str | Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ matching PATTERNS are downloaded. huggingface_hub reads HF_ENDPOINT, HF_TOKEN an
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -148,8 +149,13 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays by name as safetensors."""
-    save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, path)
+    """Write arrays by name as safetensors. Raises OSError if the disk is full or fails."""
+    try:
+        save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, path)
+    except SafetensorError as error:
+        if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -65,6 +66,11 @@ class Damaged:
         half.write_text(lines[: lines.index("\n@", len(lines) // 2) + 1], "utf-8")
         for name, source in (("mine", SOURCE), ("other", half)):
             run(["build", f"library={folder / name}", f"source={source}", *KINDS[kind]])
+        for file in (folder / "mine").rglob("*"):  # some are hard links to the built-in model
+            if file.is_file():
+                own = file.with_name(f".{file.name}.own")
+                shutil.copy2(file, own)
+                own.replace(file)
         return cls(folder / "mine", folder / "other")
 
     def __post_init__(self) -> None:

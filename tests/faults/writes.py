@@ -1,0 +1,276 @@
+"""Commands whose disk fails, or that are killed, at each change of a file (shim.c): the old state or the new.
+
+    python -m citerec.tests.faults.writes [PLACES] [COMMAND ...]
+
+PLACES: how many changes of files of each command fail, besides the last three; all if it is left out.
+
+Each try is a forked process, without the seconds that a new one needs to import all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from citerec import recommend
+from citerec.base.errors import exit_on_input_error
+
+SHIM = Path(__file__).parent / "shim.c"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BUILTIN = Path(__file__).parents[2] / "library" / "builtin" / "static"
+QUESTION = "Adam [CITE] is an optimiser"
+NEW = """@article{spade, title = {Gardening with spades}, author = {Lee, Ann}, year = {2020},
+  abstract = {Spades dig.}}\n"""
+DRAFT = "\\title{T}\nAdam is an optimiser \\cite{?}. Trees \\cite{?}.\n\\bibliography{refs}\n"
+ON_DISK = ("storage=disk", "shards=2", "workers=1")
+Work = Callable[[], object]
+
+
+def make_papers() -> None:
+    lines = (EXAMPLES / "library.bib").read_text("utf-8")
+    Path("papers.bib").write_text(lines[: lines.index("\n@", len(lines) // 5) + 1], "utf-8")
+    Path("new.bib").write_text(NEW, "utf-8")
+    Path("more.jsonl").write_text(json.dumps({"title": "Gardening with spades", "doi": "10.1/2"}) + "\n")
+    Path("draft.tex").write_text(DRAFT)
+    Path("refs.bib").write_text(NEW, "utf-8")
+
+
+def command(*arguments: str) -> Work:
+    def work() -> None:
+        sys.argv = ["citerec", *arguments]
+        recommend.main()
+
+    return work
+
+
+def built(*options: str) -> Work:
+    def work() -> None:
+        make_papers()
+        command("build", "library=mine", "source=[papers.bib,new.bib]", *options)()
+
+    return work
+
+
+def changed() -> None:
+    built()()
+    Path("new.bib").write_text(NEW.replace("spades", "rakes"), "utf-8")
+
+
+def library() -> object:
+    """The papers of the library and what it answers; None if there is none."""
+    from citerec.library.recommender import Recommender
+
+    if not Path("mine/library.json").exists():
+        return None
+    recommender = Recommender.open("mine")
+    recommender.library.verify()
+    found = [(one.id, one.score) for one in recommender.recommend(QUESTION)]
+    return found, recommender.search("spades rakes")
+
+
+def files(folder: str) -> Callable[[], object]:
+    """The contents of the files in a folder."""
+
+    def state() -> object:
+        found = {str(file): file.read_bytes() for file in Path(folder).rglob("[!.]*") if file.is_file()}
+        return found or None
+
+    return state
+
+
+def save_model(results: str) -> Work:
+    def work() -> None:
+        from citerec.hatten.trained import open_static
+
+        open_static(BUILTIN).save("model", results)
+
+    return work
+
+
+def save_checkpoint(value: int) -> Work:
+    def work() -> None:
+        import torch
+
+        from citerec.training.checkpoint import save_torch
+
+        save_torch({"step": value, "weights": torch.full((300, 300), float(value))}, Path("last.ckpt"))
+
+    return work
+
+
+def checkpoint() -> object:
+    import torch
+
+    content = torch.load("last.ckpt", weights_only=True)
+    return content["step"], float(content["weights"].sum())
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is there before, the change, and what a user sees of it: the state."""
+
+    before: Work
+    change: Work
+    state: Callable[[], object]
+
+
+CHANGES = {
+    "build": Change(
+        make_papers, command("build", "library=mine", "source=papers.bib", "overwrite=true"), library
+    ),
+    "add": Change(built(), command("add", "mine", "source=more.jsonl"), library),
+    "remove": Change(built(), command("remove", "mine", "id=[spade]"), library),
+    "update": Change(changed, command("update", "mine"), library),
+    "build storage=disk": Change(
+        make_papers,
+        command("build", "library=mine", "source=papers.bib", "overwrite=true", *ON_DISK),
+        library,
+    ),
+    "add, on disk": Change(built(*ON_DISK), command("add", "mine", "source=more.jsonl"), library),
+    "remove, on disk": Change(built(*ON_DISK), command("remove", "mine", "id=[spade]"), library),
+    "draft fill=": Change(built(), command("draft", "mine", "tex=draft.tex", "fill=filled"), files("filled")),
+    "model.save": Change(save_model("Before"), save_model("After"), files("model")),
+    "a training's checkpoint": Change(save_checkpoint(1), save_checkpoint(2), checkpoint),
+}
+
+
+class Tries:
+    """Tries of one change in folders below `place`, which the shim watches."""
+
+    def __init__(self, place: Path, change: Change) -> None:
+        self.place, self.change = place, change
+        self.base, self.folder = place / "base", place / "try"
+        self.base.mkdir()
+        code, text, _ = self.run(change.before, self.base)
+        assert code == 0, text
+        self.old = self.state(self.base)
+        self.copy()
+        code, text, self.count = self.run(change.change, self.folder, 1 << 40)
+        assert code == 0 and self.count, text
+        self.new = self.state(self.folder)
+        assert self.new != self.old
+
+    def copy(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.base, self.folder)
+
+    def run(self, work: Work, folder: Path, at: int = 0, error: int = 0) -> tuple[int, str, Any]:
+        """Return exit code, output and result of work in a forked process, or the number of its changes.
+
+        at: the change that fails with `error`, or is where the process is killed.
+        """
+        output, result = self.place / "output", self.place / "result"
+        result.unlink(missing_ok=True)
+        if (child := os.fork()) == 0:
+            code = 99
+            try:
+                os.chdir(folder)
+                for stream in (1, 2):
+                    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), stream)
+                shim = ctypes.CDLL(None)
+                if at:
+                    shim.fault_arm(str(folder).encode(), ctypes.c_long(at), error)
+                try:
+                    with exit_on_input_error():
+                        found: object = work()
+                    code = 0
+                except SystemExit as end:
+                    code, found = int(end.code or 0), None
+                if at:
+                    found = int(shim.fault_count())
+                    shim.fault_arm(b"", ctypes.c_long(0), 0)
+                result.write_bytes(pickle.dumps(found))
+                sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        found = pickle.loads(result.read_bytes()) if result.exists() else None
+        return code, output.read_text("utf-8", "replace"), found
+
+    def state(self, folder: Path) -> object:
+        code, text, found = self.run(self.change.state, folder)
+        assert code == 0, text
+        return found
+
+    def try_at(self, number: int, error: int) -> str:
+        """Let a change fail, or be killed; then do it again. Returns what was there between."""
+        self.copy()
+        code, text, _ = self.run(self.change.change, self.folder, number, error)
+        if error:
+            assert code in (0, 2) and "Traceback" not in text, text
+            assert code == 0 or text.count("error: ") == 1, text
+        found = self.state(self.folder)
+        assert found in (self.old, self.new), "neither the old state nor the new one"
+        assert code != 0 or found == self.new, "no error, and nothing done"
+        if found == self.old:
+            again, text, _ = self.run(self.change.change, self.folder)
+            assert again == 0, f"the repeated command fails: {text}"
+            assert self.state(self.folder) == self.new, "the repeated command leaves another state"
+        return "old" if found == self.old else "new"
+
+
+def try_change(name: str, places: int) -> dict[str, Any]:
+    """Try some changes of files, or all (0)."""
+    done: dict[str, Any] = {"changes of files": 0, "tries": 0, "old": 0, "new": 0, "problems": []}
+    with TemporaryDirectory() as place:
+        tries = Tries(Path(place).resolve(), CHANGES[name])
+        done["changes of files"] = tries.count
+        step = max(1, tries.count // places) if places else 1
+        last = range(max(1, tries.count - 2), tries.count + 1)
+        for number in sorted({*range(1, tries.count + 1, step), *last}):
+            for error in ((errno.ENOSPC, errno.EIO)[number % 2], 0):
+                done["tries"] += 1
+                try:
+                    done[tries.try_at(number, error)] += 1
+                except AssertionError as problem:
+                    what = os.strerror(error) if error else "killed"
+                    done["problems"].append(f"{name}, change {number}, {what}: {problem}"[-3000:])
+    return done
+
+
+def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Try changes in a new process with the shim, which is compiled first."""
+    with TemporaryDirectory() as folder:
+        shim = Path(folder) / "shim.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, SHIM, "-ldl"], check=True)
+        environment = {**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1"}
+        given = [
+            sys.executable,
+            "-m",
+            __spec__.name if __name__ == "__main__" else __name__,
+            "here",
+            str(places),
+        ]
+        done = subprocess.run(
+            [*given, *names], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+    return dict(json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["here"]:
+        print(json.dumps({name: try_change(name, int(sys.argv[2])) for name in sys.argv[3:] or CHANGES}))
+    else:
+        for name, done in run_all(int((sys.argv[1:] or ["0"])[0]), sys.argv[2:]).items():
+            print(
+                f"| {name} | "
+                + " | ".join(f"{done[key]:,}" for key in ("changes of files", "tries", "old", "new")),
+                "|",
+            )
+            for problem in done["problems"]:
+                print(problem, file=sys.stderr)
