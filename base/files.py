@@ -161,10 +161,12 @@ def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
 
 @contextmanager
 def full_disk_as_os_error(folder: Path) -> Iterator[None]:
-    """Turn what tantivy and Faiss raise when the disk of a folder is full into an OSError."""
+    """Turn what tantivy and Faiss raise when the disk of a folder is full, or fails, into an OSError."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from error
         if shutil.disk_usage(folder).free >= HARDLY_FREE:
             raise
         raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
