@@ -132,7 +132,7 @@ class Library(Papers):
         named: Sequence[str] = (),
         separate: Sequence[str] = (),
     ) -> Added:
-        """Add papers; records of papers that are there complete them (library.duplicates).
+        """Add papers; records of papers that are there complete them (library.merging).
 
         files: that the records are read from; named: the names that the user gave them. separate: ids and
         keys of records that are not merged with others. All are kept in the manifest.

@@ -240,7 +240,7 @@ class Recommender:
         return library, texts, row
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
-        """Add papers to the library; records of existing papers complete them (library.duplicates)."""
+        """Add papers to the library; records of existing papers complete them (library.merging)."""
         with edit_library(self.library.path) as library:
             library.add(papers)
         library = self.refresh()

@@ -14,7 +14,6 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.base.files import disk_errors
-from citerec.library.duplicates import Deduplicator
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.folder import (
     GENERATIONS,
@@ -26,6 +25,7 @@ from citerec.library.folder import (
 from citerec.library.memory.contexts import context_files, current_contexts
 from citerec.library.memory.encoding import encode_and_tell, state
 from citerec.library.memory.library import MemoryLibrary, in_memory
+from citerec.library.merging import Deduplicator
 from citerec.library.models import model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import edit_library, open_library

@@ -1,4 +1,4 @@
-"""Records of the same paper in all parts, merged: what `library.duplicates` gives, by tasks.
+"""Records of the same paper in all parts, merged: what `library.merging` gives, by tasks.
 
     1. find   per range of hashed keys: rows that share a key             links-R.npy, ids-R.npy
     2. group  rows that are linked by keys: connected components          groups.npy

@@ -45,7 +45,6 @@ from citerec.library.disk.entries import (
 )
 from citerec.library.disk.shard import CODES, NOTHING, VECTORS, Shard, ShardAnswer, ShardQuery
 from citerec.library.disk.shard_writer import change_shard
-from citerec.library.duplicates import Deduplicator
 from citerec.library.folder import (
     GENERATIONS,
     Manifest,
@@ -58,6 +57,7 @@ from citerec.library.folder import (
 )
 from citerec.library.identities import MAX_SAME_KEY, Identity, identity
 from citerec.library.library import Added, Library
+from citerec.library.merging import Deduplicator
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query, year_range

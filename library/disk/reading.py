@@ -66,7 +66,7 @@ PART_FILES = ("arrow", "identities.npy", "keys.npy", "ids.npy")
 KEYS = np.dtype([("key", "<u8"), ("row", "<u4")])
 IDS = np.dtype([("stem", "<u8"), ("id", "<u8"), ("row", "<u4")])
 _NUMBERED = re.compile(r"(?:-\d+)+$")
-"""What a repeated id gets (library.duplicates), and ids may have of their own."""
+"""What a repeated id gets (library.merging), and ids may have of their own."""
 
 
 class Piece(msgspec.Struct, frozen=True):

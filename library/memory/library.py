@@ -12,7 +12,6 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.library.candidates import Candidates, Rows
-from citerec.library.duplicates import Deduplicator
 from citerec.library.folder import (
     GENERATIONS,
     Manifest,
@@ -29,6 +28,7 @@ from citerec.library.library import Added, Library
 from citerec.library.memory.contexts import describe_contexts
 from citerec.library.memory.generation import Generation, check_generation
 from citerec.library.memory.writer import GenerationWriter
+from citerec.library.merging import Deduplicator
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
 

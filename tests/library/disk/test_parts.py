@@ -23,7 +23,7 @@ from citerec.base.errors import InputError
 from citerec.library.disk.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.disk.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
 from citerec.library.disk.tasks import LocalRunner, TaskRunner, task_runner
-from citerec.library.duplicates import Deduplicator
+from citerec.library.merging import Deduplicator
 from citerec.library.papers import LibraryPaper, clean_text
 from citerec.library.sources.readers import find_sources, read_source
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.library.duplicates import Deduplicator
 from citerec.library.identities import Identities, Identity, identity
 from citerec.library.memory.library import MemoryLibrary
+from citerec.library.merging import Deduplicator
 from citerec.library.papers import LibraryPaper, merge_records
 
 TITLE = "A long title of more than twenty letters"
