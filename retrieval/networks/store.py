@@ -4,7 +4,7 @@ A paper whose text stays is never encoded again, whatever else changes. Every `a
 own, atomically: a killed process loses at most the papers of one file, and several may write at once.
 
     RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, and how many of each paper [n];
-                         sentences [s, D], and how many of each paper [n]
+                         sentences [s, D], and how many of each paper [n]; a checksum of them
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -31,7 +32,7 @@ from citerec.retrieval.arrays import Floats, Mask
 log = logging.getLogger(__name__)
 
 Keys = NDArray[np.uint64]
-SUFFIX, NETWORK = ".safetensors", "network"
+SUFFIX, NETWORK, CHECKSUM = ".safetensors", "network", "checksum"
 MANY = 16
 """Files that `keep` writes as one."""
 MOST = 20_000
@@ -207,16 +208,19 @@ class VectorStore:
         small = np.uint16 if part.subwords.max(initial=0) < 1 << 16 else np.int32
         arrays = {**vars(part), "subwords": part.subwords.astype(small)}
         with atomic_write(path) as temporary:
-            temporary.write_bytes(save(arrays, {NETWORK: self.network}))
+            temporary.write_bytes(save(arrays, {NETWORK: self.network, CHECKSUM: _checksum(arrays)}))
         self._files.add(path.name)
 
     def _read(self, path: Path) -> Encoded | None:
         """Read a file; None if it is another network's, damaged, or gone."""
         try:
             with safe_open(path, "np") as file:
-                if (file.metadata() or {}).get(NETWORK) != self.network:
+                about = file.metadata() or {}
+                if about.get(NETWORK) != self.network:
                     return None
                 part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
+            if _checksum(vars(part)) != about.get(CHECKSUM):
+                raise ValueError("its content has changed")
             _check(part, self.dim)
         except FileNotFoundError:
             return None  # another process merged it
@@ -230,6 +234,13 @@ class VectorStore:
         with suppress(SafetensorError, OSError), safe_open(path, "np") as file:
             return (file.metadata() or {}).get(NETWORK)
         return None
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
+    state = xxhash.xxh3_64()
+    for name in Encoded.__dataclass_fields__:
+        state.update(np.ascontiguousarray(arrays[name]).data)
+    return state.hexdigest()
 
 
 def _check(part: Any, dim: int) -> None:

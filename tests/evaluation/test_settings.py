@@ -45,7 +45,6 @@ EMPTY = "list at least one value"
         (Pipeline, {"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
         (Pipeline, {"validation_queries": 0}, "benchmark.validation_queries=0"),
         (MDCR, {"split": "train"}, "benchmark.split=train: choose val or test"),
-        (CSFCube, {"dir": None}, r"needs data\.dir=FOLDER"),
         (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
         (CSFCube, {"dir": "x", "query": "title"}, r"benchmark\.query=title: choose whole or facet"),
         (SciDocs, {"split": "train"}, "benchmark.split=train: choose val or test"),

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from citerec.base.checksums import CHECKED, GROWING
 from citerec.base.errors import InputError
 from citerec.library.folder import LOCK, damage_told
+from citerec.library.models import ENCODED
 from citerec.library.recommender import Recommender, open_library
 from citerec.recommend import run
 from citerec.tests.forked import exit_code
@@ -79,7 +80,10 @@ class Damaged:
         self.files = [
             file
             for file in sorted(self.path.rglob("*"))
-            if file.is_file() and file.stat().st_size and file.name not in (LOCK, CHECKED)
+            if file.is_file()
+            and file.stat().st_size
+            and file.name not in (LOCK, CHECKED)
+            and file.parent.name != ENCODED  # with a warning, papers are read again
         ]
 
     def answers(self) -> object:

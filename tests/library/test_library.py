@@ -22,6 +22,7 @@ from citerec.base.errors import InputError
 from citerec.library.commands.change import build, verify
 from citerec.library.folder import MANIFEST
 from citerec.library.memory.library import MemoryLibrary
+from citerec.library.models import ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings, VerifySettings
@@ -267,6 +268,7 @@ def test_damage_to_contexts_ends_in_one_line_or_changes_nothing(tmp_path: Path, 
     assert len(MemoryLibrary.open(path).corpus.context_ids) == 6
     before, refused = Recommender.open(path).recommend("Adam [CITE] is an optimiser"), set()
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.stat().st_size]
+    files = [file for file in files if file.parent.name != ENCODED]  # with a warning, papers are read again
     for number, file in enumerate(files):
         content, flipped = file.read_bytes(), bytearray(file.read_bytes())
         for bit in np.random.default_rng(number).integers(0, 8 * len(content), 3).tolist():

@@ -75,7 +75,7 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (IndexConfig, {"kind": "ivf", "device": "gpu"}, "index.device=gpu: index.kind=ivf has no such setting"),
     (encoder, {"pooling": "max"}, "encoder.pooling=max: choose mean, cls or aspire"),
     (encoder, {"layers": "first"}, "encoder.layers=first: choose last or all"),
-    (encoder, {"layout": "html"}, "encoder.layout=html: choose sentence or sep"),
+    (encoder, {"layout": "html"}, "encoder.layout=html: choose sentence, sep or lengths"),
     (encoder, {"markers": "keep"}, "encoder.markers=keep: choose drop or mask"),
     (encoder, {"max_tokens": 0}, "encoder.max_tokens=0: must be at least 8"),
     (encoder, {"query": ["year"]}, "'year' is not one of context, title, abstract"),

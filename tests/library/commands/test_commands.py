@@ -303,7 +303,7 @@ def test_a_library_is_built_again_from_what_it_knows(
             "source=a.bib contexts=half",
             "contexts=half: has no papers.json and no train.json; a data set",
         ),
-        ("x", "source=a.bib model=nowhere", "model=nowhere: has no retrieval model"),
+        ("x", "source=a.bib model=nowhere", "model=nowhere: no such folder"),
     ],
 )
 def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, arguments: str, line: str) -> None:

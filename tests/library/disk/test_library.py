@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -501,12 +502,17 @@ def test_a_library_is_asked_where_nothing_may_be_written(library: Path, papers: 
     def ask() -> None:
         os.setgid(65534)
         os.setuid(65534)
+        tempfile.tempdir = str(writable)
         with pytest.raises(PermissionError):
             (library / "file").touch()
         found = Recommender.open(library)
         assert [summary(found.recommend(text)) for text in questions(papers, 2)] == expected
 
-    for folder in (library, *library.parents[:3]):
-        folder.chmod(0o755)
+    writable = library.parent / "temporary"
+    writable.mkdir()
+    writable.chmod(0o777)
+    for folder in (library, *library.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
     assert exit_code(ask) == 0
     assert {path: path.stat().st_mtime_ns for path in library.rglob("*")} == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +100,22 @@ def test_several_processes_see_each_others_papers(tmp_path: Path) -> None:
     assert_has(VectorStore(tmp_path, "a", DIM), [1, 3, 4])
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-3],
+        lambda content: content + b"0",
+        lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
+    ],
+    ids=["cut", "longer", "a bit flipped"],
+)
 def test_damaged_files_are_named_and_their_papers_are_encoded_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = VectorStore(tmp_path, "a", DIM)
     store.append(encoded([1]))
     (file,) = tmp_path.iterdir()
-    file.write_bytes(file.read_bytes()[:-3])
+    file.write_bytes(damage(file.read_bytes()))
     store.append(encoded([2]))
     assert_has(VectorStore(tmp_path, "a", DIM), [2])
     assert f"{file}: damaged" in caplog.text
