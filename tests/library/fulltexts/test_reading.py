@@ -120,8 +120,10 @@ def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
 
 def test_the_processes_end_with_their_reader(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD.pdf())
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     texts = read_files([tmp_path / "a.pdf"] * 20, workers=2)
     next(texts)
     texts.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    for thread in {*threading.enumerate()} - before:
+        thread.join(30)  # a timer may be about to end
+        assert not thread.is_alive(), thread
