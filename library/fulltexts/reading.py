@@ -167,12 +167,14 @@ class _Process:
         timer.daemon = True
         timer.start()
         line = b""
-        with suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(str(file)) + b"\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        timer.cancel()
-        timer.join()
+        try:
+            with suppress(BrokenPipeError, ValueError):  # ValueError: `close` has closed the pipes
+                process.stdin.write(msgspec.json.encode(str(file)) + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+        finally:
+            timer.cancel()
+            timer.join()
         if line.endswith(b"\n"):
             return msgspec.json.decode(line, type=ReadText), ""
         self._process = None
