@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import runpy
-import shutil
 import signal
 import threading
 import time
@@ -311,18 +310,17 @@ def tiny_networks(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     import numpy as np
     from safetensors.numpy import load_file
 
-    from citerec.retrieval.networks.graph import Bert, Head, write_graph
+    from citerec.retrieval.networks.graph import Bert, Head
     from citerec.retrieval.networks.inputs import Lengths
-    from citerec.retrieval.networks.networks import CROSS_ENCODER, ENCODER, TOKENIZER, Networks
+    from citerec.retrieval.networks.networks import CROSS_ENCODER, ENCODER, Networks
 
     folder = tmp_path_factory.mktemp("networks")
     weights = load_file(tiny_bert / "model.safetensors")
     size = weights["embeddings.word_embeddings.weight"].shape[1]
     head = Head(np.random.default_rng(0).standard_normal((size,), np.float32), 0.0)
-    write_graph(Bert(weights, 2), folder / ENCODER)
-    write_graph(Bert(weights, 2, head=head), folder / CROSS_ENCODER)
-    shutil.copyfile(tiny_bert / "tokenizer.json", folder / TOKENIZER)
-    Networks.write_manifest(folder, size, Lengths(before=12, after=8, abstract=24))
+    graphs = {ENCODER: Bert(weights, 2), CROSS_ENCODER: Bert(weights, 2, head=head)}
+    tokenizer = (tiny_bert / "tokenizer.json").read_text("utf-8")
+    Networks.write(folder, graphs, tokenizer, Lengths(before=12, after=8, abstract=24))
     return folder
 
 

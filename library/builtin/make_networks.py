@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from safetensors.numpy import load_file
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder
 from citerec.base.settings import Settings
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
@@ -44,10 +44,10 @@ from citerec.rerank.ranker.variants import restrict, small_libraries
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
-from citerec.retrieval.networks.graph import Bert, write_graph
+from citerec.retrieval.networks.graph import Bert
 from citerec.retrieval.networks.inputs import Lengths
 from citerec.retrieval.networks.networks import ENCODER as GRAPH
-from citerec.retrieval.networks.networks import TOKENIZER, Networks
+from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import VectorStore
 from citerec.retrieval.passages import cited_elsewhere
 from citerec.retrieval.queries import Queries
@@ -137,13 +137,12 @@ def write_encoder(model: Path, tokenizer: Path, folder: Path) -> Networks:
         heads = int(config["num_attention_heads"])
     except (OSError, ValueError, LookupError) as error:
         raise InputError(f"encoder={model}: has no BERT ({error})") from None
-    folder.mkdir(exist_ok=True)
     values = {name: value.astype(np.float32) for name, value in weights.items()}
     bert = Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)))
-    write_graph(bert, folder / GRAPH)
-    shutil.copy(tokenizer, folder / TOKENIZER)
     # Trained with the citing title half of the time; without it, queries rank better (README.md).
-    Networks.write_manifest(folder, bert.shape[1], Lengths(citing_title=0))
+    lengths = Lengths(citing_title=0)
+    with atomic_folder(folder) as part:
+        Networks.write(part, {GRAPH: bert}, tokenizer.read_text("utf-8"), lengths)
     return Networks.open(folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, new_folder, write_text
+from citerec.base.files import atomic_folder, new_folder
 from citerec.base.settings import Settings
 
 
@@ -36,8 +36,7 @@ def write_networks(encoder: str | Path, reranker: str | Path | None, output: str
     from citerec.hatten.biencoder.model import BiEncoder
     from citerec.rerank.cross_encoder.backends import bert_graph
     from citerec.rerank.cross_encoder.network import CrossEncoder
-    from citerec.retrieval.networks.graph import write_graph
-    from citerec.retrieval.networks.networks import CROSS_ENCODER, ENCODER, TOKENIZER, Networks
+    from citerec.retrieval.networks.networks import CROSS_ENCODER, ENCODER, Networks
 
     folder, article = new_folder(output), BiEncoder.open(encoder).encoder
     config, ids = article.config, article.tokenizer.get_vocab()
@@ -52,16 +51,11 @@ def write_networks(encoder: str | Path, reranker: str | Path | None, output: str
         if model.config.lengths != config.lengths or any(words.get(word) != id for word, id in ids.items()):
             raise InputError(f"reranker={reranker}: has other lengths or another tokeniser than the encoder")
         bert = bert_graph(model.model, f"reranker={reranker}", model)
-        name = "embeddings.word_embeddings.weight"
-        used = {
-            name: bert.weights[name][: 1 + max(ids.values())]
-        }  # without the added tokens, which no input has
-        graphs[CROSS_ENCODER] = replace(bert, weights={**bert.weights, **used})
+        words_of = "embeddings.word_embeddings.weight"
+        used = bert.weights[words_of][: 1 + max(ids.values())]  # no input has the added tokens
+        graphs[CROSS_ENCODER] = replace(bert, weights={**bert.weights, words_of: used})
     with atomic_folder(folder) as part:
-        for name, bert in graphs.items():
-            write_graph(bert, part / name)
-        write_text(part / TOKENIZER, article.tokenizer.backend_tokenizer.to_str())
-        Networks.write_manifest(part, article.dim, config.lengths)
+        Networks.write(part, graphs, article.tokenizer.backend_tokenizer.to_str(), config.lengths)
     for path in sorted(folder.iterdir()):
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return folder

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -25,6 +25,9 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.inputs import InputReader, Lengths, PaperText, Subwords
 from citerec.retrieval.networks.session import Network
 from citerec.retrieval.networks.store import Encoded, Keys
+
+if TYPE_CHECKING:
+    from citerec.retrieval.networks.graph import Bert
 
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
 ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
@@ -44,7 +47,7 @@ class Networks:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open a folder written by `write_manifest`. InputError if it is damaged or of another version."""
+        """Open a folder written by `write`. InputError if it is damaged or of another version."""
         path = folder / MANIFEST
         try:
             content = json.loads(path.read_text("utf-8"))
@@ -57,10 +60,18 @@ class Networks:
         return cls(folder, dim, InputReader.open(folder / TOKENIZER, lengths), hashes)
 
     @staticmethod
-    def write_manifest(folder: Path, dim: int, lengths: Lengths) -> None:
-        """Describe the files of a folder."""
-        names = [name for name in (ENCODER, CROSS_ENCODER, TOKENIZER) if (folder / name).is_file()]
-        hashes = {name: digest_file(folder / name) for name in names}
+    def write(folder: Path, graphs: Mapping[str, Bert], tokenizer: str, lengths: Lengths) -> None:
+        """Write networks to a folder: ENCODER and perhaps CROSS_ENCODER by name, and their tokenizer.json.
+
+        InputError for other weights than a BERT's.
+        """
+        from citerec.retrieval.networks.graph import write_graph  # not needed to use networks
+
+        for name, bert in graphs.items():
+            write_graph(bert, folder / name)
+        write_text(folder / TOKENIZER, tokenizer)
+        hashes = {name: digest_file(folder / name) for name in (*graphs, TOKENIZER)}
+        dim = graphs[ENCODER].shape[1]
         content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
         write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
