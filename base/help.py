@@ -19,7 +19,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from citerec.base.arguments import option_lines
 from citerec.base.settings import field_notes
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -29,6 +28,8 @@ DERIVED = ("tuned", "recipe")
 
 def options(*, _root_: DictConfig) -> str:
     """Format the groups and options of a composed configuration for `hydra.help.template`."""
+    from citerec.base.arguments import option_lines  # needed for the help alone
+
     notes = option_notes()
     values = OmegaConf.to_container(_root_, resolve=False)
     assert isinstance(values, dict)

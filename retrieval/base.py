@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
 from citerec.datasets.columns import save_arrays
@@ -390,6 +389,8 @@ def new_index(
     are written to the manifest. before: as for write_checksums.
     Raises InputError if `folder` contains anything but an index.
     """
+    from citerec.base.checksums import write_checksums  # not needed without a folder
+
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: contains something other than an index; name another folder")
     with atomic_folder(folder) as part:
@@ -401,6 +402,8 @@ def new_index(
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     """The tuned parameters of a saved index; InputError if it is damaged, OtherIndex if not of `about`."""
+    from citerec.base.checksums import check_checksums
+
     if not has_index(folder):
         raise InputError(f"{folder}: not an index (no {MANIFEST})")
     check_checksums(folder, "rebuild the index in another folder")
