@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
-from citerec.rerank.ranker.author_names import has_authors, surnames_near, usual_words
+from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import initials, title_names
 from citerec.rerank.ranker.texts import K1, NEAR, B, idf, nearness
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import FUNCTION_WORDS
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
@@ -197,6 +198,7 @@ class Explainer:
         rows = np.asarray(papers, np.int64)
         if self._networks is not None:
             self._networks.read(rows)
+            vector = self._networks.query_vectors(query)[0]
         citing = np.full(len(rows), -1)
         if self._citing_contexts is not None and len(rows):
             citing = self._citing_contexts.most_similar(query, np.zeros_like(rows), rows, 1)[:, 0]
@@ -206,7 +208,7 @@ class Explainer:
             title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
             score, sentence, matched = best_sentence(abstract, weights, least)
             if self._networks is not None and abstract:
-                sentence = _nearest_sentence(self._networks, query, paper, abstract)
+                sentence = _nearest_sentence(self._networks, vector, paper, abstract)
                 matched = matching_spans(sentence, weights)
             place = None
             for found in passages.get(paper, ()):
@@ -236,7 +238,7 @@ class Explainer:
             part = slice(*names.offsets[paper : paper + 2].tolist())
             rarity = dict(zip(names.hashes[part].tolist(), names.weights[part].tolist(), strict=True))
             for hashed, distance, word in surnames:
-                if (weight := rarity.get(hashed, 0.0) * 3 / (3 + distance)) > best:
+                if (weight := rarity.get(hashed, 0.0) * HALF / (HALF + distance)) > best:
                     best, found = weight, word
         return found
 
@@ -350,9 +352,9 @@ def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:
     return tuple((start, end) for stem, start, end in _stems(sentence) if stem in weights)
 
 
-def _nearest_sentence(networks: NetworkRetriever, query: Queries, paper: int, abstract: str) -> str:
-    """Return the sentence of an abstract, of those that the encoder has read, nearest to a query [1]."""
-    [cosines] = networks.sentence_cosines(query, paper)
+def _nearest_sentence(networks: NetworkRetriever, vector: Floats, paper: int, abstract: str) -> str:
+    """Return the sentence of an abstract, of those that the encoder has read, nearest to a query's vector."""
+    cosines = networks.sentence_cosines(vector, paper)
     return _sentences(abstract)[int(np.argmax(cosines))] if len(cosines) else ""
 
 

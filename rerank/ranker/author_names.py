@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 REACH = 40
 """Words on each side of the mark that are read."""
+HALF = 3.0
+"""Distance from the mark, in words, at which a surname or a year has half of the weight beside it."""
 NAMED, MAX_NAMED = 10, 20
 """Words on each side of the mark that make a paper a candidate, and maximum number of these."""
 AUTHOR = "author"
@@ -165,7 +167,7 @@ def named_papers(
             texts, rows = by_hash.names, by_hash.rows(np.array(list(near), np.uint64))
             papers = np.searchsorted(texts.offsets, rows, side="right") - 1
             for row, paper in zip(rows.tolist(), papers.tolist(), strict=True):
-                nearness = 3 / (3 + near[int(texts.hashes[row])])
+                nearness = HALF / (HALF + near[int(texts.hashes[row])])
                 score = float(texts.weights[row]) * nearness + (int(years[paper]) in dates)
                 scores[paper] = max(scores.get(paper, 0.0), score)
         found.append(sorted(scores, key=lambda paper: (-scores[paper], paper))[:MAX_NAMED])

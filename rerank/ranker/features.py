@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, offsets_of
-from citerec.rerank.ranker.author_names import capitalised_words, usual_words, years_near
+from citerec.rerank.ranker.author_names import HALF, capitalised_words, usual_words, years_near
 from citerec.rerank.ranker.corpus_statistics import NEARNESS, CorpusStatistics, keep_fields
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
 from citerec.rerank.ranker.texts import (
@@ -297,11 +297,11 @@ class Candidates:
         return nearest_names(*self._ngrams, *name_rows, self.papers, reach)
 
     def author_scores(self, authors: str) -> Floats:
-        """Return weight * 3 / (3 + d) of a candidate's authors whose surname is d words from the mark."""
+        """Return weight * HALF / (HALF + d) of the authors whose surname is d words from the mark."""
         if authors not in self._authors:
             names = getattr(self.statistics, authors)
             rows = (names.offsets, names.hashes, names.weights)
-            self._authors[authors] = nearest_names(*self._capitalised, *rows, self.papers, 3.0)
+            self._authors[authors] = nearest_names(*self._capitalised, *rows, self.papers, HALF)
         return self._authors[authors]
 
     @cached_property
@@ -312,12 +312,12 @@ class Candidates:
 
     @cached_property
     def year_scores(self) -> Floats:
-        """3 / (3 + d) for candidates whose year is d words from the mark, else 0."""
+        """HALF / (HALF + d) for candidates whose year is d words from the mark, else 0."""
         scores = np.zeros(self.papers.shape, np.float32)
         for query, years in enumerate(years_near(self.queries.texts("context"))):
             for year, distance in years.items():
                 same = (self.corpus.years[self.papers[query]] == year) & (self.papers[query] >= 0)
-                scores[query, same] = 3 / (3 + distance)
+                scores[query, same] = HALF / (HALF + distance)
         return scores
 
     @cached_property

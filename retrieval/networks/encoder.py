@@ -164,10 +164,9 @@ class NetworkRetriever(Retriever):
         found: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
         return found
 
-    def sentence_cosines(self, queries: Queries, paper: int) -> Floats:
-        """Cosines [Q, S] of queries with the sentences of a paper's abstract that have been read."""
-        sentences = self.store.sentences(self.key(paper))
-        found: Floats = self.query_vectors(queries) @ sentences.T
+    def sentence_cosines(self, vector: Floats, paper: int) -> Floats:
+        """Cosines [S] of a query's vector [D] with the sentences of a paper's abstract that were read."""
+        found: Floats = self.store.sentences(self.key(paper)) @ vector
         return found
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
