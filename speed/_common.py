@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,3 +133,29 @@ def run_in_processes(
         process.join()
         if process.exitcode:
             raise SystemExit(f"a stage failed with exit code {process.exitcode}")
+
+
+def save_random_bert(folder: Path, words: Iterable[str], **sizes: Any) -> None:
+    """Save a BERT with random weights and a tokeniser of these words, in Hugging Face's format.
+
+    sizes: of transformers' BertConfig, without the number of words.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    letters = [start + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789" for start in ("", "##")]
+    pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *letters])
+    ids = {piece: row for row, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(end, ids[end]) for end in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    special = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+    config = BertConfig(vocab_size=len(ids), **sizes)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertModel(config, add_pooling_layer=False).save_pretrained(folder)

@@ -66,6 +66,7 @@ from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.nets import find_device, to_device
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.settings import ArticleConfig
+from citerec.speed._common import save_random_bert
 from citerec.training.loop import TrainingRun
 from citerec.training.settings import OptimizerSettings, TrainerSettings
 
@@ -151,36 +152,17 @@ class Bench:
 
     def bert(self, name: str, hidden: int, layers: int) -> ArticleConfig:
         """A BERT with random weights and the words of the corpus, as a folder."""
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-        from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
         folder = self.folder / name
         if not folder.is_dir():
             frequent = np.argsort(-np.asarray(self.corpus.word_counts))[: 500 if self.tiny else 28_000]
-            words = [self.corpus.words[row].lower() for row in frequent.tolist()]
-            letters = [
-                start + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789" for start in ("", "##")
-            ]
-            pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *words])
-            ids = {piece: row for row, piece in enumerate(pieces)}
-            tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-            tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-            tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-            ends = [(end, ids[end]) for end in ("[CLS]", "[SEP]")]
-            tokenizer.post_processor = processors.TemplateProcessing(
-                "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
-            )
-            special = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
-            PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
-            config = BertConfig(
-                vocab_size=len(ids),
+            save_random_bert(
+                folder,
+                [self.corpus.words[row].lower() for row in frequent.tolist()],
                 hidden_size=hidden,
                 num_hidden_layers=layers,
                 num_attention_heads=max(hidden // 64, 2),
                 intermediate_size=4 * hidden,
             )
-            torch.manual_seed(0)
-            BertModel(config, add_pooling_layer=False).save_pretrained(folder)
         return ArticleConfig(name, path=str(folder), max_tokens=240)
 
     @cached_property

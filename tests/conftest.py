@@ -269,38 +269,19 @@ def drive(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT with random weights and the words of the tiny corpus, saved in Hugging Face format."""
-    import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+    from citerec.speed._common import save_random_bert
 
     folder = tmp_path_factory.mktemp("tiny-bert")
     texts = [f"{paper['title']} {paper['abstract']}" for paper in PAPERS.values()]
     texts += [text for *_, text in CONTEXTS.values()]
     words = sorted(set(re.findall(r"\w+|[^\w\s]", " ".join(texts).lower())))
-    letters = [start + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789" for start in ("", "##")]
-    pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *letters])
-    vocabulary = {piece: row for row, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
-    )
-    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     sizes: dict[str, Any] = {
         "hidden_size": 16,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "intermediate_size": 32,
     }
-    config = BertConfig(
-        vocab_size=len(vocabulary), max_position_embeddings=128, initializer_range=0.5, **sizes
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    save_random_bert(folder, words, max_position_embeddings=128, initializer_range=0.5, **sizes)
     return folder
 
 
