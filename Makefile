@@ -131,6 +131,6 @@ bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
 		name=$${script%.py}; echo "== $$name"; $(BIN)/python -m citerec.$$(echo $$name | tr / .) $(ARGS); \
 	done
 
-clean: ## remove the environment and the tools' caches (outputs/ and .cache/ stay)
+clean: ## remove the environment and the tools' caches (outputs/ stays)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

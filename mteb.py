@@ -31,7 +31,7 @@ class LocalCitation(AbsTaskRetrieval):
     data_loaded: bool
 
     def __init__(self, id: str, cache_dir: str | None = None, **more: Any) -> None:
-        """id: such as citerec/neurips2025-lcr/test. cache_dir: None means $CITATION_CACHE or .cache."""
+        """id: such as citerec/neurips2025-lcr/test. cache_dir: by default, base.files.cache_folder."""
         self._id, self._cache_dir = id, cache_dir
         _, self._name, self._split = id.split("/")
         super().__init__(**more)

@@ -32,6 +32,7 @@ from citerec.base.errors import (
     missing_extra,
     one_line_errors,
 )
+from citerec.base.files import cache_folder
 from citerec.base.help import CONF, config_groups, option_notes
 from citerec.base.settings import KINDS, RESOLVERS, SCHEMAS, Settings, check, describe_type
 
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 def prepare_hydra() -> None:
     """Give Hydra all registered schemas and functions that it lacks."""
-    for name, function in RESOLVERS.items():
+    for name, function in {"cache_folder": lambda: str(cache_folder()), **RESOLVERS}.items():
         OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
     stored = ConfigStore.instance().repo.get("schema", {})
     for name, kind in SCHEMAS.items():

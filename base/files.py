@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
+from platformdirs import user_cache_path
+
 from citerec.base.errors import InputError, StorageError, error_text, is_full
 from citerec.base.progress import copy_progress
 
@@ -36,9 +38,14 @@ HARDLY_FREE = 1 << 24
 """Free bytes below which a disk counts as full."""
 
 
-def cache_folder() -> Path:
-    """Return the folder for downloads and prepared data: $CITATION_CACHE, by default `.cache`."""
-    return Path(os.environ.get("CITATION_CACHE", ".cache"))
+def user_cache() -> Path:
+    """Return the user's folder for what can be made again, such as `~/.cache/citerec`."""
+    return user_cache_path("citerec")
+
+
+def cache_folder(chosen: str | Path | None = None) -> Path:
+    """Return the folder for downloads and prepared data: `chosen`, $CITATION_CACHE or that of the user."""
+    return Path(chosen or os.environ.get("CITATION_CACHE") or user_cache()).expanduser()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, disk_errors, file_lock, new_folder
+from citerec.base.files import atomic_folder, cache_folder, disk_errors, file_lock, new_folder
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
@@ -379,12 +379,12 @@ def open_demo(
     contexts: int = 8000,
     seed: int = 0,
     tokenizer: str = "default",
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
 ) -> Corpus:
     """Open a generated corpus, by default a small one; generate it on first use. Raises InputError."""
     plan = GenerationPlan(papers, contexts, seed, DEMO_SPLITS)
     name = f"papers{papers}-contexts{contexts}-seed{seed}-v{DEMO_VERSION}"
-    folder = Path(cache_dir).expanduser() / "demo" / name
+    folder = cache_folder(cache_dir) / "demo" / name
     with disk_errors(folder, "the demo corpus", "data.cache_dir"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with file_lock(folder.with_name(f".{name}.lock"), "generates the same corpus"):

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import (
+    cache_folder,
     content_hash,
     disk_errors,
     fetch_file,
@@ -379,7 +380,7 @@ class StoreSettings(Tolerance):
 def open_corpus(
     dir: str | Path,
     papers: str | Path | None = None,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
     field: str | None = None,
@@ -399,7 +400,7 @@ def open_corpus(
     _check_field(field)
     if not dir:
         raise InputError("data.dir: set the folder with papers.json, contexts.json and the splits")
-    cache = Path(cache_dir).expanduser()
+    cache = cache_folder(cache_dir)
     if is_url(dir):
         check_split_names(splits)
         name = name or PurePosixPath(dir).name
@@ -413,7 +414,7 @@ def open_corpus(
 
 def open_corpora(
     dirs: Sequence[str | Path],
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
     field: str | None = None,
@@ -431,7 +432,7 @@ def open_corpora(
     folders = {(folder := Path(dir).expanduser().resolve()).name: folder for dir in dirs}
     if len(folders) < len(dirs):
         raise InputError("data.dirs: two folders have the same name, which is the prefix of their ids")
-    cache = Path(cache_dir).expanduser()
+    cache = cache_folder(cache_dir)
     parts = {
         part: _folder_source(folder, None, splits, part, field, cache) for part, folder in folders.items()
     }
@@ -454,7 +455,7 @@ def _folder_source(
     return make_source(name or folder.resolve().name, files, field, identity)
 
 
-def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: Any) -> Corpus:
+def open_records(source: Source, cache_dir: str | Path | None = None, **settings: Any) -> Corpus:
     """Open the corpus of a source; prepare its store if none exists for its identity and these settings.
 
     settings: StoreSettings. Raises InputError for records that cannot be used and for a full disk.
@@ -469,7 +470,7 @@ def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: A
     if given.on_error == "skip":
         store_settings["on_error"] = "skip"
     key = fingerprint(source.identity, store_settings)
-    with store_folder(Path(cache_dir).expanduser()) as stores:
+    with store_folder(cache_folder(cache_dir)) as stores:
         folder = stores / key
         if read_manifest(folder) is None:
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):

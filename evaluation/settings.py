@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import citerec.rerank.settings  # noqa: F401  (the schema of `scoring`)
 from citerec.base.errors import InputError
+from citerec.base.files import cache_folder
 from citerec.base.settings import Settings, check_count, register, setting
 from citerec.retrieval.settings import recall_measures
 
@@ -138,7 +139,7 @@ class PipelineSettings(ContextSettings):
     """validation queries to tune the weight on"""
     depths: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000)
     """smaller numbers of candidates to report as well, at no extra cost"""
-    scores_dir: str = ".cache/pair-scores"
+    scores_dir: str = field(default_factory=lambda: str(cache_folder() / "pair-scores"))
     """cache of pair scores, shared by all evaluations"""
     chunk: int = setting(512, least=1)
     """pairs scored together; more keep a fast GPU busy"""
@@ -173,7 +174,7 @@ class PoolSettings(Settings):
 
     where: ClassVar[str] = "benchmark"
 
-    cache_dir: str = ".cache"
+    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
     """cache for prepared and downloaded data"""
     index_dir: str | None = None
     """folder of the retriever's index: loaded if present, else built and saved"""

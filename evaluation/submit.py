@@ -90,7 +90,7 @@ class SubmitSettings(Settings):
     leaderboard: str = ""
     """folder of entries to write it to instead; its page, FOLDER.md, is written anew"""
     cache_dir: str = ""
-    """cache folder; empty: $CITATION_CACHE or .cache"""
+    """cache folder; empty: $CITATION_CACHE, or else that of the user"""
     seed: int = 0
     """random seed of intervals"""
 

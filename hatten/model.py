@@ -122,7 +122,7 @@ class HAttenRetriever(EncoderRetriever):
         vocabulary: str | Path | None = None,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
-        cache_dir: str | Path = ".cache",
+        cache_dir: str | Path | None = None,
     ) -> None:
         """checkpoint: a model, or where it is: saved by citerec train model=hatten, or published together
         with the word list `vocabulary`; hatten-acl200 is downloaded to `cache_dir` with its word list.

@@ -12,7 +12,7 @@ from citerec.training.checkpoint import find_saved
 
 
 def trained_retriever(
-    checkpoint: str | Path | None, index: IndexConfig | None = None, cache_dir: str | Path = ".cache"
+    checkpoint: str | Path | None, index: IndexConfig | None = None, cache_dir: str | Path | None = None
 ) -> WordsRetriever:
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is None:

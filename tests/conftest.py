@@ -78,6 +78,14 @@ CONTEXTS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests write nothing into the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CITATION_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def tiny_source(tmp_path: Path) -> Path:
     """A folder of source files: 12 papers (11 with an abstract), 12 contexts in train, val and test."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, content_hash, disk_errors
+from citerec.base.files import atomic_folder, cache_folder, content_hash, disk_errors
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.columns import (
     NameWriter,
@@ -203,7 +203,7 @@ def open_graph(
     papers: str | Path | Sequence[str | Path],
     citations: str | Path | None = None,
     distractors: str | Path | Sequence[str | Path] | None = None,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
 ) -> CitationGraph:
     """Open the citation graph of paper files from the cache; build it if needed.
 
@@ -218,7 +218,7 @@ def open_graph(
     for path in [*files, *others, *([pairs] if pairs else [])]:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-    graphs = Path(cache_dir).expanduser() / "graphs"
+    graphs = cache_folder(cache_dir) / "graphs"
     with disk_errors(graphs, "the citation graph", "data.cache_dir"):
         graphs.mkdir(parents=True, exist_ok=True)
         hashes = [

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from citerec.base.configuration import read_settings
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write, read_limited
+from citerec.base.files import atomic_write, cache_folder, read_limited
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
@@ -104,7 +104,7 @@ class GraphQueries:
 def open_papers(
     *files: Any,
     tokenizer: str = "default",
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     name: str | None = None,
     **options: Any,
 ) -> Corpus:
@@ -124,7 +124,7 @@ def open_queries(
     queries: str | Path | None = None,
     citations: str | Path | None = None,
     *,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     tokenizer: str = "default",
     name: str | None = None,
     **rules: Any,
@@ -169,9 +169,7 @@ def open_queries(
     removed = np.empty(0, np.int64)
     if query_rules.near_duplicates is not None and TRAIN in eligible:
         held_out = np.sort(np.concatenate([removed, *(chosen[split] for split in chosen if split != TRAIN)]))
-        removed = _near_duplicates(
-            graph, eligible[TRAIN], held_out, query_rules, Path(cache_dir).expanduser()
-        )
+        removed = _near_duplicates(graph, eligible[TRAIN], held_out, query_rules, cache_folder(cache_dir))
         chosen[TRAIN] = np.setdiff1d(eligible[TRAIN], removed)
         counts = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
         log.info("dropped %s training queries whose title is a near-duplicate of a held-out one", counts)

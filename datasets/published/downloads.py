@@ -59,7 +59,7 @@ _DRIVE_FOLDER = re.compile(r"https://drive\.google\.com/drive/(?:u/\d+/)?folders
 
 def ensure_release(
     name: str,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     folder: str | Path | None = None,
     files: Sequence[str] | None = None,
     address: str | None = None,
@@ -342,7 +342,7 @@ def open_published(
     dir: str | Path | None = None,
     address: str | None = None,
     papers: str | Path | None = None,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
     splits: Sequence[str] = SPLITS,
     candidates: str | None = None,
     **settings: Any,
@@ -374,12 +374,12 @@ def open_data(id: str, cache_dir: str | Path | None = None, **settings: Any) -> 
     if len(parts) != 3 or parts[0] != PREFIX or parts[1] not in CORPORA or parts[2] not in SPLITS:
         known = ", ".join(f"{PREFIX}/{name}" for name in CORPORA)
         raise InputError(f"{id}: no such data; ids are {known}, and /train, /val or /test")
-    corpus = open_published(parts[1], cache_dir=cache_dir or cache_folder(), **settings)
+    corpus = open_published(parts[1], cache_dir=cache_dir, **settings)
     return corpus, corpus.split(parts[2])
 
 
 def open_published_papers(
-    name: str, address: str | None = None, cache_dir: str | Path = ".cache", **settings: Any
+    name: str, address: str | None = None, cache_dir: str | Path | None = None, **settings: Any
 ) -> Corpus:
     """Open a published collection of query papers with `open_papers`; download it on first use.
 
@@ -399,7 +399,7 @@ class DownloadSettings(Settings):
     names: tuple[str, ...] = setting(MISSING, choices=(*RELEASES, *DRAFTS))
     """what to download, listed below (e.g. acl200)"""
     cache_dir: str = ""
-    """cache folder; empty: $CITATION_CACHE or .cache"""
+    """cache folder; empty: $CITATION_CACHE, or else that of the user"""
     address: str = ""
     """address to use instead, for a single name: an archive, a Google Drive folder, http://.../ with the
     files, or, of data sets built from repositories, a server that has them as OWNER/NAME"""
@@ -409,7 +409,7 @@ def download_releases(settings: DownloadSettings) -> None:
     """Download releases and print their folders."""
     if settings.address and len(settings.names) > 1:
         raise InputError("address: give a single name with it")
-    cache = settings.cache_dir or cache_folder()
+    cache = cache_folder(settings.cache_dir)
     for name in settings.names:
         if name in DRAFTS:
             if settings.address:

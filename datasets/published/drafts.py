@@ -107,7 +107,7 @@ def draft_folder(given: str, cache_dir: str | Path | None = None) -> Path:
     """Return a folder of drafts: a path, or that of the list with this id, which is fetched to the cache."""
     if given not in IDS:
         return Path(given).expanduser()
-    folder = Path(cache_dir or cache_folder()) / "published" / given.removeprefix(f"{PREFIX}/")
+    folder = cache_folder(cache_dir) / "published" / given.removeprefix(f"{PREFIX}/")
     fetch_list(list_file(IDS[given]), folder)
     return folder
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from citerec.base.files import cache_folder
 from citerec.datasets.published.repositories import GITHUB, Repository
 
 PREFIX = "citerec"
@@ -67,9 +68,9 @@ class Release:
     candidates: str = "all"
     """Papers to rank: all, or those with an abstract."""
 
-    def folder_in(self, cache_dir: str | Path) -> Path:
+    def folder_in(self, cache_dir: str | Path | None = None) -> Path:
         """The folder of its files in the given cache."""
-        return Path(cache_dir).expanduser() / self.folder
+        return cache_folder(cache_dir) / self.folder
 
     @property
     def download_size(self) -> str:

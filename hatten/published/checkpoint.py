@@ -62,7 +62,7 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
 
 
 def load_reference_model(
-    checkpoint: str | Path, vocabulary: str | Path | None = None, cache_dir: str | Path = ".cache"
+    checkpoint: str | Path, vocabulary: str | Path | None = None, cache_dir: str | Path | None = None
 ) -> tuple[HAttenEncoder, Vocabulary]:
     """Load a published checkpoint with its word list, the pickle `vocabulary_200dim.pkl` of the release.
 

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import disk_errors, file_lock
+from citerec.base.files import disk_errors, file_lock, user_cache
 from citerec.base.progress import spinner
 from citerec.library.commands.change import create, refresh
 from citerec.library.export.formats import count_noun
@@ -77,9 +77,8 @@ def library_folder(place: str) -> Path:
 
 
 def cache() -> Path:
-    """Return the folder of temporary libraries (https://specifications.freedesktop.org/basedir-spec)."""
-    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "citerec" / "libraries"
+    """Return the folder of temporary libraries: the user's own, where others share $CITATION_CACHE."""
+    return user_cache() / "libraries"
 
 
 def _make(source: str, folder: Path) -> None:

@@ -260,7 +260,7 @@ def saved_config(folder: Path) -> ArticleConfig | None:
 def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """The model, in evaluation mode in float32, and its tokeniser.
 
-    Searched for in `path`, the cache (`.cache/models/NAME`, or below CITATION_CACHE), the installed packages,
+    Searched for in `path`, `models/NAME` of the cache folder, the installed packages,
     and on huggingface.co, from where it is downloaded once into the Hugging Face cache.
     Raises InputError if it is incomplete or not found.
     """

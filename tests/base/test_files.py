@@ -18,7 +18,8 @@ from citerec.base.checksums import (
     write_checksums,
 )
 from citerec.base.errors import InputError, error_line, is_full
-from citerec.base.files import atomic_write, full_disk_as_os_error
+from citerec.base.files import atomic_write, cache_folder, full_disk_as_os_error, user_cache
+from citerec.datasets.generate import open_demo
 
 
 @pytest.fixture
@@ -140,3 +141,21 @@ def test_errors_of_engines_are_those_of_the_disk_if_it_is_full(
     with pytest.raises(type(error) if free else OSError) as raised, full_disk_as_os_error(tmp_path):
         raise error
     assert (raised.value is error) if free else is_full(raised.value)  # type: ignore[arg-type]
+
+
+def test_downloads_and_prepared_data_are_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for unset in (
+        lambda: monkeypatch.setenv("CITATION_CACHE", ""),
+        lambda: monkeypatch.delenv("CITATION_CACHE"),
+    ):
+        unset()
+        assert cache_folder() == user_cache() == tmp_path / "cache" / "citerec"
+    monkeypatch.setenv("CITATION_CACHE", "~/shared")
+    assert cache_folder() == Path.home() / "shared" and cache_folder("here") == Path("here")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "chosen"))
+    open_demo(papers=120, contexts=300)
+    assert [path.name for path in tmp_path.iterdir()] == ["chosen"]

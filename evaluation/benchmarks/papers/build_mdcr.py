@@ -316,7 +316,7 @@ def build_mdcr(
     negatives: int = 10,
     top: int = 200,
     seed: int = 0,
-    cache_dir: str | Path = ".cache",
+    cache_dir: str | Path | None = None,
 ) -> str:
     """Write mdcr.json, mdcr_data.jsonl (texts) and report.md into the new folder `output`; return the report.
 

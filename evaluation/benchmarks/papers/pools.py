@@ -18,7 +18,7 @@ import orjson
 from ir_measures import Measure
 
 from citerec.base.errors import InputError
-from citerec.base.files import content_hash, read_limited
+from citerec.base.files import cache_folder, content_hash, read_limited
 from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.formats.json_lines import Object, read_objects, validate
@@ -224,7 +224,7 @@ def open_texts(
             yield QueryRecord(key, [paper for paper in query.relevant if paper in readable])
 
     described = orjson.dumps([{key: asdict(query) for key, query in queries.items()}, sorted(candidates)])
-    with store_folder(Path(cache_dir).expanduser()) as stores:
+    with store_folder(cache_folder(cache_dir)) as stores:
         identity = {"texts": content_hash(path, stores)}
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
     source = Source(name, identity, papers, contexts, {SPLIT: split})
