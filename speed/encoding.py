@@ -90,7 +90,7 @@ def our_ways(args: argparse.Namespace, sample: Sample) -> dict[str, Way]:
     torch.manual_seed(0)
     ways: dict[str, Way] = {}
     model = open_static(args.static) if args.static else untrained_static(vocabulary, table)
-    encoder, words = model.with_unknown_words()
+    encoder, words = model.with_unknown_words
     reader = DocumentReader(sample.corpus, words, model.max_tokens, model.near)
     ways["static model"] = sample.way(encoder, reader, len(sample.rows))
     config, hatten = EncoderConfig(), build_encoder(EncoderConfig(), table, vocabulary).eval()

@@ -29,6 +29,9 @@ from citerec.base.configuration import prepare_hydra
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import open_demo
 from citerec.datasets.prepare import open_corpus
+from citerec.hatten.static.model import StaticModel
+from citerec.library.models import BUILT_IN, NETWORKS
+from citerec.retrieval.networks.networks import Networks
 
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -180,6 +183,14 @@ class Server:
                 if "pause" in page:
                     time.sleep(page["pause"])
                 request.wfile.write(rest[at : at + 1024])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def opened() -> Iterator[object]:
+    """Keep the built-in model open, which libraries share while one of them uses it."""
+    networks = Networks.open(BUILT_IN / NETWORKS).encoder
+    networks.open()
+    yield StaticModel.open(BUILT_IN), networks
 
 
 @pytest.fixture(autouse=True)

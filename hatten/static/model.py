@@ -21,14 +21,17 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import digest_file
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
@@ -38,6 +41,7 @@ from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
+    ABOUT,
     WEIGHTS,
     check_consistent,
     read_json,
@@ -157,7 +161,16 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """Read a model; its vectors become float32."""
+        """Read a model; its vectors become float32. The same for all folders of the same content, as those of
+        several libraries are."""
+        files = (folder / name for name in (ABOUT, CONFIG, WORDS, WEIGHTS))
+        content = tuple(digest_file(file) if file.is_file() else "" for file in files)
+        if (model := _opened.get(content)) is None:
+            model = _opened[content] = cls._read(folder, about)
+        return model
+
+    @classmethod
+    def _read(cls, folder: Path, about: dict[str, Any]) -> Self:
         config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of citerec train model=static")
@@ -176,8 +189,9 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             unknown = config["vectors"], unknown_weight
             return cls(encoder, vocabulary, max_tokens, about, *unknown, near, familiar)
 
+    @cached_property
     def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:
-        """Return encoder and vocabulary, with random vectors for unknown words if these have a weight."""
+        """Encoder and vocabulary, with random vectors for unknown words if these have a weight."""
         if not self.unknown_weight:
             return self.encoder, self.vocabulary
         bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * self.encoder.dim // 8))
@@ -204,6 +218,10 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             target_id=int(vocabulary.lookup([TARGET_WORD])[0]),
         )
         return replace(self, encoder=encoder, vocabulary=vocabulary)
+
+
+_opened: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
+"""Models in use, by hashes of their files."""
 
 
 def title_hash(title: str) -> int:
@@ -240,7 +258,7 @@ class StaticRetriever(WordsRetriever):
                 raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
             model = replace(model, unknown_weight=unknown_weight)
         self.model, self.about, self.checkpoint = model, model.about, checkpoint
-        self.encoder, self.vocabulary = model.with_unknown_words()
+        self.encoder, self.vocabulary = model.with_unknown_words
         self.max_tokens, self.near = model.max_tokens, model.near
 
     @property

@@ -182,7 +182,7 @@ def test_familiar_titles_are_kept_and_found(tiny_corpus: Corpus, tmp_path: Path)
 def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
     known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
     model = replace(random_static(known), unknown_weight=1.5)
-    encoder, vocabulary = model.with_unknown_words()
+    encoder, vocabulary = model.with_unknown_words
     ids = vocabulary.lookup(["parsing", *known[:5], "trees", "graph", "parsing", "?!", ""])
     assert ids[1:6].tolist() == model.vocabulary.lookup(known[:5]).tolist()
     assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
