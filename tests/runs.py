@@ -139,13 +139,11 @@ TWO = {"trainer.devices": 2, "trainer.strategy": "ddp"}
 """Options of a training in two processes."""
 
 
-def run_training(given: list[str], out: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Train as users do, by default with train.py, which starts the second process."""
-    command = command or (sys.executable, str(CONF.parent / "train.py"))
+def run_training(given: list[str], out: Path) -> subprocess.CompletedProcess[str]:
+    """Train with train.py, which starts the second process."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, *given, f"output_dir={out}"], env=environment, capture_output=True, text=True, timeout=600
-    )
+    command = [sys.executable, str(CONF.parent / "train.py"), *given, f"output_dir={out}"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
 FORKS = get_context("forkserver")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
@@ -30,6 +29,7 @@ from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.rerank.cross_encoder.export import NetworksSettings
+from citerec.tests.runs import compose_config
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -149,8 +149,7 @@ def check_command(words: list[str]) -> None:
     overrides = [word for word in arguments if word != "-m" and not word.startswith("hydra")]
     parsed = OverridesParser.create().parse_overrides(overrides)
     first = BasicSweeper.split_arguments(parsed, max_batch_size=1)[0][0]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        compose(ENTRIES[name], list(first))
+    compose_config(ENTRIES[name], list(first))
 
 
 @pytest.mark.slow
@@ -177,16 +176,14 @@ def known_keys() -> set[str]:
     found: set[str] = set()
     groups = {
         "train": ("model", "data", "logger"),
-        "evaluate": ("benchmark", "retriever", "data", "index", "encoder"),
-        "build": ("splitting",),
+        "evaluate": ("benchmark", "retriever"),
     }
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        for entry in ENTRIES.values():
-            chosen: list[list[str]] = [[]]
-            for group in groups.get(entry, ()):
-                chosen += [[f"{group}={path.stem}"] for path in sorted((CONF / group).glob("*.yaml"))]
-            for overrides in chosen:
-                found |= set(keys(OmegaConf.to_container(compose(entry, overrides))))
+    for entry in ENTRIES.values():
+        chosen: list[list[str]] = [[]]
+        for group in groups.get(entry, ()):
+            chosen += [[f"{group}={path.stem}"] for path in sorted((CONF / group).glob("*.yaml"))]
+        for overrides in chosen:
+            found |= set(keys(OmegaConf.to_container(compose_config(entry, overrides))))
     return found
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
@@ -24,6 +23,7 @@ from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.tests.conftest import Done
+from citerec.tests.runs import compose_config
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {
@@ -125,8 +125,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if script != "evaluate":
             build(read_arguments(MdcrSettings, overrides))
             return
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("evaluate", overrides)
+        config = compose_config("evaluate", overrides)
         (folder / ".hydra").mkdir(exist_ok=True)
         OmegaConf.save(config, folder / ".hydra" / "config.yaml")
         retriever, corpus, filters = (

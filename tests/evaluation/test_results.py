@@ -6,11 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
@@ -29,6 +29,7 @@ from citerec.evaluation.results import page as results
 from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
 from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
+from citerec.tests.runs import compose_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -234,19 +235,22 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
         ("drafts", {"Drafts"}),
     ],
 )
-def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
+def test_every_job_of_our_own_pages_composes(
+    name: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "initialize_config_dir", lambda *_, **options: nullcontext())
+    monkeypatch.setattr(jobs, "compose", compose_config)
     plan = read_plan(ROOT / "docs" / "results" / f"{name}.yaml")
     found = [job_settings(job) for job in plan.jobs]
     assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
     assert all(published_tables(one.published) for one in plan.file.data.values() if one.published)
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
-            if step.script == TRAIN:
-                folder = compose("train", step.overrides).output_dir
-            else:
-                folder = read_arguments(MdcrSettings, step.overrides).output
-            assert folder in (str(step.folder), str(step.output))
+    for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
+        if step.script == TRAIN:
+            folder = compose_config("train", step.overrides).output_dir
+        else:
+            folder = read_arguments(MdcrSettings, step.overrides).output
+        assert folder in (str(step.folder), str(step.output))
 
 
 # Jobs

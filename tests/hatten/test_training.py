@@ -6,7 +6,6 @@ import csv
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -344,17 +343,14 @@ EXACT: Options = {
 }
 
 
-TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2 -m citerec train"
-
-
 @pytest.mark.slow
-def test_two_processes_match_one_and_are_resumed_by_torchrun(demo: Options, tmp_path: Path) -> None:
+def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tmp_path: Path) -> None:
     """Processes share queries, papers and mining, with gloo on a CPU. The first starts the second."""
     train(train_config(demo, EXACT, {"output_dir": tmp_path / "one"}))
     given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, TWO), tmp_path / "out"
     run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
     assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
-    assert_two_trained(run_training(given, two, sys.executable, *TORCHRUN.split()), tmp_path / "one", two)
+    assert_two_trained(run_forked(given, two, processes=2), tmp_path / "one", two)
 
 
 @pytest.mark.slow
