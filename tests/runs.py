@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from socket import socket
@@ -17,41 +15,16 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 from pytorch_lightning.utilities import rank_zero_only
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import citerec.train
 import citerec.training.loop
+from citerec.tests.composing import CONF, compose_config
 
-CONF = Path(__file__).parents[1] / "conf"
 Composed = Callable[..., DictConfig]
-
-
-def compose_config(entry: str, overrides: list[str]) -> DictConfig:
-    """Compose the configuration of an entry point. Choices of groups are composed once, values set after."""
-    chosen, values = list[str](), list[str]()
-    for override in overrides:
-        name = override.partition("=")[0]
-        plain = name.replace(".", "").replace("_", "").isalnum() and not (CONF / name).is_dir()
-        (values if plain else chosen).append(override)
-    config = copy.deepcopy(_compose(entry, *chosen))
-    try:
-        for value in OverridesParser.create().parse_overrides(values):
-            OmegaConf.update(config, value.key_or_group, value.value())
-    except OmegaConfBaseException:
-        return _compose(entry, *overrides)  # raises Hydra's own error
-    return config
-
-
-@cache
-def _compose(entry: str, *overrides: str) -> DictConfig:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(entry, list(overrides))
 
 
 def overrides(*parts: Mapping[str, Any]) -> list[str]:

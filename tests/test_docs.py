@@ -29,7 +29,7 @@ from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.rerank.cross_encoder.export import NetworksSettings
-from citerec.tests.runs import compose_config
+from citerec.tests.composing import compose_config
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from citerec.datasets.generate import generate_corpus
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -43,7 +45,7 @@ def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_lines_train_search_and_evaluate(tmp_path: Path) -> None:
-    run(tmp_path, "-m", "citerec", "data", "generate", "papers=100", "contexts=600", "output=DIR")
+    generate_corpus(100, 600, tmp_path / "DIR", seed=0, workers=1)
     (code,) = (block for block in blocks("python") if "Recommender" not in block)
     train = "StaticModel.train(corpus, rounds=4)"
     assert train in code

@@ -22,8 +22,8 @@ from citerec.evaluation.report import Provenance
 from citerec.evaluation.results import jobs
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done
-from citerec.tests.runs import compose_config
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {

@@ -29,7 +29,7 @@ from citerec.evaluation.results import page as results
 from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
 from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
-from citerec.tests.runs import compose_config
+from citerec.tests.composing import compose_config
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,9 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.nnselect.model import AverageEncoder, AverageRetriever, NNSelect, NNSelectRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.hatten.words.word2vec import Word2Vec
+from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import documents, measured_recall
-from citerec.tests.runs import compose_config, history, overrides, same, train_config, train_twice
+from citerec.tests.runs import history, overrides, same, train_config, train_twice
 from citerec.train import train
 
 SMALL: dict[str, Any] = {

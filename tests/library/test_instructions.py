@@ -22,8 +22,9 @@ QUESTIONS = [
 ASK = """
 import json, sys
 from citerec.library.recommender import Recommender
-found = Recommender.open(sys.argv[1])
-print(json.dumps([[paper.id for paper in found.recommend(text, k=10)] for text in sys.argv[2:]]))
+found = map(Recommender.open, sys.argv[1:3])
+answers = [[one.recommend(text, k=10) for text in sys.argv[3:]] for one in found]
+print(json.dumps([[[paper.id for paper in papers] for papers in of] for of in answers]))
 """
 WIDE = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
 AVX2 = {
@@ -35,19 +36,19 @@ AVX2 = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("storage=disk", "shards=2", "workers=1")], ids=["memory", "disk"])
-def test_the_first_papers_are_the_same(options: tuple[str, ...], tmp_path: Path) -> None:
-    run(["build", f"library={tmp_path / 'mine'}", f"source={SOURCE}", *options])
-    found = Recommender.open(tmp_path / "mine")
-    expected = [[paper.id for paper in found.recommend(text, k=10)] for text in QUESTIONS]
-    assert all(len(one) == 10 for one in expected)
-    for threads in ("1", "2"):
-        for instructions in ({}, AVX2):
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", ASK, str(tmp_path / "mine"), *QUESTIONS],
-                env={**os.environ, "OMP_NUM_THREADS": threads, **instructions},
-                capture_output=True,
-                text=True,
-            )
-            assert done.returncode == 0, done.stderr
-            assert json.loads(done.stdout) == expected, (threads, instructions)
+def test_the_first_papers_are_the_same(tmp_path: Path) -> None:
+    places, expected = [str(tmp_path / name) for name in ("memory", "disk")], []
+    for place, options in zip(places, ((), ("storage=disk", "shards=2", "workers=1")), strict=True):
+        run(["build", f"library={place}", f"source={SOURCE}", *options])
+        found = Recommender.open(Path(place))
+        expected.append([[paper.id for paper in found.recommend(text, k=10)] for text in QUESTIONS])
+    assert all(len(one) == 10 for library in expected for one in library)
+    for threads, instructions in (("2", {}), ("1", AVX2)):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", ASK, *places, *QUESTIONS],
+            env={**os.environ, "OMP_NUM_THREADS": threads, **instructions},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == expected, (threads, instructions)

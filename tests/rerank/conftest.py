@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.settings import ArticleConfig
-from citerec.tests.runs import Composed, compose_config
+from citerec.tests.composing import compose_config
+from citerec.tests.runs import Composed
 
 TINY: dict[str, Any] = {
     "model": "scibert_reranker",

@@ -43,10 +43,10 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.passages import CitedElsewhere, CitingPassages
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
+from citerec.tests.composing import compose_config
 from citerec.tests.hatten.made import random_model
 from citerec.tests.rerank.made import linear
 from citerec.tests.rerank.ranker.test_features import average
-from citerec.tests.runs import compose_config
 from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
