@@ -227,14 +227,18 @@ class SearchSettings(LibrarySettings):
 class DraftSettings(RankingSettings):
     """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
+    positional: ClassVar[str] = "tex"
+
     tex: str
-    """the draft, in LaTeX, Markdown, Typst or Org (e.g. paper.tex)"""
+    """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     k: int = setting(5, least=1)
     """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))
     fill: str = ""
     """new file (or folder, for a draft with inputs) for a copy that cites the top papers, with all files that
     it needs"""
+    citations: str = setting("zotero", choices=("zotero", "plain"))
+    """copies of Word and LibreOffice documents have fields of Zotero, or plain text and a .bib file"""
     sure: float = setting(0.5, most=1)
     """least probability to fill a citation; others are left, with a comment that names the best papers; 0:
     fill all"""
@@ -251,7 +255,7 @@ class CheckSettings(LibrarySettings):
     positional: ClassVar[str] = "tex"
 
     tex: str
-    """the draft, in LaTeX, Markdown, Typst or Org (e.g. paper.tex)"""
+    """the draft, in LaTeX, Markdown, Typst, Org, Word or LibreOffice (e.g. paper.tex)"""
     library: str = ""
     """folder of a library that knows keys and published versions, too; empty: only the draft's .bib files"""
     bib: tuple[str, ...] = ()

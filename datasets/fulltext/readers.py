@@ -40,7 +40,7 @@ _FIRST_FILES = 1000
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".zip", ".xml", ".nxml", ".tei", ".grobid")
 _PANDOC = "convert it to Markdown (pandoc --to=markdown)"
 _CONVERTED = {".pdf": "convert it to TEI with GROBID or use the LaTeX source"}
-_CONVERTED |= dict.fromkeys((".docx", ".odt", ".rst", ".html", ".epub"), _PANDOC)
+_CONVERTED |= dict.fromkeys((".doc", ".rst", ".html", ".epub"), _PANDOC)
 """What to do with files that are not read."""
 _PAPERS = ("papers.json", "papers.json.gz")
 """Files of a corpus in the source format (datasets/formats/source_files.py)."""

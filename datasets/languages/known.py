@@ -5,10 +5,12 @@ from __future__ import annotations
 from citerec.datasets.languages.language import Language
 from citerec.datasets.languages.latex import LATEX
 from citerec.datasets.languages.markdown import MARKDOWN
+from citerec.datasets.languages.office.libreoffice import LIBREOFFICE
+from citerec.datasets.languages.office.word import WORD
 from citerec.datasets.languages.org import ORG
 from citerec.datasets.languages.typst import TYPST
 
-LANGUAGES: tuple[Language, ...] = (LATEX, MARKDOWN, TYPST, ORG)
+LANGUAGES: tuple[Language, ...] = (LATEX, MARKDOWN, TYPST, ORG, WORD, LIBREOFFICE)
 
 
 def language_of(suffix: str, id: str = "") -> Language | None:

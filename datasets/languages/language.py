@@ -19,7 +19,7 @@ from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import arxiv_year, identifier
 from citerec.datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph
 from citerec.datasets.languages.bibliographies import References
-from citerec.datasets.languages.inputs import Inputs
+from citerec.datasets.languages.inputs import Inputs, decode_text
 
 REACH = 1_000
 """Characters before a caret in which its citation begins."""
@@ -206,6 +206,10 @@ class Language(ABC):
 
     # Documents.
 
+    def text(self, path: Path) -> str:
+        """Return the text of a file. Raises InputError if it cannot be read."""
+        return decode_text(path)
+
     @abstractmethod
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         """Read a document with its inputs. paper: its id. Raises InputError."""
@@ -215,7 +219,7 @@ class Language(ABC):
         documents, parts = [], set[Path]()
         for path in files:
             with suppress(InputError):  # reading reports it
-                inputs = Inputs()
+                inputs = Inputs(self.text)
                 source = self.read(path, inputs)
                 parts |= inputs.files.keys() - {real_path(path)}
                 if not self.cites(path, source):
@@ -280,7 +284,7 @@ class Language(ABC):
 
     def document(self, path: Path, paper: str) -> Document:
         """Read the paper of a document."""
-        source = self.read(path, Inputs(), paper)
+        source = self.read(path, Inputs(self.text), paper)
         paragraphs, keys = self.paragraphs(source.text, running=True)
 
         def full_text() -> FullText:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, disk_errors, real_path
@@ -18,12 +20,15 @@ from citerec.datasets.languages.bibliographies import OTHER_FILES
 from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import replaced
+from citerec.datasets.languages.office.language import Office
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
+from citerec.library.entries.csl import write_csl
 from citerec.library.explanation import Recommendation
-from citerec.library.export.formats import terminal_text
+from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.export.neighbours import new_entry
+from citerec.library.export.references import paper_item
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -70,7 +75,8 @@ class Copies:
     """Paths of the copies by original file.
 
     texts: the draft and its inputs. others: what they name, copied unchanged. bib: the .bib file with the new
-    entries. rename_bib: it has a new name. folder: of the copies.
+    entries. rename_bib: it has a new name. folder: of the copies. plain: those of word processors have their
+    citations as text.
     """
 
     texts: Mapping[Path, Path]
@@ -78,13 +84,14 @@ class Copies:
     bib: Path
     rename_bib: bool
     folder: Path
+    plain: bool = False
 
 
-def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
+def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False) -> Copies:
     """Choose the paths of the copies, so that the copy can be typeset where it is.
 
-    fill: a file for the draft alone, or a folder for the draft with its inputs. Raises InputError if a path
-    exists, or if `fill` is a file but citations are also missing in inputs.
+    fill: a file for the draft alone, or a folder for the draft with its inputs. plain: see `Copies`. Raises
+    InputError if a path exists, or if `fill` is a file but citations are also missing in inputs.
     """
     alone = fill.suffix.lower() == draft.path.suffix.lower()
     base = draft.path.parent if alone or root is None else real_path(root)
@@ -99,9 +106,10 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
         bib = fill.with_suffix(".bib")
     else:
         bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
-    named = [] if real_path(folder) == base else named_files(draft, base)
+    office = isinstance(draft_language(draft.path), Office)
+    named = [] if office or real_path(folder) == base else named_files(draft, base)
     others = {file: folder / file.relative_to(base) for file in named if file not in texts}
-    for target in (*texts.values(), bib):
+    for target in texts.values() if office and not plain else (*texts.values(), bib):
         if target.exists():
             raise InputError(f"fill={fill}: {target} already exists; choose another name")
     for file, target in others.items():
@@ -109,7 +117,7 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
             raise InputError(
                 f"fill={fill}: {target} already exists and differs from {file}; choose another name"
             )
-    return Copies(texts, others, bib, alone or not draft.bibs, folder)
+    return Copies(texts, others, bib, alone or not draft.bibs, folder, plain)
 
 
 def named_files(draft: Draft, base: Path) -> list[Path]:
@@ -149,19 +157,23 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
     """
     draft, known = suggestions.draft, suggestions.known
+    language = draft_language(draft.path)
     bibliography = read_text(draft.bibs[-1]) if draft.bibs else ""
     keys = _KeyAssigner(known, [bibliography, *map(read_text, draft.bibs[:-1])])
     for key, entry in draft.cited.items():
         if entry is None and key in known:  # only the library has the entry of this key
             keys.new[key] = known[key]
     edits: dict[Path, list[Edit]] = {}
-    count, unsure = 0, 0
+    count, unsure, in_fields, typed = 0, 0, 0, 0
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
-        filled = draft_language(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
+        filled = language.fill(place.command, [keys.key_for(paper) for paper in others])
         if not filled or not filled[1]:
+            continue
+        if isinstance(language, Office) and not language.open(place.file).can_replace(place.start, place.end):
+            in_fields += 1
             continue
         best = others[: filled[1]]
         certain = [paper.probability for paper in best if paper.probability is not None]
@@ -172,20 +184,26 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         count += 1
         edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
         cited |= {keys.cite(paper) for paper in best}
-    texts = {
-        target: replaced(draft.files[file], edits.get(file, [])) for file, target in copies.texts.items()
-    }
-    for target in texts:
-        texts[target] = _place_bibliographies(draft, texts[target])
-    names, places = ", ".join(map(str, texts)), len(draft.places)
+    contents, texts = dict[Path, bytes](), dict[Path, str]()
+    for file, target in copies.texts.items():
+        if isinstance(language, Office):
+            own = edits.get(file, [])
+            contents[target], typed = _office_copy(language, file, own, keys.papers, library, copies.plain)
+        else:
+            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits.get(file, [])))
+    names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
     lines = [f"{names}: filled {count} of {places} missing citations; check each of them"]
     if unsure:
         lines.append(
             f"{unsure} left with a comment, since no paper is probable enough; sure=0 fills them, too"
         )
+    if typed:
+        lines.append(f"{count_noun(typed, 'citation')} of keys in brackets written out")
+    if in_fields:
+        lines.append(f"{in_fields} left as they are, since fields are around them")
     if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
-    if keys.new:
+    if keys.new and (copies.plain or not isinstance(language, Office)):
         written = bibliography
         for key, id in keys.new.items():
             paper = library.paper(library.corpus.paper_row(id))
@@ -193,22 +211,62 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
             written = f"{written[:at]}{new}{written[at:]}"
         texts[copies.bib] = written
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
-        if copies.rename_bib and not _rename_bibliography(draft, texts, copies):
+        if (
+            texts.keys() > {copies.bib}
+            and copies.rename_bib
+            and not _rename_bibliography(draft, texts, copies)
+        ):
             lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")
+    contents |= {target: text.encode() for target, text in texts.items()}
     missing = {
-        file: target for file, target in copies.others.items() if target not in texts and not target.exists()
+        file: target
+        for file, target in copies.others.items()
+        if target not in contents and not target.exists()
     }
-    _write_all(copies.folder, texts, missing)
+    _write_all(copies.folder, contents, missing)
     return lines
 
 
-def _write_all(folder: Path, texts: Mapping[Path, str], others: Mapping[Path, Path]) -> None:
-    """Write all files or none. texts: by path. others: paths of unchanged copies by original."""
+def _office_copy(
+    language: Office,
+    file: Path,
+    edits: Sequence[Edit],
+    ids: Mapping[str, str],
+    library: Candidates,
+    plain: bool,
+) -> tuple[bytes, int]:
+    """Return a copy of a word processor's document, in which keys that its author wrote are citations, too,
+    and how many of these there are.
+
+    ids: of the library's papers by the document's keys.
+    """
+    document, changed = language.open(file), {start for start, _, _ in edits}
+    typed = [
+        (one.start, one.end, document.text[one.start : one.end])
+        for one in language.citations(document.text)
+        if one.start not in changed and not one.missing and document.can_replace(one.start, one.end)
+    ]
+    items = dict[str, dict[str, Any]]()
+    for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
+        paper = library.paper(library.corpus.paper_row(ids[key]))
+        data = write_csl(paper_item(paper), key)
+        data.pop("custom", None)
+        address = (
+            f"https://doi.org/{paper.doi}" if paper.doi else paper.url or f"urn:citerec:{quote(paper.id)}"
+        )
+        items[key] = {"id": key, "uris": [address], "itemData": data}
+    known = {*items, *document.items}
+    written = sum({key.key for key in language.keys(text)} <= known for _, _, text in typed)
+    return language.written(file, [*edits, *typed], items, plain), written
+
+
+def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Path, Path]) -> None:
+    """Write all files or none. contents: by path. others: paths of unchanged copies by original."""
     is_new = not folder.exists()
     try:
         with disk_errors(folder, "the copy", "fill"), ExitStack() as stack:  # renamed when all are written
-            for target, text in texts.items():
-                stack.enter_context(atomic_write(target)).write_bytes(text.encode())
+            for target, content in contents.items():
+                stack.enter_context(atomic_write(target)).write_bytes(content)
             for file, target in others.items():
                 shutil.copyfile(file, stack.enter_context(atomic_write(target)))
     except BaseException:
@@ -227,6 +285,11 @@ class _KeyAssigner:
         self._bibliographies = bibliographies
         self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
         self._missing: set[str] = set()
+
+    @property
+    def papers(self) -> dict[str, str]:
+        """Ids of papers by key."""
+        return {key: paper for paper, key in self._keys.items()}
 
     def key_for(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
@@ -263,6 +326,8 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     own before it if comments end with the line."""
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
     form = draft_language(draft.path).comment
+    if isinstance(draft_language(draft.path), Office):
+        return place.start, place.end, f"{place.command}{form.format(f'citerec: not sure: {keys}')}"
     if not form.endswith("\n"):
         keys = _DASHES.sub("-", keys).replace("*/", "")
         return place.end, place.end, form.format(f"citerec: not sure: {keys}")

@@ -18,6 +18,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import read_limited
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES, clean_text
 from citerec.datasets.languages.language import PLACEHOLDER, Citation, Language
+from citerec.datasets.languages.office.language import Office
 from citerec.datasets.records import TARGET_MARKER
 
 _PARTS = re.compile(r"[{}\[\]<>\",;@]")
@@ -60,7 +61,8 @@ class PlaceholderReader:
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
-            text = self.texts[path] = read_text(path)
+            read = self.language.text if isinstance(self.language, Office) else read_text
+            text = self.texts[path] = read(path)
             pieces, done = [], 0
             for found in self.language.joined(text) if self.masked else self.language.citations(text):
                 thousands, ones = divmod(len(self.spans), 1000)

@@ -35,7 +35,8 @@ def draft(settings: DraftSettings) -> None:
     root = Path(settings.root).expanduser() if settings.root else None
     bibs = [Path(bib).expanduser() for bib in settings.bib]
     parsed = read_draft(Path(settings.tex).expanduser(), root, bibs)
-    copies = plan_copies(parsed, Path(settings.fill).expanduser(), root) if settings.fill else None
+    plain = settings.citations == "plain"
+    copies = plan_copies(parsed, Path(settings.fill).expanduser(), root, plain) if settings.fill else None
     recommender = open_recommender(settings.library, settings.reranker)
     with spinner("looking for papers (the first time may take a minute)"):
         suggestions = suggest(parsed, recommender, settings.k)

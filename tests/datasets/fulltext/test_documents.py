@@ -306,7 +306,7 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
     ("name", "source", "reason"),
     [
         ("paper.pdf", "paper.pdf", "paper.pdf: .pdf files are not read; convert it to TEI with GROBID"),
-        ("paper.docx", "paper.docx", "paper.docx: .docx files are not read; convert it to Markdown (pandoc"),
+        ("paper.doc", "paper.doc", "paper.doc: .doc files are not read; convert it to Markdown (pandoc"),
         ("refs.bib", "refs.bib", "refs.bib: has no running text; add the files that cite it"),
         (
             "l1.tex",

@@ -394,10 +394,11 @@ def test_marks_in_markdown(text: str, contexts: list[str], tmp_path: Path) -> No
         (
             "a.rst",
             b"[1]_",
-            r"read in LaTeX \(.tex, .*, Markdown \(.md, .*, Typst .* or Org .*; convert it first",
+            r"read in LaTeX \(.tex, .*, Markdown .*, Org .* or LibreOffice \(.odt\); convert it first",
         ),
         ("a.typ", b"Trees. // @?", "no missing citations; write #cite"),
-        ("a.docx", b"PK\0", "convert it first, e.g. with pandoc"),
+        ("a.docx", b"PK\0", "is not a Word document; save it as .docx without a password"),
+        ("a.doc", b"PK\0", "convert it first, e.g. with pandoc"),
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
         ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),

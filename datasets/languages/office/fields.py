@@ -1,0 +1,100 @@
+"""Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
+
+The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
+github.com/citation-style-language/schema. Mendeley's fields are of the same form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from citerec.datasets.fulltext.catalogue import find_year
+
+_CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
+_NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
+_SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
+_SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
+_PAGE = re.compile(r"pp?\.\s*(\w+(?:[–-]\w+)?)")
+_DECODER = json.JSONDecoder()
+
+
+class Cited(NamedTuple):
+    """An item in a citation, with the text before and after it. item: with `uris` and `itemData`."""
+
+    item: dict[str, Any]
+    prefix: str = ""
+    suffix: str = ""
+    no_author: bool = False
+
+
+def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one."""
+    if (found := _CODE.match(code)) is None:
+        return []
+    try:
+        citation, _ = _DECODER.raw_decode(code, found.end())
+    except (ValueError, RecursionError):
+        return []
+    listed = citation.get("citationItems")
+    items = []
+    for item in listed if isinstance(listed, list) else ():
+        data = item.get("itemData") if isinstance(item, dict) else None
+        if not isinstance(data, dict):
+            continue
+        uris = item.get("uris", item.get("uri"))
+        uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
+        own = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
+        names = data.get("citation-key"), *own, data.get("id"), item.get("id")
+        key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
+        items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": {**data, "id": key}}))
+    return items
+
+
+def cite_keys(keys: Sequence[str]) -> str:
+    """Return a citation in Pandoc's form.
+
+    >>> cite_keys(["lee2020", "a//b"])
+    '[@lee2020; @{a//b}]'
+    """
+    return f"[{'; '.join(f'@{key}' if _SIMPLE.fullmatch(key) else f'@{{{key}}}' for key in keys)}]"
+
+
+def shown_text(cited: Sequence[Cited]) -> str:
+    """Return a citation as text: authors and years, in parentheses."""
+    return f"({'; '.join(_shown(one) for one in cited)})"
+
+
+def _shown(one: Cited) -> str:
+    data = one.item["itemData"]
+    listed = next(filter(None, (data.get(role) for role in ("author", "editor"))), None)
+    people = [name for name in listed if isinstance(name, dict)] if isinstance(listed, list) else []
+    names = [
+        " ".join(filter(None, (name.get("non-dropping-particle"), name.get("family") or name.get("literal"))))
+        for name in people
+    ]
+    who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
+    parts = [f"{who or data.get('title', '')}, {year}" if not one.no_author else str(year)]
+    return f"{one.prefix} {parts[0]}".strip() + (f", {one.suffix}" if one.suffix else "")
+
+
+def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:
+    """Return the JSON of a citation. shown: its text in the document, which Zotero compares. number: differs
+    from those of the document's other citations."""
+    items = []
+    for one in cited:
+        more: dict[str, Any] = {"suppress-author": True} if one.no_author else {}
+        more |= {"prefix": f"{one.prefix} "} if one.prefix else {}
+        if page := _PAGE.fullmatch(one.suffix):
+            more |= {"locator": page[1], "label": "page"}
+        elif one.suffix:
+            more["suffix"] = f", {one.suffix}"
+        items.append({**one.item, **more})
+    about = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
+    made: Mapping[str, Any] = {"properties": about, "citationItems": items, "schema": _SCHEMA}
+    id = blake2b(f"{number} {json.dumps(made)}".encode(), digest_size=4).hexdigest()
+    return json.dumps({"citationID": id, **made})

@@ -1,0 +1,101 @@
+"""Drafts of Word and LibreOffice: suggestions, checks, and copies with fields of Zotero or plain text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.datasets.languages.known import language_of
+from citerec.datasets.languages.office.language import Office
+from citerec.library.drafts.check import check
+from citerec.library.drafts.copies import plan_copies, write_copies
+from citerec.library.drafts.reader import read_draft
+from citerec.library.drafts.suggest import draft, suggest
+from citerec.library.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender
+from citerec.library.settings import CheckSettings, DraftSettings
+from citerec.tests.datasets.languages.documents import field, members, paragraph, write, zotero_code
+
+SHELF = [
+    LibraryPaper("bert", "devlin2019", "BERT", "Language models such as BERT.", ("Ann Devlin",), 2019),
+    LibraryPaper("adam", "kingma2015", "Adam", "It adapts steps.", ("A Kingma", "B Ba"), 2015, doi="10.1/a"),
+    LibraryPaper("trees", "lee2020", "Trees", "Parsers are greedy.", ("C Lee",), 2020),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("library") / "mine"
+    MemoryLibrary.create(path, SHELF, model="bm25")
+    return str(path)
+
+
+def text_of(path: Path) -> str:
+    language = language_of(path.suffix)
+    assert isinstance(language, Office)
+    return language.text(path)
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".odt"])
+def test_a_draft_is_filled(
+    suffix: str, library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = ["Models such as BERT [CI", "TE] are old. Adam [@kingma2015] adapts; so does [@ghost]. "]
+    document = paragraph(suffix, "ParseNet", level=0) + paragraph(suffix, *runs)
+    document += paragraph(suffix, "Parsing", level=1)
+    document += paragraph(
+        suffix, "Parsers ", field(suffix, f" {zotero_code()} ", "(Lee)"), " are greedy. Greedy [@?]."
+    )
+    path, copy = write(tmp_path / f"a{suffix}", document), tmp_path / f"b{suffix}"
+    draft(DraftSettings(library=library, tex=str(path), fill=str(copy), sure=0))
+    out, err = capsys.readouterr()
+    assert "“ParseNet”, 2 missing citations, cites 3 papers, 2 of them" in " ".join(out.split())
+    assert "neither in the library nor in the draft's bibliography: ghost" in " ".join(out.split())
+    assert "filled 2 of 2 missing citations" in err and "1 citation of keys in brackets written out" in err
+    assert text_of(copy) == text_of(path).replace("[CITE]", "[@devlin2019]").replace("[@?]", "[@ABCD2345]")
+    main = "word/document.xml" if suffix == ".docx" else "content.xml"
+    assert members(copy, [main]) == members(path, [main])
+    written = members(copy)[main][1].decode().replace("&quot;", '"')
+    times = 1 if suffix == ".docx" else 2  # a mark's start and end have its name
+    assert written.count('"citationItems"') == 4 * times
+    assert written.count('"uris": ["https://doi.org/10.1/a"]') > 0
+    assert "(Kingma and Ba, 2015)" in written
+    with pytest.raises(InputError, match="already exists"):
+        draft(DraftSettings(library=library, tex=str(path), fill=str(copy)))
+    plain = tmp_path / f"plain{suffix}"
+    draft(DraftSettings(library=library, tex=str(path), fill=str(plain), sure=0, citations="plain"))
+    assert "BERT (Devlin, 2019) are old. Adam (Kingma and Ba, 2015) adapts; so does [@ghost]." in text_of(
+        plain
+    )
+    entries = plain.with_suffix(".bib").read_text()
+    assert "devlin2019," in entries and "kingma2015," in entries
+
+
+def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.docx", paragraph(".docx", "Models such as BERT [CITE] are old."))
+    parsed, recommender = read_draft(path), Recommender.open(library)
+    found = suggest(parsed, recommender, 2)
+    unsure = [[replace(paper, probability=0.1) for paper in found.found[0]]]
+    plan = plan_copies(parsed, tmp_path / "b.docx", None)
+    lines = write_copies(replace(found, found=unsure), in_memory(recommender.library), plan, 0.5)
+    assert "1 left with a comment" in lines[1]
+    assert text_of(tmp_path / "b.docx").startswith(
+        "Models such as BERT [CITE] [citerec: not sure: devlin2019"
+    )
+
+
+def test_checks(library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = paragraph(
+        ".odt", "Trees ", field(".odt", zotero_code(), "(Lee)"), " and [@kingma2015; @ghost]."
+    )
+    path = write(tmp_path / "a.odt", document)
+    check(CheckSettings(tex=str(path), library=library))
+    out = capsys.readouterr().out.splitlines()
+    assert out == [
+        "a.odt:1: ghost is unknown in its bibliography and the library",
+        "a.odt: cites 3 keys; 1 finding",
+    ]
