@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -116,8 +115,6 @@ BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
 """Characters or numbers processed at a time."""
-AHEAD = 16
-"""Chunks that Ray may tokenise while this process continues to read."""
 
 
 class TableWriter:
@@ -244,37 +241,31 @@ class NameWriter:
         save_ragged(self._folder, self._stem, Ragged(np.frombuffer(self._values, np.int32), offsets))
 
 
-Tokenize = Callable[[list[str]], Callable[[], Ragged]]
-"""Starts tokenising texts; the function it returns waits for the tokens, as ids of a word table."""
-
-
 class TokenWriter:
     """Tokenises texts and appends their word ids to a raw file, which `finish` turns into a Ragged."""
 
-    def __init__(self, folder: Path, stem: str, tokenize: Tokenize) -> None:
+    def __init__(self, folder: Path, stem: str, tokenize: Callable[[list[str]], Ragged]) -> None:
+        """tokenize: returns the ids of texts' words in a word table."""
         self._folder, self._stem, self._tokenize = folder, stem, tokenize
         self._raw = folder / f"{stem}.raw"
         self._file = self._raw.open("wb", buffering=CHUNK)
         self._lengths = array("i")
         self._texts: list[str] = []
         self._characters = 0
-        self._pending: deque[Callable[[], Ragged]] = deque()
 
     def append(self, text: str) -> None:
         self._texts.append(text)
         self._characters += len(text)
         if self._characters >= CHUNK:
-            self._flush(ahead=AHEAD)
+            self._flush()
 
-    def _flush(self, ahead: int = 0) -> None:
-        """Tokenise the buffered texts, and write all but the last `ahead` chunks."""
+    def _flush(self) -> None:
+        """Tokenise and write the buffered texts."""
         if self._texts:
-            self._pending.append(self._tokenize(self._texts))
-        self._texts, self._characters = [], 0
-        while len(self._pending) > ahead:
-            tokens = self._pending.popleft()()
+            tokens = self._tokenize(self._texts)
             self._file.write(np.ascontiguousarray(tokens.values, np.int32).data)
             self._lengths.frombytes(tokens.lengths.astype(np.int32).tobytes())
+        self._texts, self._characters = [], 0
 
     def append_rows(self, tokens: Ragged, rows: NDArray[np.int64]) -> None:
         """Append the given rows, in ascending order, of tokens with the same ids."""

@@ -15,7 +15,7 @@ import shutil
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -81,7 +81,7 @@ from citerec.datasets.records import (
     refuse_too_many,
     split_group,
 )
-from citerec.datasets.tokenize import TOKENIZERS, WordTable, local_tokenizer, ray_tokenizer
+from citerec.datasets.tokenize import TOKENIZERS, WordTable
 
 log = logging.getLogger(__name__)
 
@@ -108,21 +108,17 @@ class StoreBuilder:
         folder: Path,
         tokenizer: str,
         max_bad_share: float | None = None,
-        backend: str = "local",
         terms: Mapping[str, str] | None = None,
     ) -> None:
         self._folder, self._max_bad_share, self._terms = folder, max_bad_share, terms or {}
         self.dropped: dict[str, DroppedRecords] = {}
         self._words = WordTable(TOKENIZERS[tokenizer])
-        tokenize = local_tokenizer(self._words)
-        if backend == "ray":
-            tokenize = ray_tokenizer(self._words, tokenizer)
         self._fields = NameWriter(folder, "fields")
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
         self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
-        self._titles = TokenWriter(folder, "title_tokens", tokenize)
-        self._abstracts = TokenWriter(folder, "abstract_tokens", tokenize)
-        self._context_tokens = TokenWriter(folder, "context_tokens", tokenize)
+        self._titles = TokenWriter(folder, "title_tokens", self._words.ids)
+        self._abstracts = TokenWriter(folder, "abstract_tokens", self._words.ids)
+        self._context_tokens = TokenWriter(folder, "context_tokens", self._words.ids)
         self._writers = (self._papers, self._contexts, self._titles, self._abstracts, self._context_tokens)
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
@@ -364,8 +360,6 @@ class StoreSettings(Tolerance):
     tokenizer: str = setting("default", choices=tuple(TOKENIZERS))
     candidates: str = setting("abstract", choices=("abstract", "all"))
     """papers with an abstract, or all"""
-    backend: str = setting("local", choices=("local", "ray"))
-    """where texts are tokenised: in this process, or by Ray tasks (docs/guide/scale.md)"""
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> StoreSettings:
@@ -476,7 +470,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, store_settings, given.max_bad_share, given.backend)
+                    prepare_store(source, folder, store_settings, given.max_bad_share)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
@@ -511,7 +505,6 @@ def prepare_store(
     folder: Path,
     settings: dict[str, Any],
     max_bad_share: float = 0.01,
-    backend: str = "local",
     initialise: Callable[[StoreBuilder], None] = lambda _: None,
 ) -> None:
     """Prepare the store of a source at `folder`; only one process at a time may do so.
@@ -525,12 +518,7 @@ def prepare_store(
     with new_store(folder, manifest) as building:
         stamps = [file_stamp(path) for path in source.files.values()]
         share = max_bad_share if skip else None
-        tasks: AbstractContextManager[None] = nullcontext()
-        if backend == "ray":
-            from citerec.base.over_ray import ray_session
-
-            tasks = ray_session()
-        with tasks, StoreBuilder(building, settings["tokenizer"], share, backend, source.terms) as builder:
+        with StoreBuilder(building, settings["tokenizer"], share, source.terms) as builder:
             initialise(builder)
             builder.add_papers(source.papers(), source.origin("papers"), source.field)
             builder.add_contexts(source.contexts(), source.origin("contexts"))

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.base.packages import compiled
-from citerec.datasets.columns import Ragged, Tokenize, offsets_of
+from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 
 Tokenizer = Callable[[str], list[str]]
@@ -155,39 +155,6 @@ class WordTable:
         _fill(self._slots, self._hashes[: self._count])
         self._hashes = _enlarge(self._hashes, len(self._slots) // 2)
         self._ends = _enlarge(self._ends, len(self._slots) // 2 + 1)
-
-
-def local_tokenizer(words: WordTable) -> Tokenize:
-    """Tokenise immediately, in this process."""
-
-    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        tokens = words.ids(texts)
-        return lambda: tokens
-
-    return tokenize
-
-
-def ray_tokenizer(words: WordTable, tokenizer: str) -> Tokenize:
-    """Tokenise in Ray tasks; words are numbered in the order of the chunks."""
-    import ray
-
-    task = ray.remote(_tokenize)
-
-    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        pending = task.remote(texts, tokenizer)
-
-        def wait() -> Ragged:
-            tokens, new = ray.get(pending)
-            return Ragged(words.add_words(new)[tokens.values], tokens.offsets)
-
-        return wait
-
-    return tokenize
-
-
-def _tokenize(texts: list[str], tokenizer: str) -> tuple[Ragged, pa.LargeStringArray]:
-    words = WordTable(TOKENIZERS[tokenizer])
-    return words.ids(texts), words.words()
 
 
 def _enlarge(values: NDArray[Any], size: int) -> NDArray[Any]:

@@ -10,19 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 import pytest
 
-from citerec.base import over_ray
 from citerec.base.errors import InputError
 from citerec.base.files import fetch_folder
-from citerec.datasets import columns, prepare
+from citerec.datasets import prepare
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpora, open_corpus, open_records
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
@@ -117,24 +114,6 @@ def test_a_damaged_store_is_rebuilt(opened: Open) -> None:
     titles = list(corpus.titles)
     (corpus.path / "papers.arrow").write_bytes(b"ARROW1")
     assert list(opened().titles) == titles
-
-
-def test_tokenising_with_ray_gives_the_same_store(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray's two functions are mocked; test_ray.py uses Ray itself."""
-    one = opened()
-    ray = SimpleNamespace(
-        remote=lambda work: SimpleNamespace(remote=lambda *given: partial(work, *given)),
-        get=lambda started: started(),
-    )
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr(over_ray, "ray_session", nullcontext)
-    monkeypatch.setattr(columns, "CHUNK", 50)
-    monkeypatch.setattr(columns, "AHEAD", 2)
-    other = opened(cache_dir=tmp_path / "other", backend="ray")
-    for file in one.path.iterdir():
-        assert (other.path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 @pytest.mark.parametrize("moment", ["add_contexts", "finish", "_sync", "rename"])

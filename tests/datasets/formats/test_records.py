@@ -194,7 +194,6 @@ def test_missing_files(opened: Open, tiny_source: Path, gone: list[str], message
         ({"max_bad_share": 1.5}, "data.max_bad_share=1.5: must be at least 0 and at most 1"),
         ({"max_bad_share": float("nan")}, "data.max_bad_share=nan: must be at least 0"),
         ({"max_bad_share": "1%"}, "data.max_bad_share=1%: must be a number"),
-        ({"backend": "dask"}, "data.backend=dask: choose local or ray"),
     ],
 )
 def test_invalid_settings(opened: Open, settings: dict[str, Any], message: str) -> None:
