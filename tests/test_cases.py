@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from citerec import Recommender
-from citerec.tests.conftest import Run
+from citerec.tests.conftest import Done, Run
 
 CASES = Path(__file__).parents[2] / "shared" / "cases"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="shared/cases is not beside the checkout")
@@ -251,14 +250,6 @@ def test_a_question_with_a_sign_of_equality(cases: Path, command: Run) -> None:
     assert code == 0 and "nearest neighbours" in out
 
 
-def program(*arguments: str) -> tuple[int, str]:
-    """Run citerec in a process of its own: exit code, output."""
-    call = [sys.executable, "-P", "-m", "citerec", *arguments]
-    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.returncode, done.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "said"),
     [
@@ -274,16 +265,15 @@ def program(*arguments: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_beir(folder: str, said: str, cases: Path) -> None:
+def test_beir(folder: str, said: str, script: Callable[..., Done], cases: Path) -> None:
     options = ["benchmark=prefetch", "retriever=bm25", "data=custom", "split=test", "data.candidates=all"]
-    code, out = program("evaluate", *options, f"data.dir={cases / folder}", "output_dir=out")
-    assert said in out and code == (0 if said == "0.7500" else 2)
+    done = script("evaluate", *options, f"data.dir={cases / folder}", "output_dir=out")
+    assert said in done.out + done.err and done.code == (0 if said == "0.7500" else 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "papers"), [("jats", 3), ("tei", 4), ("tei-journal", 0)])
-def test_full_texts(folder: str, papers: int, cases: Path) -> None:
+def test_full_texts(folder: str, papers: int, script: Callable[..., Done], cases: Path) -> None:
     options = ["output=made", "candidates=title", "shortest=0", "leaks=keep"]
-    code, out = program("data", "build", f"source={folder}", *options)
+    done = script("data", "build", f"source={folder}", *options)
     said = f"made: {papers} papers, 3 contexts" if papers else "the cited paper was not found: 2"
-    assert said in out and code == (0 if papers else 2)
+    assert said in done.out + done.err and done.code == (0 if papers else 2)

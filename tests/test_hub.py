@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,11 +26,10 @@ from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.linear import LinearModel
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
-from citerec.tests.conftest import COMMIT, Hub
+from citerec.tests.conftest import COMMIT, Done, Hub
 from citerec.tests.hatten.made import random_model
 from citerec.training.hub import Pretrained
 
-ROOT = Path(__file__).parents[1]
 ABOUT = {"data": "demo", "corpus": "0123", "tokenizer": "default", "seed": 3, "model": {"rounds": 2}}
 ABOUT |= {"round": 2, "val/recall@10": 0.1 + 0.2}
 
@@ -207,22 +203,17 @@ def test_a_damaged_folder_raises_one_line(
     assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
 
 
-@pytest.mark.slow
-def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path) -> None:
+def test_the_command_publishes_the_output_of_a_training(
+    hub: Hub, tmp_path: Path, script: Callable[..., Done]
+) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.save(tmp_path / "run" / "hatten")
-    command = [sys.executable, "-m", "citerec", "model", "publish", str(tmp_path / "run")]
-    home = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
-    environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
-
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True)
-
-    done = run(f"output={tmp_path / 'folder'}", "repo=someone/model")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
+    command = ["model", "publish", str(tmp_path / "run")]
+    done = script(*command, f"output={tmp_path / 'folder'}", "repo=someone/model")
+    assert done.code == 0, done.err
+    assert done.out == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
     assert same(HAtten.open(tmp_path / "folder"), model)
     assert same(HAtten.open("someone/model"), model)
-    failed = run(f"output={tmp_path / 'none'}", f"results={tmp_path / 'run'}")
-    assert failed.returncode == 2 and failed.stderr.startswith("error: ") and failed.stderr.count("\n") == 1
+    failed = script(*command, f"output={tmp_path / 'none'}", f"results={tmp_path / 'run'}")
+    assert failed.code == 2 and failed.err.startswith("error: ") and failed.err.count("\n") == 1
     assert not (tmp_path / "none").exists()
