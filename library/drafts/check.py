@@ -23,7 +23,7 @@ from citerec.library.identities import Identities
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
 from citerec.library.settings import CheckSettings
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""

@@ -22,7 +22,7 @@ from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
 from citerec.library.papers import LibraryPaper
 from citerec.library.settings import BuildSettings
-from citerec.library.sources.bibtex import read_bibtex
+from citerec.library.sources.bib_files import read_bibtex
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Items of bibliographies as fields of BibTeX and biblatex, and back (library.sources.bibtex reads files).
+"""Items of bibliographies as fields of BibTeX and biblatex, and back (library.sources.bib_files reads files).
 
 Types that only biblatex has are written where BibTeX has none: its styles treat them as `misc`. A type of CSL
 without a type of its own is in the field `entrysubtype`. Variables without a field keep their names.

@@ -12,7 +12,7 @@ from citerec.library.entries.item import Item
 from citerec.library.entries.names import parse_name
 from citerec.library.entries.ris import write_record
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources.bibtex import entry_item
+from citerec.library.sources.bib_files import entry_item
 
 _KEY = re.compile(r"(\s*@\s*\w+\s*[{(]\s*)([^\s,{}()=]*)(?=\s*,)")
 _PROCEEDINGS = re.compile(

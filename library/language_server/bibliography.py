@@ -28,7 +28,7 @@ from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
 from citerec.library.papers import LibraryPaper, make_paper
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 
 MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""

@@ -15,7 +15,7 @@ from citerec.library.export.references import ENTRIES, bibtex
 from citerec.library.papers import LibraryPaper, check_paper, make_paper
 from citerec.library.question import Filters
 from citerec.library.serving import limits
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 
 if TYPE_CHECKING:
     from citerec.library.recommender import Recommender

@@ -1,6 +1,6 @@
 """Readers for sources of papers, one paper at a time: files, and Zotero (zotero).
 
-    .bib                    BibTeX and BibLaTeX (bibtex)
+    .bib                    BibTeX and BibLaTeX (bib_files)
     .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
     .json                   CSL JSON (csl): a list, also in an object, or one item; Better BibTeX's JSON
                             (zotero_items); papers.json, an object of papers by id
@@ -41,8 +41,8 @@ from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
 from citerec.library.folder import MANIFEST
 from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, split_names, usable_paper
-from citerec.library.sources.bibtex import read_bibtex
-from citerec.library.sources.csl import LISTS, is_csl, parse_csl, read_yaml
+from citerec.library.sources.bib_files import read_bibtex
+from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.own_records import OwnRecord

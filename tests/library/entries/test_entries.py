@@ -25,7 +25,7 @@ from citerec.library.entries.item import (
 from citerec.library.entries.names import Name
 from citerec.library.entries.ris import write_record
 from citerec.library.export.references import bibtex, csl, paper_item, ris
-from citerec.library.sources.bibtex import entry_item, parse_bibtex
+from citerec.library.sources.bib_files import entry_item, parse_bibtex
 from citerec.library.sources.readers import read_source
 
 _BIBTEX = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from citerec.library.export.neighbours import new_entry
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 
 PAPER = LibraryPaper(
     "one", "kim2020", "Trees in Forests", "Trees and plants.", ("Ann Kim",), 2020, "J. Trees",

@@ -15,7 +15,7 @@ from citerec.base.errors import InputError
 from citerec.library.export.formats import terminal_text
 from citerec.library.export.references import csl, ris
 from citerec.library.papers import LibraryPaper, clean_text, make_paper
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 from citerec.library.sources.readers import read_source
 
 ENTRY = """@incollection{lee2003, title = {A {Chapter}}, author = {van der Lee, Ann B. and {Consortium}},

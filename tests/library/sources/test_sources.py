@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.library.papers import LibraryPaper
-from citerec.library.sources.bibtex import parse_bibtex
+from citerec.library.sources.bib_files import parse_bibtex
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.readers import find_sources, parse_openalex, read_source
 
