@@ -266,8 +266,6 @@ class ScoringSettings(Settings):
     with it, else float32) | fastest (int8 for a BERT on a CPU, else auto)"""
     tokens: int | None = setting(None, least=1)
     """padded tokens per batch; null: 4,096 on a CPU, on a GPU by its memory"""
-    compile: bool = False
-    """use torch.compile, which takes a minute or two at the start"""
     threads: int = 0
     """CPU threads; 0: torch's default"""
     encoder: str | None = None
@@ -275,11 +273,6 @@ class ScoringSettings(Settings):
     SciBERT's"""
     query_tokens: int | None = None
     """overrides the reranker's pairs.query_tokens; null: as trained"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.compile and self.precision in ("int8", "fastest"):
-            raise InputError(f"scoring.compile=true: not with scoring.precision={self.precision}")
 
 
 @dataclass(frozen=True)

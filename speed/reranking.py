@@ -33,7 +33,6 @@ PEER = "sentence-transformers, float32"
 WAYS = {
     "torch, float32": ScoringSettings("float32"),
     "torch, bfloat16": ScoringSettings("bfloat16"),
-    "torch, bfloat16, compiled": ScoringSettings("bfloat16", compile=True),
     "ONNX Runtime, int8": ScoringSettings("int8"),
 }
 """Values of --ways. Those in bfloat16 run only when named: they need hardware support, and compilation takes

@@ -2,9 +2,9 @@
 
     .bib                    BibTeX and BibLaTeX (bib_files)
     .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
-    .json                   CSL JSON (csl): a list, also in an object, or one item; Better BibTeX's JSON
+    .json                   CSL JSON (csl_files): a list, also in an object, or one item; Better BibTeX's JSON
                             (zotero_items); papers.json, an object of papers by id
-    .yaml, .yml             CSL YAML and hayagriva's (csl)
+    .yaml, .yml             CSL YAML and hayagriva's (csl_files)
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
                             metadata, and our own (own_records)
 

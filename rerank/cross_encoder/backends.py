@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
@@ -84,13 +84,13 @@ def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -
         wanted = "int8" if has_graph(model.model) and not torch.cuda.is_available() else "auto"
     if wanted == "int8":
         return OnnxBackend(model, scoring.threads, identity)
-    return TorchBackend(model, wanted, scoring.compile, scoring.threads)
+    return TorchBackend(model, wanted, scoring.threads)
 
 
 class TorchBackend:
     """Runs the network in torch, with weights in the precision of the computation."""
 
-    def __init__(self, model: CrossEncoder, arithmetic: str, compile: bool = False, threads: int = 0) -> None:
+    def __init__(self, model: CrossEncoder, arithmetic: str, threads: int = 0) -> None:
         """arithmetic: auto, float32 or bfloat16. threads: 0 keeps torch's setting."""
         self._device = device = find_device()
         dtype = precision(arithmetic, device)
@@ -98,20 +98,16 @@ class TorchBackend:
             torch.set_num_threads(threads)
         model.precision = dtype
         model.to(device, dtype)
-        self.arithmetic = f"torch {device} {dtype}{' compiled' if compile else ''}"
+        self.arithmetic = f"torch {device} {dtype}"
         self.tokens = fitting_tokens(device, transformer_bytes(model.model, training=False), TOKENS)
         self._model = model
-        # Freezing packs the weights for the processor's matrix products once, not in each call.
-        self._forward: Callable[..., Tensor] = model
-        if compile:
-            self._forward = torch.compile(model, dynamic=True, options={"freezing": device.type == "cpu"})
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Score batches one after the other, each with all threads."""
 
         def score(rows: Rows) -> tuple[Rows, Tensor]:
             with torch.inference_mode():
-                return rows, self._model.scores(self._forward(*to_device(pairs.padded(rows), self._device)))
+                return rows, self._model.scores(self._model(*to_device(pairs.padded(rows), self._device)))
 
         for rows, scores in one_behind(map(score, parts)):
             yield rows, scores.cpu().numpy()

@@ -66,7 +66,6 @@ from citerec.rerank.settings import (
         ),
         (ScoringSettings, {"tokens": 0}, r"scoring\.tokens=0: must be at least 1"),
         (ScoringSettings, {"threads": -1}, r"scoring\.threads=-1: must not be below 0"),
-        (ScoringSettings, {"compile": True, "precision": "int8"}, "not with scoring.precision=int8"),
         (DistilLossSettings, {"name": "mse"}, r"model\.distil\.name=mse: choose kl or margin_mse"),
         (DistilLossSettings, {"weight": 0.0}, r"model\.distil\.weight=0\.0: must be above 0"),
         (DistilLossSettings, {"weight": 1.5}, r"model\.distil\.weight=1\.5: must be above 0 and at most 1"),

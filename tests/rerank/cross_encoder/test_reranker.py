@@ -111,25 +111,6 @@ def test_bfloat16_is_close(
     assert np.abs(exact - found).max() < 0.3 * exact.std()
 
 
-def test_compilation_keeps_the_scores(
-    exact: np.ndarray,
-    tiny_reranker: Path,
-    tiny_corpus: Corpus,
-    all_pairs: Pairs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compile_, asked = torch.compile, []
-
-    def watched(model: Any, **given: Any) -> Any:
-        asked.append(given)
-        return compile_(model, dynamic=True, backend="aot_eager")  # without compiling C++ for half a minute
-
-    monkeypatch.setattr(torch, "compile", watched)
-    reranker = Reranker.open(tiny_reranker, replace(EXACT, compile=True))
-    np.testing.assert_allclose(reranker.score(tiny_corpus, *all_pairs), exact, atol=1e-5)
-    assert asked == [{"dynamic": True, "options": {"freezing": not torch.cuda.is_available()}}]
-
-
 def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
