@@ -115,7 +115,7 @@ def open_papers(
     found = open_queries(*files, cache_dir=cache_dir, **options)
     splits = {split: queries for split, queries in found.queries.items() if len(queries.papers)}
     title = name or Path(found.graph.files[0]).resolve().parent.name
-    return graph_corpus(found.graph, found.papers, splits, title, cache_dir, tokenizer)
+    return graph_corpus(found.graph, found.papers, splits, title, cache_folder(cache_dir), tokenizer)
 
 
 def open_queries(

@@ -20,12 +20,12 @@ from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.settings import PairSettings
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.composing import compose_config
 from citerec.tests.runs import (
     TWO,
     Composed,
     assert_same_run,
     assert_same_up_to_rounding,
-    compose_config,
     history,
     run_forked,
     train_until_crash,
