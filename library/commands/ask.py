@@ -49,6 +49,11 @@ def ask(settings: AskSettings) -> None:
         for one in found:
             if told := retraction_note(one.retracted):
                 print(terminal_text(f"{one.key or one.id}: {told}"), file=sys.stderr)
+    if settings.save and found:
+        _save(
+            [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
+            settings.save,
+        )
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":
@@ -65,8 +70,18 @@ def search(settings: SearchSettings) -> None:
         Console().print(paper_list(papers))
     else:
         _print_papers(papers, settings.format)
+    if settings.save and papers:
+        _save(papers, settings.save)
     if not papers:
         print(f"{settings.library}: no paper has these words", file=sys.stderr)
+
+
+def _save(papers: Sequence[LibraryPaper], place: str) -> None:
+    from citerec.library.export.zotero import save
+
+    with spinner("saving (Zotero may ask for leave in its window)"):
+        line = save(papers, place)
+    print(line, file=sys.stderr)
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:

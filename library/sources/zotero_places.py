@@ -47,12 +47,12 @@ def is_zotero(name: str) -> bool:
     return is_place(name) or name.endswith(".sqlite")
 
 
-def check_place(name: str) -> tuple[str, str]:
+def check_place(name: str, option: str = "source") -> tuple[str, str]:
     """Return the group and the collection that a source names. Raises InputError for another form."""
     place = _PLACE.fullmatch(name)
     if place is None or name == f"{ZOTERO}://":
         raise InputError(
-            f"source={name}: write zotero, zotero://collection/NAME, zotero://group/NAME or "
+            f"{option}={name}: write zotero, zotero://collection/NAME, zotero://group/NAME or "
             "zotero://group/NAME/collection/NAME"
         )
     return unquote(place["group"] or ""), unquote(place["collection"] or "")

@@ -55,6 +55,8 @@ class Zotero:
     collections: dict[str, tuple[str, str]] = field(default_factory=dict)
     groups: dict[str, Zotero] = field(default_factory=dict)
     trashed: set[str] = field(default_factory=set)
+    keys: list[str] = field(default_factory=list)
+    """With which programs may write, once each."""
 
     def write(self, path: Path) -> Path:
         """Write zotero.sqlite; a library of a group has the id that follows."""
@@ -134,10 +136,22 @@ class Zotero:
                 status = strange or (404 if found is None else 200)
                 options = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
                 start, limit = int(options.get("start", 0)), int(options.get("limit", 0)) or None
-                page = (found or [])[start:][:limit]
+                if "q" in options:
+                    found = [one for one in found or () if options["q"] in one["data"].get("title", "")]
+                page = found if isinstance(found, dict) else (found or [])[start:][:limit]
                 body = json.dumps(page, indent=4).encode() if status == 200 else b"Local API is not enabled"
+                self.answer(status, body, str(len(found or ())))
+
+            def do_POST(self) -> None:
+                asked.append(self.path)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, found = zotero.post(self.path.removeprefix("/api/"), body, dict(self.headers.items()))
+                self.answer(status, json.dumps(found).encode())
+
+            def answer(self, status: int, body: bytes, total: str = "0") -> None:
                 self.send_response(status)
-                self.send_header("Total-Results", str(len(found or ())))
+                self.send_header("Zotero-Server-ID", "this one")
+                self.send_header("Total-Results", total)
                 self.send_header("Location", "http://127.0.0.1:1/")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -156,8 +170,40 @@ class Zotero:
                 server.shutdown()
                 thread.join()
 
-    def answer(self, path: str) -> list[Item] | None:
+    def post(self, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any]:
+        """Write objects, as the program or zotero.org does; its user allows one request at a time."""
+        if path == "local/authorize":
+            self.keys.append(f"key {len(self.keys)}")
+            return (200, {"key": self.keys[-1], "remember": False}) if body["appName"] else (400, "")
+        place, _, kind = path.rpartition("/")
+        if place.startswith("groups/"):
+            group = [*self.groups.values()][int(place.partition("/")[2]) // 1000 - 2]
+            group.keys = self.keys
+            return group.post(f"users/0/{kind}", body, headers)
+        if headers.get("Zotero-API-Key") != "web":
+            if headers.get("Zotero-Server-ID") != "this one":
+                return 428, ""
+            if headers.get("Zotero-API-Key") not in self.keys:
+                return 401, ""
+            self.keys.remove(headers["Zotero-API-Key"])
+        assert len(body) <= 50
+        made: dict[str, str] = {}
+        for number, one in enumerate(body):
+            key = one.get("key") or f"NEW{len(self.items) + len(self.collections):05}"
+            if kind == "collections":
+                self.collections[key] = one["name"], one["parentCollection"] or ""
+            elif "key" in one:
+                assert one["version"] == 0 and one.keys() == {"key", "version", "collections"}
+                next(item for item in self.items if item["key"] == key)["collections"] = one["collections"]
+            else:
+                self.items.append({**one, "key": key})
+            made[str(number)] = key
+        return 200, {"success": made, "unchanged": {}, "failed": {}}
+
+    def answer(self, path: str) -> Any:
         """Return the objects of a path; None for an unknown one."""
+        if path == "keys/current":
+            return {"userID": 0, "access": {}}
         place, _, rest = path.removeprefix("users/0/").partition("/")
         if place == "groups" and not rest:
             return [self.object({"id": n * 1000, "name": name}) for n, name in enumerate(self.groups, 2)]
