@@ -186,7 +186,7 @@ class Server:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def opened() -> Iterator[object]:
+def model_in_use() -> Iterator[object]:
     """Keep the built-in model open, which libraries share while one of them uses it."""
     networks = Networks.open(BUILT_IN / NETWORKS).encoder
     networks.open()
