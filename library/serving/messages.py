@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Iterator
+from html import escape
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
@@ -361,3 +362,38 @@ def write_entries(recommender: Recommender, names: list[str], format: str) -> st
     for name in names:
         library.rows([name])  # raises
     return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])
+
+
+def describe_api(schema: dict[str, Any]) -> str:
+    """Return a page without scripts that lists the requests of an OpenAPI schema and their fields."""
+    parts = [
+        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{schema['info']['title']}: API</title>"
+    ]
+    parts.append(
+        f"<h1>{schema['info']['title']}: API</h1><p>For programs: <a href=openapi.json>openapi.json</a>"
+    )
+    for path, methods in schema["paths"].items():
+        for method, request in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {path}</code></h2><p>{escape(request['description'])}")
+            fields = _fields(request, schema["components"]["schemas"])
+            parts += [
+                "<ul>",
+                *(f"<li><code>{name}</code>: {escape(about)}" for name, about in fields),
+                "</ul>",
+            ]
+            if "security" in request:
+                parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.")
+    return "\n".join(parts)
+
+
+def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the names of a request's fields, with type, default and description."""
+    fields = [(one["name"], one["schema"], one["required"]) for one in request.get("parameters", [])]
+    body = request.get("requestBody", {"content": {}})["content"].get("application/json", {"schema": {}})
+    model = models.get(body["schema"].get("$ref", "").rpartition("/")[2], {"properties": {}})
+    fields += [(name, one, name in model.get("required", ())) for name, one in model["properties"].items()]
+    for name, about, required in fields:
+        kinds = " or ".join(one["type"] for one in about.get("anyOf", [about]))
+        notes = [kinds.replace("array", "list"), about.get("description", "")]
+        notes.append("required" if required else "")
+        yield name, "; ".join(filter(None, notes))

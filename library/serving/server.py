@@ -56,6 +56,7 @@ from citerec.library.serving.messages import (
     Questions,
     Search,
     answer_question,
+    describe_api,
     file_link,
     find_papers,
     find_passages,
@@ -239,7 +240,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         description="Recommends papers to cite from your own library.",
         version="1",
         lifespan=lifespan,
-        docs_url=None,  # loads scripts from other sites, as does redoc
+        docs_url=None,  # FastAPI's loads scripts from other sites, as does redoc
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
@@ -264,6 +265,10 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page)
+
+    @app.get("/docs", include_in_schema=False)
+    async def show_docs() -> HTMLResponse:
+        return HTMLResponse(describe_api(app.openapi()))
 
     @app.get("/health")
     async def health() -> Health:

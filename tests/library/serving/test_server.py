@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.base.errors import InputError
+from citerec.library.serving.messages import Question
 from citerec.library.serving.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
@@ -312,6 +314,18 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
     assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert "unsafe" not in page.headers["Content-Security-Policy"]
     assert "http://" not in page.text and "https://" not in page.text
+
+
+def test_the_list_of_requests_has_all_of_the_schema_and_loads_nothing(url: str) -> None:
+    page, schema = (
+        requests.get(f"{url}/docs", timeout=20),
+        requests.get(f"{url}/openapi.json", timeout=20).json(),
+    )
+    listed = re.findall(r"<h2><code>(\w+) (.+?)</code>", page.text)
+    assert listed == [(way.upper(), path) for path, ways in schema["paths"].items() for way in ways]
+    assert all(f"<code>{field}</code>" in page.text for field in Question.model_fields)
+    assert "<li><code>text</code>: string; passage with" in page.text and page.text.count("Bearer TOKEN") == 2
+    assert not re.search("<script|src=|//", page.text)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
