@@ -192,7 +192,7 @@ class StoreBuilder:
         self, records: Iterable[PaperRecord | BadRecord], origin: Path, field: str | None = None
     ) -> None:
         """origin: for messages. field: the key of papers' fields; InputError if no paper has any."""
-        rows, long = self._paper_rows, 0
+        rows, long, untitled = self._paper_rows, 0, 0
 
         def add(paper: PaperRecord, _: int) -> None:
             check_paper(paper, origin)
@@ -204,8 +204,9 @@ class StoreBuilder:
             self._years.append(paper.year)
             self._fields.append(paper.fields)
             self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
-            nonlocal long
+            nonlocal long, untitled
             long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
+            untitled += not paper.title.strip()
 
         self._add_records("papers", origin, records, add)
         self._split_of_paper = [None] * len(rows)
@@ -213,6 +214,9 @@ class StoreBuilder:
             raise InputError(f"{origin}: no papers")
         if field and not self._fields:
             raise InputError(f"{origin}: no paper has the field {field!r} set by data.field")
+        if untitled:
+            counts = f"{untitled:,} of {len(rows):,}"
+            log.warning("%s: %s papers have no title; only their abstract is read, if any", origin, counts)
         if long:
             log.warning(
                 "%s: models will truncate %d papers of %d characters or more", origin, long, LONG_TEXT

@@ -229,6 +229,19 @@ def test_a_huge_abstract_is_kept_whole(opened: Open, edit: Any, caplog: pytest.L
     assert corpus.abstract_tokens.lengths[1] == 20_000 and corpus.words[0] == "wordy"
 
 
+def test_papers_without_a_title_are_counted_once(
+    opened: Open, edit: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit("papers", put("graph", "title", ""))
+    edit("papers", put("speech", "title", " "))
+    with caplog.at_level(logging.WARNING, "datasets"):
+        for _ in range(2):
+            opened()
+    assert [line.partition(": ")[2] for line in caplog.messages] == [
+        "2 of 12 papers have no title; only their abstract is read, if any"
+    ]
+
+
 def test_an_unreachable_target_is_reported(opened: Open, edit: Any, caplog: pytest.LogCaptureFixture) -> None:
     edit("val", put(0, "positive_ids", ["bare"]))
     edit("val", put(1, "positive_ids", ["citing-val"]))
