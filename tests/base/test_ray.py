@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,6 @@ from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import build_encoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import EncoderConfig
-from citerec.tests.datasets.conftest import run_citerec
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow
@@ -73,11 +74,16 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
     return HAtten(encoder, vocabulary, {}).save(path)
 
 
-BUILD = ["storage=disk", "workers=2", f"source={EXAMPLES}"]
+def build(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Build a library on disk in a process of its own. variables: of the environment."""
+    command = [sys.executable, "-m", "citerec", "build", f"library={folder}/mine", f"source={EXAMPLES}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    options = ["storage=disk", "workers=2"]
+    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=600)
 
 
 def test_an_unreachable_cluster_is_one_line(tmp_path: Path) -> None:
-    done = run_citerec("build", f"library={tmp_path}/mine", *BUILD, RAY_ADDRESS="nonsense://127.0.0.1:1")
+    done = build(tmp_path, RAY_ADDRESS="nonsense://127.0.0.1:1")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
 
@@ -88,6 +94,5 @@ def test_workers_import_our_datasets(tmp_path: Path) -> None:
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
     address = ray.get_runtime_context().gcs_address
-    given = {"PYTHONPATH": str(other.parent), "RAY_ADDRESS": address}
-    done = run_citerec("build", f"library={tmp_path}/mine", *BUILD, **given)
+    done = build(tmp_path, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
     assert done.returncode == 0, done.stderr

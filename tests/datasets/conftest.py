@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -98,16 +95,6 @@ def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
-
-
-def run_citerec(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run citerec NAME ARGUMENTS in the project's folder. variables: environment variables."""
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
-    command = [sys.executable, "-m", "citerec", *name.split(), *arguments]
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=600
-    )
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ from citerec.datasets.citations.queries import (
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
-from citerec.tests.datasets.conftest import run_citerec, write_lines
+from citerec.tests.conftest import Done
+from citerec.tests.datasets.conftest import write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
 ABOUT["late"] = {"title": "Late", "abstract": "About it."}
@@ -349,10 +350,10 @@ def test_counts_match_the_queries(find: Callable[..., GraphQueries], tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_command(write: Write, tmp_path: Path) -> None:
+def test_the_command(write: Write, tmp_path: Path, script: Callable[..., Done]) -> None:
     options = [f"data.papers={write(dated())}", f"data.cache_dir={tmp_path}/c", f"output_dir={tmp_path}/out"]
-    done = run_citerec("data count", *options, "data.near_duplicates=0.7")
-    assert done.returncode == 0 and "| documents | 10 |" in done.stdout, done.stderr
-    assert (tmp_path / "out" / "counts.md").read_text() in done.stdout
-    done = run_citerec("data count", *options, "data.near_duplicates=2")
-    assert done.returncode == 2 and done.stderr.startswith("error: data.near_duplicates=2.0:"), done.stderr
+    done = script("data", "count", *options, "data.near_duplicates=0.7")
+    assert done.code == 0 and "| documents | 10 |" in done.out, done.err
+    assert (tmp_path / "out" / "counts.md").read_text() in done.out
+    done = script("data", "count", *options, "data.near_duplicates=2")
+    assert done.code == 2 and done.err.startswith("error: data.near_duplicates=2.0:"), done.err

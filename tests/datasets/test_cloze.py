@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import runpy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.cloze import SHORTEST, CitingPapers, ClozeSettings, cut_passages, write_cloze_corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
+from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import write_lines
 
 SENTENCE = "This sentence number {} of this abstract has ten words."
@@ -210,17 +210,9 @@ def test_unusable_input_is_one_line_and_nothing_is_written(
     ],
 )
 def test_the_command(
-    arguments: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    arguments: str, code: int, said: str, tmp_path: Path, script: Callable[..., Done]
+) -> None:
     write_lines(tmp_path / "papers.jsonl", [A | {"fields": ["cs"]}, B])
-    monkeypatch.setattr("sys.argv", ["citerec", "data", "cloze", *arguments.split()])
-    ended: object = 0
-    try:
-        runpy.run_module("citerec", run_name="__main__")
-    except SystemExit as end:
-        ended = end.code
-    printed = capsys.readouterr()
-    assert ended == code and (printed.err if code else printed.out).startswith(said)
+    done = script("data", "cloze", *arguments.split())
+    assert done.code == code and (done.err if code else done.out).startswith(said)
     assert (tmp_path / "out").exists() == said.startswith("out")

@@ -35,6 +35,7 @@ from citerec.datasets.formats.convert import convert
 from citerec.datasets.published import downloads
 from citerec.datasets.published.downloads import ensure_release, fetch
 from citerec.datasets.published.releases import CORPUS_FILES, RELEASES
+from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import archive_of
 
 ROOT = Path(__file__).parents[2]
@@ -298,25 +299,20 @@ def command(*arguments: str, before: Callable[[], None] | None = None) -> subpro
     )
 
 
-def test_help_lists_names_sizes_and_folders(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["download", "--help"])
-    downloads.main()
-    lines = capsys.readouterr().out.splitlines()
+def test_help_lists_names_sizes_and_folders(script: Callable[..., Done]) -> None:
+    lines = script("data", "download", "--help").out.splitlines()
     for name, release in RELEASES.items():
         assert any(line.split()[:1] == [name] and f"/{release.folder}" in line for line in lines)
     assert all(any(size in line for line in lines) for size in ("862 MB", "about 295 MB", "size unknown"))
 
 
 def test_the_command_prints_one_line_when_offline(
-    server: Any, cache: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+    cache: Path, script: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = "http://127.0.0.1:9/acl.zip"  # a port that is no longer in use
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(sys, "argv", ["download", "acl200", f"cache_dir={cache}", f"address={address}"])
-    with pytest.raises(SystemExit) as ended:
-        downloads.main()
-    output, line = capsys.readouterr()
-    assert ended.value.code == 2 and output == "" and line.count("\n") == 1
+    code, output, line = script("data", "download", "acl200", f"cache_dir={cache}", f"address={address}")
+    assert code == 2 and output == "" and line.count("\n") == 1
     assert line.startswith(
         f"error: acl200 cannot be downloaded ({address}: no connection (Connection refused)): put papers.json"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from citerec.datasets.generate import (
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.tests.datasets.conftest import run_citerec
+from citerec.tests.conftest import Done
 
 generate_corpus = partial(records.generate_corpus, seed=0, workers=None)
 
@@ -214,9 +215,9 @@ def test_impossible_sizes_are_a_one_line_error(tmp_path: Path, settings: dict[st
 
 
 @pytest.mark.slow
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, script: Callable[..., Done]) -> None:
     options = ("papers=100", "contexts=100", "workers=1", f"output={tmp_path / 'new'}")
-    done = [run_citerec("data generate", *options) for _ in range(2)]
-    assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
-    assert done[1].returncode == 2 and "already exists" in done[1].stderr
-    assert "Traceback" not in done[1].stderr
+    done = [script("data", "generate", *options) for _ in range(2)]
+    assert done[0].code == 0 and "100 papers, 100 contexts" in done[0].out, done[0].err
+    assert done[1].code == 2 and "already exists" in done[1].err
+    assert "Traceback" not in done[1].err

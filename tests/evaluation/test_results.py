@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,11 @@ from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.published import figures, published_tables
 from citerec.evaluation.report import METRICS, group_tables, to_markdown
 from citerec.evaluation.results import jobs
-from citerec.evaluation.results import page as results
 from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
 from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
 from citerec.tests.composing import compose_config
+from citerec.tests.conftest import Done
 
 ROOT = Path(__file__).parents[2]
 
@@ -329,22 +329,10 @@ def test_the_last_line_of_a_command_is_the_reason_of_its_failure(tmp_path: Path)
         jobs._run_script("nothing", ["--none"], tmp_path)
 
 
-def test_the_command(
-    tiny_source: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Done]) -> None:
     rows = {"bm25": ["retriever=bm25"], "broken": ["retriever=bm25", "retriever.k1=-1"]}
     path = write_plan(tiny_source.parent, retrievers=rows, compare=[])
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["results", str(path), *arguments])
-        try:
-            results.main()
-        except SystemExit as ended:
-            code = ended.code
-            assert isinstance(code, int)
-            return code, *capsys.readouterr()
-        return 0, *capsys.readouterr()
-
+    command = partial(script, "results", str(path))
     code, out, error = command()
     assert code == 2 and error.count("\n") == 1
     assert error.startswith("error: 1 of 2 jobs failed; tiny/broken: ")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from citerec import recommend
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
@@ -19,7 +18,7 @@ from citerec.library.recommender import Recommender
 from citerec.tests.library.conftest import PAPERS, TOKEN, serving
 
 Mount = Callable[[str], Path]
-Run = Callable[[str], tuple[object, str, str]]
+Run = Callable[[str], tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -42,23 +41,11 @@ def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mount]:
 
 
 @pytest.fixture
-def run(
-    mount: Mount, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Run:
+def run(mount: Mount, command: Callable[..., tuple[int, str, str]], tmp_path: Path) -> Run:
     """Runs a command beside a draft and a .bib file: (exit code, stdout, stderr)."""
     (tmp_path / "a.bib").write_text("@misc{one, title={Parsing trees}}\n@misc{two, title={Speech}}\n")
     (tmp_path / "draft.md").write_text("# Draft\n\nTrees are parsed [@?].\n")
-
-    def run_(command: str) -> tuple[object, str, str]:
-        monkeypatch.setattr("sys.argv", ["recommend.py", *command.split()])
-        try:
-            recommend.main()
-            code: object = 0
-        except SystemExit as end:
-            code = end.code
-        return (code, *capsys.readouterr())
-
-    return run_
+    return lambda line: command(*line.split())
 
 
 def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) -> None:
@@ -87,7 +74,7 @@ def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) ->
 
 
 @pytest.mark.parametrize(
-    "command",
+    "given",
     [
         "build library=disk/other source=a.bib model=bm25",
         "build library=disk/mine overwrite=true",
@@ -97,14 +84,14 @@ def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) ->
         "draft library=disk/mine tex=draft.md fill=disk/folder",
     ],
 )
-def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, command: str) -> None:
+def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, given: str) -> None:
     mount("size=4m")
     assert run("build library=disk/mine source=a.bib model=bm25")[0] == 0
     mount("ro")
-    code, out, err = run(command)
+    code, out, err = run(given)
     assert (code, out) == (2, "") and "Read-only file system" in err and err.count("\n") == 1
     assert err.startswith("error: disk/") or "/disk/" in err
-    assert "library=disk/other" not in command or err.startswith("error: disk/other: ")
+    assert "library=disk/other" not in given or err.startswith("error: disk/other: ")
     assert not re.search(r"/tmp[a-z0-9_]{8}:|/\.\w", err), f"a temporary name: {err}"
     assert run("ask library=disk/mine trees k=1 format=cite")[:2] == (0, "\\cite{one}\n")
 

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec import recommend
 from citerec.base.errors import InputError
 from citerec.library.enrichment.answers import AnswerCache
 from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
@@ -750,10 +749,9 @@ def test_from_files(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_from_another_library_or_bibliography(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_another_library_or_bibliography(run: Run, command: Run) -> None:
     Path("b.bib").write_text(entry("o", "Notes of a seminar", author="Hal Jay", year=2007, abstract=ABSTRACT))
-    monkeypatch.setattr("sys.argv", ["recommend.py", "build", "library=other", "source=b.bib", "model=bm25"])
-    recommend.main()
+    command("build", "library=other", "source=b.bib", "model=bm25")
     code, out, _ = run("enrich", "from=other", "format=json")
     found = json.loads(out[out.index("{") :])
     assert code == 0 and found["sources"] == {"other": 1} and found["sent"] is False

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from citerec import recommend
 from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
@@ -37,7 +36,7 @@ from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
-from citerec.tests.conftest import PAPERS, Hub
+from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
 from citerec.tests.rerank.made import linear
 
@@ -250,13 +249,9 @@ def test_batches_and_threads_get_the_results_of_single_queries(library: Path) ->
         assert list(pool.map(mine.recommend, texts)) == alone
 
 
-def test_ask_prints_the_requested_format(
-    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ask_prints_the_requested_format(library: Path, command: Run) -> None:
     def said(*arguments: str) -> str:
-        monkeypatch.setattr("sys.argv", ["recommend.py", "ask", f"library={library}", *arguments])
-        recommend.main()
-        return capsys.readouterr().out
+        return command("ask", f"library={library}", *arguments)[1]
 
     found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
     assert [list(one) for one in found] == [
@@ -268,8 +263,7 @@ def test_ask_prints_the_requested_format(
     entries = said(QUESTION, "k=3", "format=bibtex")
     assert re.findall(r"@\w+\{(\S+),", entries) == keys
     assert found[0]["title"] in said(QUESTION, "k=1")
-    with pytest.raises(SystemExit, match="2"):
-        said(QUESTION, "format=xml")
+    assert command("ask", f"library={library}", QUESTION, "format=xml")[0] == 2
 
 
 def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +19,8 @@ from citerec.datasets.inspect.leaks import first_authors
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
-from citerec.tests.datasets.conftest import content, run_citerec, write_lines
+from citerec.tests.conftest import Done
+from citerec.tests.datasets.conftest import content, write_lines
 from citerec.tests.datasets.test_store import Source, sources, write
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -167,21 +168,23 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_exports_into_a_new_folder(tiny_source: Path, tmp_path: Path) -> None:
+def test_the_command_exports_into_a_new_folder(
+    tiny_source: Path, tmp_path: Path, script: Callable[..., Done]
+) -> None:
     options = [
         "data=custom",
         f"data.dir={tiny_source}",
         f"data.cache_dir={tmp_path}",
         f"output={tmp_path / 'beir'}",
     ]
-    done = run_citerec("data export", *options)
-    assert done.returncode == 0, done.stderr
-    assert f"{tmp_path / 'beir'}: 12 papers, 12 queries (train 6, dev 2, test 4)" in done.stdout
+    done = script("data", "export", *options)
+    assert done.code == 0, done.err
+    assert f"{tmp_path / 'beir'}: 12 papers, 12 queries (train 6, dev 2, test 4)" in done.out
     assert (tmp_path / "beir" / "qrels" / "dev.tsv").read_text().splitlines()[:2] == [
         "query-id\tcorpus-id\tscore",
         "c7\tretrieval\t1",
     ]
     first = json.loads((tmp_path / "beir" / "queries.jsonl").read_text().splitlines()[0])
     assert first["_id"] == "c1" and first["metadata"] == {"citing_id": "citing-train-1"}
-    failed = run_citerec("data export", *options)
-    assert failed.returncode == 2 and "already exists" in failed.stderr and failed.stderr.count("\n") == 1
+    failed = script("data", "export", *options)
+    assert failed.code == 2 and "already exists" in failed.err and failed.err.count("\n") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.citations.graph import open_graph
 from citerec.datasets.formats.convert import convert
-from citerec.tests.datasets.conftest import run_citerec
+from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import write_lines as write
 
 TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
@@ -122,9 +123,9 @@ def test_missing_papers_and_an_existing_folder_are_rejected(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, script: Callable[..., Done]) -> None:
     source = f"source={write(tmp_path / 'dump.jsonl', [CORPUS])}"
-    done = run_citerec("data convert", source, f"output={tmp_path}/out")
-    assert done.returncode == 0 and "1 papers" in done.stdout, done.stderr
-    done = run_citerec("data convert", source, f"output={tmp_path}")
-    assert done.returncode == 2 and done.stderr.startswith("error: output:") and done.stderr.count("\n") == 1
+    done = script("data", "convert", source, f"output={tmp_path}/out")
+    assert done.code == 0 and "1 papers" in done.out, done.err
+    done = script("data", "convert", source, f"output={tmp_path}")
+    assert done.code == 2 and done.err.startswith("error: output:") and done.err.count("\n") == 1

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.datasets.splitting import RandomSplitting, YearSplitting
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.tests.datasets.conftest import run_citerec, write_lines
+from citerec.tests.conftest import Done
+from citerec.tests.datasets.conftest import write_lines
 
 TEXTS = Path(__file__).parent / "texts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -301,12 +303,14 @@ def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(
+    tmp_path: Path, script: Callable[..., Done], caplog: pytest.LogCaptureFixture
+) -> None:
     source = write(tmp_path / "a.jsonl", collection(40))
     shares = ("train=0.9", "val=0", "seed=4")
-    done = run_citerec("data build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
-    assert done.returncode == 0, done.stderr
-    assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stderr
+    done = script("data", "build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
+    assert done.code == 0, done.err
+    assert f"{tmp_path / 'out'}: 40 papers" in done.out and "no contexts for the split val" in caplog.text
     again = build_corpus(source, tmp_path / "again", RandomSplitting(0.9, 0, 0.1, 4), seed=4)
     for name in ("papers.json.gz", "contexts.json.gz", "train.json", "test.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
@@ -314,10 +318,10 @@ def test_the_command(tmp_path: Path) -> None:
         "contexts.json.gz", "papers.json.gz", "report.json", "report.md", "test.json", "train.json"
     ]  # fmt: skip
     assert again.counts["splits"].keys() == {"train", "test"}
-    refused = run_citerec("data build", f"source={source}", f"output={tmp_path / 'out'}")
-    assert refused.returncode == 2 and "already exists" in refused.stderr.splitlines()[-1]
-    assert "Traceback" not in refused.stderr
-    shown = run_citerec("data build", "--help").stdout
+    refused = script("data", "build", f"source={source}", f"output={tmp_path / 'out'}")
+    assert refused.code == 2 and "already exists" in refused.err.splitlines()[-1]
+    assert "Traceback" not in refused.err
+    shown = script("data", "build", "--help").out
     words = ("source=FILES", "TEI XML", "report.md", "train=0.8", "per_pair=5 ", "maximum contexts")
     assert all(word in shown for word in words)
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +23,8 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect.report import draw_examples, inspect_corpus, print_summary, shorten_abstract
 from citerec.datasets.inspect.tables import Line, Table
 from citerec.datasets.prepare import open_corpus
-from citerec.tests.datasets.conftest import run_citerec, write_corpus
+from citerec.tests.conftest import Done
+from citerec.tests.datasets.conftest import write_corpus
 
 ROOT = Path(__file__).parents[3]
 PLOTS = ("lengths.png", "years.png", "citations.png", "contexts.png")
@@ -83,12 +85,12 @@ class Page(HTMLParser):
 
 
 @pytest.mark.slow
-def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
+def test_from_the_command_line(folder: Path, tmp_path: Path, script: Callable[..., Done]) -> None:
     output = tmp_path / "out"
     data = [f"data.dir='{folder}'", f"data.cache_dir={tmp_path / 'cache'}"]
-    done = run_citerec("data inspect", "data=custom", *data, f"output_dir={output}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"page: {output / 'index.html'}"
+    done = script("data", "inspect", "data=custom", *data, f"output_dir={output}")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == f"page: {output / 'index.html'}"
     assert sorted(path.name for path in output.iterdir()) == sorted([*PLOTS, "index.html", "inspect.json"])
     numbers = json.loads((output / "inspect.json").read_text("utf-8"))
     assert numbers["data"] == folder.name
@@ -100,8 +102,8 @@ def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
     for file in PLOTS:
         assert (output / file).read_bytes().startswith(b"\x89PNG")
     # Text from files is not interpreted as terminal markup.
-    assert "[red]so[/red] of the graph of words" in done.stdout
-    assert "contexts with the title of a target" in done.stdout
+    assert "[red]so[/red] of the graph of words" in done.out
+    assert "contexts with the title of a target" in done.out
 
 
 def test_the_page_is_complete_and_has_no_scripts(folder: Path, tmp_path: Path) -> None:
@@ -226,10 +228,10 @@ def test_a_key_without_authors_is_an_error(tiny_corpus: Corpus, tmp_path: Path) 
         inspect_corpus(lambda: tiny_corpus, tmp_path / "out", authors="nokey")
 
 
-def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path) -> None:
+def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path, script: Callable[..., Done]) -> None:
     (tmp_path / "file").write_text("")
-    done = run_citerec("data inspect", f"output_dir={tmp_path / 'file'}")
-    assert (done.returncode, done.stderr) == (2, f"error: {tmp_path / 'file'}: File exists\n")
+    done = script("data", "inspect", f"output_dir={tmp_path / 'file'}")
+    assert (done.code, done.err) == (2, f"error: {tmp_path / 'file'}: File exists\n")
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
