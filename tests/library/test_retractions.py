@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from citerec import recommend
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import suggest
@@ -53,16 +57,25 @@ BIB = """
 """
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a library of BIB that was completed from CSV."""
+    folder, told = tmp_path_factory.mktemp("built"), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(told):
+        Path("a.bib").write_text(BIB)
+        Path("watch.csv").write_text(f"\ufeff{CSV}")
+        recommend.run(["build", "library=mine", "source=a.bib"])
+        recommend.run(["enrich", "library=mine", "from=watch.csv"])
+    line = "retracted: cells: Cells in water (Retraction Watch, 2011-03-04, doi:10.1000/notice)"
+    assert line in told.getvalue()
+    return folder
+
+
 @pytest.fixture
-def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs citerec beside a library of BIB that was completed from CSV."""
+def run(built: Path, command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs citerec beside a copy of the library."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    Path("a.bib").write_text(BIB)
-    Path("watch.csv").write_text(f"\ufeff{CSV}")
-    assert command("build", "library=mine", "source=a.bib")[0] == 0
-    code, out, err = command("enrich", "library=mine", "from=watch.csv")
-    assert (code, err) == (0, "")
-    assert "retracted: cells: Cells in water (Retraction Watch, 2011-03-04, doi:10.1000/notice)" in out
     return command
 
 

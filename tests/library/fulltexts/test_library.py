@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from citerec.library.serving.mcp import make_server
 from citerec.library.serving.messages import Claim, find_passages
 from citerec.recommend import run
 from citerec.rerank.ranker.model import Ranker
+from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import serving
 from citerec.tests.library.fulltexts.made import paper_made, write_papers
 from citerec.tests.library.serving.test_mcp import call_tools
@@ -39,24 +41,47 @@ def page_of(sentence: str) -> int:
 PAGE = page_of(SENTENCE)
 
 
-@pytest.fixture
-def bibliography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def write_bibliography(folder: Path) -> Path:
     """papers.bib beside pdfs/0.pdf to 2.pdf, whose entries have no abstract; the third names no file."""
-    monkeypatch.chdir(tmp_path)
-    papers = write_papers(tmp_path / "pdfs", range(3))
+    papers = write_papers(folder / "pdfs", range(3))
     entries = [
         f"@article{{{paper.key}, title={{{paper.title}}}, doi={{{paper.doi}}}, year={{2020}}"
         + (f", file={{:pdfs/{number}.pdf:PDF}}}}" if number < 2 else "}")
         for number, paper in enumerate(papers)
     ]
-    (tmp_path / "papers.bib").write_text("\n".join(entries))
-    return tmp_path / "papers.bib"
+    (folder / "papers.bib").write_text("\n".join(entries))
+    return folder / "papers.bib"
+
+
+BUILD = ["build", "library=mine", "source=papers.bib", "fulltext=true"]
+
+
+@pytest.fixture
+def bibliography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_bibliography(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    write_bibliography(folder)
+    with contextlib.chdir(folder):
+        run(BUILD)
+    return folder
+
+
+@pytest.fixture
+def mine(built: Path, monkeypatch: pytest.MonkeyPatch) -> Recommender:
+    """A library that tests only ask, in their working folder."""
+    monkeypatch.chdir(built)
+    return Recommender.open("mine")
 
 
 @pytest.fixture
 def output(bibliography: Path, capsys: pytest.CaptureFixture[str]) -> Output:
     """Build the library; return what has been printed since."""
-    run(["build", "library=mine", "source=papers.bib", "fulltext=true"])
+    run(BUILD)
 
     def read() -> str:
         return capsys.readouterr().out
@@ -81,27 +106,24 @@ def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     assert "full texts   2 papers" in output()
 
 
-def test_a_sentence_is_shown_with_its_page(output: Output) -> None:
-    output()
-    run(["ask", "library=mine", f"{SENTENCE} [CITE].", "k=1"])
-    shown = " ".join(output().split())
+def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> None:
+    shown = " ".join(command("ask", "library=mine", f"{SENTENCE} [CITE].", "k=1")[1].split())
     assert "made1" in shown and SENTENCE[:40] in shown and f"(p. {PAGE})" in shown
-    [paper] = Recommender.open("mine").recommend(f"{SENTENCE} [CITE].", k=1)
+    [paper] = mine.recommend(f"{SENTENCE} [CITE].", k=1)
     assert paper.evidence.place is not None
     assert SENTENCE in paper.evidence.place.passage
     assert paper.evidence.place.section == "3 Method"
     assert paper.evidence.place.link == Path("pdfs/1.pdf").absolute().as_uri() + f"#page={PAGE}"
 
 
-def test_columns_of_full_texts_are_nan_for_papers_without_one(output: Output) -> None:
-    recommender = Recommender.open("mine")
-    found = recommender.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
+def test_columns_of_full_texts_are_nan_for_papers_without_one(mine: Recommender) -> None:
+    found = mine.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
     known = {paper.key: paper.features["passage_words"] for paper in found}
     assert np.isnan(known["made2"])
     assert known["made1"] > known["made0"]
 
 
-def test_without_full_texts_nothing_changes(output: Output, bibliography: Path) -> None:
+def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
     text = bibliography.read_text()
     (bibliography.parent / "plain.bib").write_text(text.replace("file=", "note="))
     run(["build", "library=plain", "source=plain.bib"])
@@ -136,21 +158,19 @@ def test_removing_over_python_drops_the_text_at_once(output: Output) -> None:
     assert recommender.passages(paper_made(0).abstract, "made0")[1]
 
 
-def test_passages_of_one_paper(output: Output) -> None:
-    recommender = Recommender.open("mine")
-    paper, found = recommender.passages(SENTENCE, "made1", k=2)
+def test_passages_of_one_paper(mine: Recommender) -> None:
+    paper, found = mine.passages(SENTENCE, "made1", k=2)
     assert paper.key == "made1" and len(found) == 2
     assert found[0][0].rstrip(".") == SENTENCE
     assert SENTENCE in found[0][1].passage
     with pytest.raises(InputError, match="key=made2: has no full text"):
-        recommender.passages(SENTENCE, "made2")
+        mine.passages(SENTENCE, "made2")
     with pytest.raises(InputError, match="claim: has no words"):
-        recommender.passages(" ?", "made1")
+        mine.passages(" ?", "made1")
 
 
-def test_http_and_mcp(output: Output) -> None:
-    recommender = Recommender.open("mine")
-    with serving(recommender) as url:
+def test_http_and_mcp(mine: Recommender) -> None:
+    with serving(mine) as url:
         asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
         [paper] = httpx.post(f"{url}/recommend", json=asked).json()["recommendations"]
         passage = paper["details"]["passage"]
@@ -164,15 +184,14 @@ def test_http_and_mcp(output: Output) -> None:
         assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
         assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 422
     [found] = call_tools(
-        make_server(recommender, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
+        make_server(mine, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
     )
     first = found.structured_content["passages"][0]
     assert first["link"].startswith("file://") and SENTENCE in first["text"]
 
 
-def test_other_machines_get_no_paths(output: Output) -> None:
-    recommender = Recommender.open("mine")
-    with serving(recommender, host="0.0.0.0") as url:
+def test_other_machines_get_no_paths(mine: Recommender) -> None:
+    with serving(mine, host="0.0.0.0") as url:
         asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
         answer = httpx.post(f"{url}/recommend", json=asked)
         assert str(Path.cwd()) not in answer.text
@@ -215,8 +234,8 @@ def test_options(bibliography: Path, options: list[str], problem: str) -> None:
         run(["build", "library=new", *options])
 
 
-def test_claims_without_a_mark_are_not_cut(output: Output) -> None:
+def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
     words = SENTENCE.split()
     claim = " ".join([*words, *["unrelated"] * 50])
-    found = find_passages(Recommender.open("mine"), Claim(claim=claim, key="made1", k=1))
+    found = find_passages(mine, Claim(claim=claim, key="made1", k=1))
     assert SENTENCE in found.passages[0].text
