@@ -12,7 +12,6 @@ from citerec.evaluation.benchmark import Benchmark
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
-from citerec.evaluation.benchmarks.papers.mdcr import MDCR
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
 from citerec.evaluation.settings import SamplingRules, Tuning
@@ -29,10 +28,6 @@ EMPTY = "list at least one value"
         (Prefetch, {"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
         (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be a whole number, at least 1$"),
         (Prefetch, {"f1": [20, "all"]}, r"benchmark\.f1=.*all.*: must be a list of whole numbers"),
-        (Prefetch, {"batch": 0}, "benchmark.batch=0: "),
-        (Prefetch, {"queries": 0}, "^benchmark.queries=0: must be at least 1$"),
-        (Prefetch, {"run_depth": -1}, "^benchmark.run_depth=-1: must not be below 0$"),
-        (Prefetch, {"run_depth": 2.5}, "benchmark.run_depth=2.5: "),
         (Prefetch, {"protocols": []}, PROTOCOLS),
         (Prefetch, {"protocols": "inductive"}, PROTOCOLS),
         (Prefetch, {"protocols": ["inductive", "x"]}, PROTOCOLS),
@@ -40,14 +35,9 @@ EMPTY = "list at least one value"
         (Pipeline, {"candidates": 0}, "^candidates=0: must be a whole number, at least 1$"),
         (Pipeline, {"candidates": "some"}, "candidates=some"),
         (Pipeline, {"depths": [0]}, "^benchmark.depths=0: "),
-        (Pipeline, {"fuse": "max"}, "benchmark.fuse=max: choose none, score or rank"),
         (Pipeline, {"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
         (Pipeline, {"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
-        (Pipeline, {"validation_queries": 0}, "benchmark.validation_queries=0"),
-        (MDCR, {"split": "train"}, "benchmark.split=train: choose val or test"),
         (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
-        (CSFCube, {"dir": "x", "query": "title"}, r"benchmark\.query=title: choose whole or facet"),
-        (SciDocs, {"split": "train"}, "benchmark.split=train: choose val or test"),
         (
             SciDocs,
             {"embeddings_file": "a", "ranked_dir": "b"},
@@ -55,12 +45,10 @@ EMPTY = "list at least one value"
         ),
         (DatasetLevel, {"sizes": []}, rf"benchmark\.sizes: {EMPTY}"),
         (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
-        (DatasetLevel, {"samplings": 0}, r"benchmark\.samplings=0: must be at least 1"),
         (DatasetLevel, {"tune": {"size": 0}}, r"benchmark\.tune\.size=0: must be at least 1"),
         (DatasetLevel, {"rules": {"min_cited": 0}}, r"benchmark\.rules\.min_cited=0: must be at least 1"),
         (FieldLevel, {"fields": []}, rf"benchmark\.fields: {EMPTY}"),
         (FieldLevel, {"fields": "Art"}, r"benchmark\.fields.*Art"),
-        (FieldLevel, {"depth": 0}, r"benchmark\.depth=0: must be at least 1"),
     ],
 )
 def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str, Any], message: str) -> None:

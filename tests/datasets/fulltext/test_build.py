@@ -303,9 +303,7 @@ def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command(
-    tmp_path: Path, script: Callable[..., Done], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_command(tmp_path: Path, script: Callable[..., Done], caplog: pytest.LogCaptureFixture) -> None:
     source = write(tmp_path / "a.jsonl", collection(40))
     shares = ("train=0.9", "val=0", "seed=4")
     done = script("data", "build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
