@@ -20,6 +20,7 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.settings import (
     EncoderBatchSettings,
+    EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
     HAttenSettings,
@@ -34,7 +35,7 @@ from citerec.training.rounds import History, recall_and_mrr
 from citerec.training.settings import RECALL_AT, OptimizerSettings
 
 
-def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
+def module(corpus: Corpus, ema: float = 0.9, loss: str = "infonce", **schedule: Any) -> EncoderModule:
     torch.manual_seed(0)
     options: dict[str, Any] = {
         "max_tokens": 12,
@@ -45,7 +46,10 @@ def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
         HAttenSettings(
-            schedule=EncoderRateSettings(**schedule), ema=ema, optimizer=OptimizerSettings(lr=0.01)
+            loss=EncoderLossSettings(loss),
+            schedule=EncoderRateSettings(**schedule),
+            ema=ema,
+            optimizer=OptimizerSettings(lr=0.01),
         ),
         seed=0,
         total_steps=10,
@@ -153,12 +157,14 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
     assert encoder(made).document_level.pool.out.weight.grad is None
 
 
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("processes", [4, 24])  # 24: most have no query, and some no other paper
+@pytest.mark.parametrize(  # 24: most have no query, and some no other paper
+    ("processes", "loss", "cached"),
+    [(4, "infonce", False), (24, "infonce", True), (4, "triplet", False), (24, "triplet", False)],
+)
 def test_processes_share_a_batch_and_have_the_gradients_of_one(
-    demo_corpus: Corpus, processes: int, cached: bool
+    demo_corpus: Corpus, processes: int, loss: str, cached: bool
 ) -> None:
-    made = module(demo_corpus)
+    made = module(demo_corpus, loss=loss)
     if cached:
         made.cached_vectors = torch.ones(len(demo_corpus.paper_ids), 8)
     losses: list[Tensor] = []

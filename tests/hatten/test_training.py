@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -350,22 +349,10 @@ def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tm
     given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, TWO), tmp_path / "out"
     run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
     assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
-    assert_two_trained(run_forked(given, two, processes=2), tmp_path / "one", two)
-
-
-@pytest.mark.slow
-def test_two_processes_match_one_without_a_mean_path(demo: Options, tmp_path: Path) -> None:
-    options = PLAIN | {"model.batch.cached_negatives": False, "model.loss.name": "triplet"}
-    options |= {"model.mining.first": "bm25", "model.mining.queries": 100}
-    train(train_config(demo, EXACT, options, {"output_dir": tmp_path / "one"}))
-    given, two = overrides({"model": "hatten"}, demo, EXACT, options, TWO), tmp_path / "out"
-    assert_two_trained(run_forked(given, two, processes=2), tmp_path / "one", two)
-
-
-def assert_two_trained(done: subprocess.CompletedProcess[str], one: Path, two: Path) -> None:
+    done = run_forked(given, two, processes=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on") == 1 and done.stdout.count("round 3 done") == 1, done.stdout
-    assert_same_up_to_rounding(one, two, "hatten")
+    assert_same_up_to_rounding(tmp_path / "one", two, "hatten")
 
 
 @pytest.mark.slow
