@@ -101,7 +101,7 @@ test-all: $(INSTALLED) ## run all tests
 
 # The real packages of others, in an environment of their own.
 PEERS := .venv-peers
-test-peers: ## run the tests with PyTerrier, MTEB, ir_datasets and sentence-transformers, installed into .venv-peers
+test-peers: ## run the tests with PyTerrier, MTEB, ir_datasets and sentence-transformers, installed into .venv-peers, and with LibreOffice, if soffice is there
 	@$(MAKE) --no-print-directory $(PEERS)/.installed
 	OMP_NUM_THREADS=1 $(PEERS)/bin/python -P -m pytest -q tests/peers $(ARGS)
 

@@ -18,6 +18,7 @@ from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.language import Citation, Key, Language, Source, identified, number_keys
 from citerec.datasets.languages.markdown import MARKDOWN
 from citerec.datasets.languages.office.fields import Cited, field_code, shown_text
+from citerec.datasets.languages.office.package import Package
 from citerec.datasets.languages.office.text import (
     ABSTRACT,
     HEADING,
@@ -28,7 +29,6 @@ from citerec.datasets.languages.office.text import (
     New,
     OfficeReader,
     OfficeText,
-    Package,
     Piece,
     Place,
 )

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from citerec.datasets.languages.office.language import Office
+from citerec.datasets.languages.office.package import Package
 from citerec.datasets.languages.office.text import (
     HEADING,
     NAMED,
     Field,
     New,
     OfficeReader,
-    Package,
     Place,
     xml_text,
 )

@@ -17,7 +17,7 @@ from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.known import language_of
 from citerec.datasets.languages.language import replaced
 from citerec.datasets.languages.office.language import Office
-from citerec.datasets.languages.office.text import MAX_PART
+from citerec.datasets.languages.office.package import MAX_PART
 from citerec.tests.datasets.languages.documents import (
     ITEM,
     URI,
