@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from time import time
 from typing import Any
@@ -30,7 +30,7 @@ from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAle
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
-from citerec.tests.conftest import Run
+from citerec.tests.conftest import Run, Server
 from citerec.tests.library.conftest import papers_of
 
 KEY = "a-secret-key"
@@ -91,26 +91,13 @@ ATOM = f"""<?xml version="1.0" encoding="UTF-8"?>
 </summary><author><name>Bo Ek</name></author><arxiv:doi>10.1000/trees</arxiv:doi></entry></feed>"""
 
 
-class Services:
+class Services(Server):
     """The four services on this machine. faults: (status, headers, body, cut) to answer first, by service."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str], Any, dict[str, str]]] = []
         self.faults: dict[str, list[tuple[int, dict[str, str], bytes, int | None]]] = {}
-        services = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                services.answer(self)
-
-            do_POST = do_GET
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        super().__init__()
 
     @property
     def option(self) -> str:
@@ -140,26 +127,18 @@ class Services:
         if name == "openalex":
             answer = {"meta": {}, "results": WORKS}
         elif name == "crossref":
-            item: dict[str, Any] = {
-                "DOI": "10.1000/SPEECH",
-                "title": ["Speech"],
+            item: dict[str, Any] = {"DOI": "10.1000/SPEECH", "title": ["Speech"]}
+            item |= {
                 "subtitle": ["A study in parts"],
+                "abstract": JATS,
+                "author": [{"given": "D.", "family": "Fu"}],
             }
-            item |= {"abstract": JATS, "author": [{"given": "D.", "family": "Fu"}]}
             item |= {"issued": {"date-parts": [[2004, 5]]}, "container-title": []}
             answer = {"status": "ok", "message": {"items": [item, {"title": "a string"}]}}
         elif ids is not None:
-            found: dict[str, Any] = {
-                "paperId": "p",
-                "externalIds": {"DOI": "10.1000/TREES", "ArXiv": "2001.00001"},
-            }
-            found |= {
-                "title": "Trees without leaves",
-                "abstract": None,
-                "year": 2020,
-                "venue": "",
-                "authors": [],
-            }
+            found: dict[str, Any] = {"title": "Trees without leaves", "abstract": None, "year": 2020}
+            found |= {"externalIds": {"DOI": "10.1000/TREES", "ArXiv": "2001.00001"}}
+            found |= {"paperId": "p", "venue": "", "authors": []}
             answer = [found if id == "ARXIV:2001.00001" else None for id in ids]
         status = 404 if "error" in answer else 200
         return status, {"Content-Type": "application/json; charset=iso-8859-1"}, json.dumps(answer).encode()
