@@ -142,7 +142,9 @@ def save_random_bert(folder: Path, words: Iterable[str], **sizes: Any) -> None:
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     letters = [start + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789" for start in ("", "##")]
     pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *letters])
     ids = {piece: row for row, piece in enumerate(pieces)}

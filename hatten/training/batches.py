@@ -112,7 +112,7 @@ class Batches(Dataset[Batch]):
         def column(rows: NDArray[np.integer]) -> NDArray[np.int64]:
             return sorter[np.searchsorted(papers, rows, sorter=sorter)]
 
-        levels = np.full((len(queries), len(papers)), OTHER_QUERY)
+        levels = np.full((len(queries), len(papers)), OTHER_QUERY, np.int8)
         query = np.arange(len(queries))
         for rows, level in sampled:
             owner, position = np.nonzero(rows >= 0)

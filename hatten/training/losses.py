@@ -34,7 +34,7 @@ def triplet_loss(
     pairs: their rows and columns in `levels`, if these are known, so that no device is waited for.
     """
     if pairs is None:
-        wanted = torch.tensor(tuple(positives), device=levels.device)
+        wanted = torch.tensor(tuple(positives), dtype=levels.dtype, device=levels.device)
         query, positive = torch.isin(levels, wanted).nonzero(as_tuple=True)
     else:
         query, positive = pairs

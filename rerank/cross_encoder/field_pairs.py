@@ -71,11 +71,12 @@ class LengthsReader(PairReader):
         )
 
     def _passage_tokens(self, rows: list[int]) -> list[list[int]]:
-        return [self._inputs.query(text) for text in self._queries[np.array(rows)].texts("context")]
+        texts = self._queries[np.array(rows)].texts("context")
+        return self._inputs.passages(texts, [""] * len(texts))
 
     def _title_tokens(self, rows: list[int]) -> list[list[int]]:
         texts, most = self._queries.fields["title"].texts, self.config.lengths.citing_title
-        found = [self._inputs.subwords(texts[row], most) for row in rows]
+        found = self._inputs.subwords([texts[row] for row in rows], most)
         return [[self._inputs.special["separator"], *title] if title else [] for title in found]
 
     def _paper_tokens(self, rows: list[int]) -> list[list[int]]:

@@ -16,7 +16,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.retrieval.arrays import Mask, Rows
-from citerec.retrieval.networks.inputs import InputReader, Subwords, names_of
+from citerec.retrieval.networks.inputs import InputReader, Subwords
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig
 
@@ -86,15 +86,8 @@ class ArticleReader:
         papers = rows.tolist()
         shown = [True] * len(papers) if abstracts is None else abstracts.tolist()
         if self._inputs is not None:
-            texts = [
-                self._inputs.paper(
-                    self.corpus.titles[row],
-                    names_of(self.corpus, row),
-                    self.corpus.abstracts[row] if show else "",
-                ).subwords
-                for row, show in zip(papers, shown, strict=True)
-            ]
-            return _alone(self._inputs, texts)
+            known = self._inputs.papers(self.corpus, rows, abstracts)
+            return _alone(self._inputs, [paper.subwords for paper in known])
         titles = self._paper_fields(self.corpus.titles, papers)
         found = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
         return self._join_all(("title", "abstract"), list(zip(titles, found, strict=True)))
@@ -109,13 +102,9 @@ class ArticleReader:
         queries, names = Queries.from_contexts(self.corpus, queries), tuple(self.config.query)
         shown = [True] * len(queries) if titles is None else titles.tolist()
         if self._inputs is not None:
-            contexts, of_titles = queries.texts("context"), queries.texts("title")
             with_title = [show and "title" in names for show in shown]
-            texts = [
-                self._inputs.query(context, title if show else "")
-                for context, title, show in zip(contexts, of_titles, with_title, strict=True)
-            ]
-            return _alone(self._inputs, texts)
+            of_titles = [text * show for text, show in zip(queries.texts("title"), with_title, strict=True)]
+            return _alone(self._inputs, self._inputs.passages(queries.texts("context"), of_titles))
         fields: dict[str, list[Field]] = {}
         for name in set(names):
             if name == "context":

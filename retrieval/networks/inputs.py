@@ -25,6 +25,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.retrieval.arrays import Mask
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import Lengths as Lengths
 
@@ -80,44 +81,65 @@ class InputReader:
         known = {token: id for token, id in ids.items() if id is not None}
         return {name: known[token] for name, token in {**SPECIAL, "stop": "."}.items()}
 
-    def subwords(self, text: str, most: int) -> Subwords:
-        """The first subwords of a text."""
-        return self.tokenizer.encode(text, add_special_tokens=False).ids[:most] if text and most else []
+    def subwords(self, texts: Sequence[str], most: int | None = None) -> list[Subwords]:
+        """The first subwords of texts [B], which are read in parallel."""
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids[:most] for encoding in encodings]
 
     def query(self, context: str, title: str = "") -> Subwords:
         """A passage with TARGET_MARKER, at its end if it has none, and the citing title."""
-        before, _, after = context.partition(TARGET_MARKER)
-        before, after = (text.replace(OTHER_MARKER, " ") for text in (before, after))
-        left = self.tokenizer.encode(before, add_special_tokens=False).ids if before else []
-        right = self.subwords(after, self.lengths.after)
-        found = [*left[-self.lengths.before :], self.special["mask"], *right]
-        named = self.subwords(title, self.lengths.citing_title)
-        return [*found, self.special["separator"], *named] if named else found
+        return self.passages([context], [title])[0]
 
     def queries(self, queries: Queries) -> list[Subwords]:
         """Context and citing title of queries [Q]."""
-        return list(map(self.query, queries.texts("context"), queries.texts("title")))
+        return self.passages(queries.texts("context"), queries.texts("title"))
+
+    def passages(self, contexts: Sequence[str], titles: Sequence[str]) -> list[Subwords]:
+        """Passages and citing titles [B], as `query`; a title is empty where it is not known."""
+        sides = [context.replace(OTHER_MARKER, " ").partition(TARGET_MARKER) for context in contexts]
+        left = self.subwords([before for before, _, _ in sides])
+        right = self.subwords([after for _, _, after in sides], self.lengths.after)
+        named = self.subwords(titles, self.lengths.citing_title)
+        most, mask, separator = self.lengths.before, self.special["mask"], self.special["separator"]
+        return [
+            [*before[-most:], mask, *after, *([separator, *title] if title else [])]
+            for before, after, title in zip(left, right, named, strict=True)
+        ]
+
+    def papers(
+        self, corpus: Corpus, rows: Sequence[int] | NDArray[np.integer], abstracts: Mask | None = None
+    ) -> list[PaperText]:
+        """Papers of a corpus, rows [B]; abstracts: [B], False leaves it out."""
+        papers = np.asarray(rows, np.int64).tolist()
+        shown = [True] * len(papers) if abstracts is None else abstracts.tolist()
+        return self.texts(
+            [corpus.titles[row] for row in papers],
+            [names_of(corpus, row) for row in papers],
+            [corpus.abstracts[row] if show else "" for row, show in zip(papers, shown, strict=True)],
+        )
 
     def paper(self, title: str, names: str, abstract: str) -> PaperText:
         """A paper; names: of its first authors and year (`names_of`)."""
-        found = [*self.subwords(title, self.lengths.title), self.special["stop"]]
-        found += self.subwords(names, self.lengths.names)
-        if not abstract or not self.lengths.abstract:
-            return PaperText(found, [])
-        found.append(self.special["separator"])
-        encoded = self.tokenizer.encode(abstract, add_special_tokens=False)
-        kept = encoded.ids[: self.lengths.abstract]
-        starts = [start for start, _ in encoded.offsets[: len(kept)]]
-        inside = [bisect_left(starts, start) for start in sentence_starts(abstract)]
-        bounds = [0, *(place for place in inside if place < len(kept)), len(kept)]
-        return PaperText([*found, *kept], [len(found) + place for place in bounds])
+        return self.texts([title], [names], [abstract])[0]
 
-    def papers(self, corpus: Corpus, rows: Sequence[int] | NDArray[np.integer]) -> list[PaperText]:
-        """Papers of a corpus."""
-        return [
-            self.paper(corpus.titles[row], names_of(corpus, row), corpus.abstracts[row])
-            for row in np.asarray(rows, np.int64).tolist()
-        ]
+    def texts(self, titles: Sequence[str], names: Sequence[str], abstracts: Sequence[str]) -> list[PaperText]:
+        """Papers [B], as `paper`."""
+        of_titles = self.subwords(titles, self.lengths.title)
+        of_names = self.subwords(names, self.lengths.names)
+        encodings = self.tokenizer.encode_batch(list(abstracts), add_special_tokens=False)
+        found = []
+        for title, name, text, encoding in zip(of_titles, of_names, abstracts, encodings, strict=True):
+            subwords, bounds = [*title, self.special["stop"], *name], list[int]()
+            if text and self.lengths.abstract:
+                kept = encoding.ids[: self.lengths.abstract]
+                starts = [start for start, _ in encoding.offsets[: len(kept)]]
+                inside = [bisect_left(starts, start) for start in sentence_starts(text)]
+                places = [0, *(place for place in inside if place < len(kept)), len(kept)]
+                subwords.append(self.special["separator"])
+                bounds = [len(subwords) + place for place in places]
+                subwords += kept
+            found.append(PaperText(subwords, bounds))
+        return found
 
     def alone(self, subwords: Subwords) -> Subwords:
         """`[CLS] text [SEP]`"""
