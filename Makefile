@@ -107,7 +107,7 @@ test-peers: ## run the tests with PyTerrier, MTEB, ir_datasets and sentence-tran
 
 $(PEERS)/.installed: pyproject.toml
 	@$(PYTHON) -m venv --clear $(PEERS)
-	@$(PEERS)/bin/python -m pip install --quiet $$(grep -o 'torch==[0-9.]*' pyproject.toml)
+	@$(PEERS)/bin/python -m pip install --quiet "$$(grep -o '"torch>=[^"]*' pyproject.toml | tr -d '"')"
 	@$(PEERS)/bin/python -m pip install --quiet --editable '.[train,dev,peers]'
 	@touch $@
 
