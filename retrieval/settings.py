@@ -143,6 +143,7 @@ class Lengths(Settings):
         return self.title + self.names + self.abstract + 2
 
 
+PROMPTS = ("query_prompt", "paper_prompt")
 SOURCE = ("name", "hub", "path", "adapter")
 """Settings that locate an article encoder; the others decide how it encodes."""
 
@@ -162,8 +163,9 @@ class ArticleConfig(Settings):
     adapter: str | None = None
     """adapter (retrieval.encoders.adapters): id on huggingface.co, or a folder; a model trained here includes
     its own"""
-    pooling: str = setting("mean", choices=("mean", "cls", "aspire"))
-    """mean (of the tokens) | cls (first token) | aspire (one mean per sentence)"""
+    pooling: str = setting("mean", choices=("mean", "cls", "aspire", "auto"))
+    """mean (of the tokens) | cls (first token) | aspire (one mean per sentence) | auto (pooling, prompts,
+    similarity and, if lower, max_tokens as the model's modules.json says; without one: mean)"""
     layers: str = setting("last", choices=("last", "all"))
     """hidden states to pool: last | all (their mean)"""
     max_tokens: int = setting(256, least=8)
@@ -173,12 +175,16 @@ class ArticleConfig(Settings):
     the small networks read them: each field has its own length, papers have names and year)"""
     lengths: Lengths = field(default_factory=Lengths)
     """layout=lengths: most subwords of each field"""
-    similarity: str = setting("cosine", choices=("cosine", "l2"))
-    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2"""
+    similarity: str = setting("cosine", choices=("cosine", "l2", "dot"))
+    """cosine | l2 (negative Euclidean distance; requires index.kind=exact); aspire always uses l2 | dot"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))
     """the query's citation marker: drop | mask (replace it by the model's mask token)"""
+    query_prompt: str = ""
+    """text before each query, which some models were trained with, such as "query: \""""
+    paper_prompt: str = ""
+    """text before each paper, such as "passage: \""""
 
     def __post_init__(self) -> None:
         """Raises InputError for an invalid value."""
@@ -190,10 +196,12 @@ class ArticleConfig(Settings):
             self._check_lengths()
 
     def _check_lengths(self) -> None:
-        if self.pooling == "aspire" or self.markers != "mask" or set(self.query) - {"context", "title"}:
+        prompts = self.query_prompt or self.paper_prompt
+        others = set(self.query) - {"context", "title"} or prompts
+        if self.pooling == "aspire" or self.markers != "mask" or others:
             raise InputError(
-                "encoder.layout=lengths: needs encoder.markers=mask, encoder.query=[context,title] and "
-                "encoder.pooling=mean or cls"
+                "encoder.layout=lengths: needs encoder.markers=mask, encoder.query=[context,title], "
+                "encoder.pooling=mean or cls, and no prompts"
             )
         longest = 2 + max(self.lengths.query, self.lengths.paper)
         if longest > self.max_tokens:
@@ -204,7 +212,8 @@ class ArticleConfig(Settings):
 
     def encoding_settings(self) -> dict[str, Any]:
         """The settings that affect the vectors, without the location of the model."""
-        unused = SOURCE if self.layout == "lengths" else (*SOURCE, "lengths")
+        unused = {*SOURCE, *(() if self.layout == "lengths" else ("lengths",))}
+        unused |= {key for key in PROMPTS if not getattr(self, key)}
         return {key: value for key, value in asdict(self).items() if key not in unused}
 
 

@@ -74,10 +74,11 @@ citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=
     def untrained(
         cls, corpus: Corpus, settings: BiEncoderSettings, pretrained: ArticleConfig
     ) -> tuple[Self, TunedEncoder, ArticleReader]:
-        config = replace(pretrained, similarity="cosine")  # as the loss compares vectors
+        config = replace(pretrained, similarity="cosine")
         if config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
         article = ArticleEncoder.pretrained(config)
+        article.config = replace(article.config, similarity="cosine")  # as the loss compares vectors
         reader = ArticleReader(corpus, article.tokenizer, article.config)
         return cls(article, {"encoder": config.name}), TunedEncoder(article, settings), reader
 

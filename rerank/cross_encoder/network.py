@@ -17,10 +17,13 @@ from torch.nn import functional as F
 from citerec.base.errors import InputError
 from citerec.rerank.cross_encoder.pairs import CIT, EOS, SEP, Subwords
 from citerec.rerank.settings import PairSettings
+from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.encoder import load_pretrained, max_positions
 from citerec.retrieval.encoders.nets import computing_in, weights_to_numpy, weights_to_torch
+from citerec.retrieval.encoders.sentence_transformers import POOLING, pooling_config, write_modules
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.hub import (
+    WEIGHTS,
     Pretrained,
     check_consistent,
     read_json,
@@ -101,20 +104,13 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             return made
         # The token limit of article encoders does not apply to pairs.
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
-        initial = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
-        add_tokens(tokenizer)
         keep_layers(model, layers)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            if len(tokenizer) > len(subword_vectors(model)):
-                model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+            extend_vocabulary(model, tokenizer, new_tokens)
             made = cls(model, tokenizer, pairs, head)
             nn.init.normal_(made.score.weight, std=0.02)
             nn.init.zeros_(made.score.bias)
-        vectors = subword_vectors(model).data
-        for token, source in initial.items() if new_tokens == "copied" else ():
-            row = tokenizer.get_vocab()[token]
-            vectors[row] = vectors[source] if source is not None else vectors[:row].mean(0)
         return made
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -150,11 +146,41 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         return cast(Self, encoder)
 
     def write(self, folder: Path) -> None:
-        """Save transformer and tokeniser in Hugging Face's format, and the head next to them."""
+        """Save transformer and tokeniser in Hugging Face's format, and the head next to them; also as modules
+        of sentence-transformers, unless the transformer has an adapter."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_weights(folder / HEAD, weights_to_numpy(self.score))
         write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})
+        if not is_adapted(self.model):
+            self._write_modules(folder)
+
+    def _write_modules(self, folder: Path) -> None:
+        """The head as layers Dense: linear, after relu where it has one, on the first token."""
+        dim, activations = self.score.in_features, "torch.nn.modules"
+        weights, bias = (part.detach().cpu().numpy() for part in (self.score.weight, self.score.bias))
+        layers = [("linear.Identity", weights, bias)]
+        if self.head == "sigmoid":
+            layers.insert(
+                0, ("activation.ReLU", np.eye(dim, dtype=weights.dtype), np.zeros(dim, weights.dtype))
+            )
+        modules, configs = [("", "Transformer"), (POOLING, "Pooling")], {POOLING: pooling_config(dim, "cls")}
+        for number, (activation, weight, offset) in enumerate(layers, 2):
+            path = f"{number}_Dense"
+            modules.append((path, "Dense"))
+            configs[path] = {
+                "in_features": weight.shape[1],
+                "out_features": weight.shape[0],
+                "bias": True,
+                "activation_function": f"{activations}.{activation}",
+                "module_input_name": "sentence_embedding",
+                "module_output_name": "scores" if number == len(layers) + 1 else "sentence_embedding",
+            }
+            (folder / path).mkdir()
+            write_weights(folder / path / WEIGHTS, {"linear.weight": weight, "linear.bias": offset})
+        final = "activation.Sigmoid" if self.head == "sigmoid" else "linear.Identity"
+        about = {"model_type": "CrossEncoder", "activation_fn": f"{activations}.{final}"}
+        write_modules(folder, modules, self.config.max_tokens, configs, **about)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -168,6 +194,20 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
             made.score.load_state_dict(weights)
         made.about = about
         return made.eval()
+
+
+def extend_vocabulary(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, new_tokens: str = "copied"
+) -> None:
+    """Add the tokens of pairs to a model and its tokeniser; new_tokens: see CrossEncoder.pretrained."""
+    initial = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
+    add_tokens(tokenizer)
+    if len(tokenizer) > len(subword_vectors(model)):
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    vectors = subword_vectors(model).data
+    for token, source in initial.items() if new_tokens == "copied" else ():
+        row = tokenizer.get_vocab()[token]
+        vectors[row] = vectors[source] if source is not None else vectors[:row].mean(0)
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:

