@@ -87,7 +87,12 @@ def test_links_resolve(page: Path) -> None:
 
 
 def test_pages_named_in_code_and_configuration_exist() -> None:
-    sources = [path for end in ("*.py", "*.yaml") for path in ROOT.rglob(end) if ".venv" not in path.parts]
+    sources = [
+        path
+        for end in ("*.py", "*.yaml")
+        for path in ROOT.rglob(end)
+        if not str(path.relative_to(ROOT)).startswith(".venv")
+    ]
     named = {
         name
         for path in [*sources, ROOT / "Makefile"]

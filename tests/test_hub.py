@@ -77,16 +77,22 @@ def same(a: Any, b: Any) -> bool:
     return equal and a.about == b.about and type(a) is type(b)
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files of a model and of the modules inside it."""
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def test_saving_and_loading_round_trips_without_pickles(make: Make, tmp_path: Path) -> None:
     model = make()
     folder = model.save(tmp_path / "model")
     assert same(type(model).open(folder), model)
     assert same(open_trained(folder), model)
-    assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".md"}
-    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = files_of(folder)
+    assert {path.suffix for path in files} <= {".json", ".safetensors", ".md"}
+    assert len({path.stat().st_mode for path in files}) == 1
+    before = {path: path.read_bytes() for path in files}
     model.save(folder)  # the same model, the same files
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path: path.read_bytes() for path in files_of(folder)} == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
     with pytest.raises(InputError, match=r"other: contains something other than a .*; name another folder"):
@@ -103,10 +109,10 @@ def test_the_card_has_data_recipe_measures_files_and_licence(make: Make, tmp_pat
     for part in ("=someone/model", "`demo`", "`0123`", "R@10 is .5", "| recall@10 | 0.3 |", "`cc-by-4.0`"):
         assert part in body
     assert yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])["model"] == {"rounds": 2}
-    files = [path for path in folder.iterdir() if path.name != "README.md"]
+    files = [path for path in files_of(folder) if path.name != "README.md"]
     for path in files:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        assert f"| {path.name} | {path.stat().st_size:,} | `{digest}` |" in body
+        assert f"| {path.relative_to(folder)} | {path.stat().st_size:,} | `{digest}` |" in body
 
 
 def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:

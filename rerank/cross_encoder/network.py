@@ -20,7 +20,7 @@ from citerec.rerank.settings import PairSettings
 from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.encoder import load_pretrained, max_positions
 from citerec.retrieval.encoders.nets import computing_in, weights_to_numpy, weights_to_torch
-from citerec.retrieval.encoders.sentence_transformers import POOLING, pooling_config, write_modules
+from citerec.retrieval.encoders.sentence_transformers import POOLING, TOKENIZER, pooling_config, write_modules
 from citerec.retrieval.settings import ArticleConfig
 from citerec.training.hub import (
     WEIGHTS,
@@ -157,6 +157,10 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
 
     def _write_modules(self, folder: Path) -> None:
         """The head as layers Dense: linear, after relu where it has one, on the first token."""
+        if self._has_token_types:  # tokenisers of no particular class leave them out
+            saved = folder / TOKENIZER
+            names = ["input_ids", "token_type_ids", "attention_mask"]
+            write_json(saved, {**read_json(saved, dict), "model_input_names": names})
         dim, activations = self.score.in_features, "torch.nn.modules"
         weights, bias = (part.detach().cpu().numpy() for part in (self.score.weight, self.score.bias))
         layers = [("linear.Identity", weights, bias)]

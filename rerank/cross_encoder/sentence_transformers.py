@@ -36,6 +36,7 @@ class Classifier(CrossEncoder):
     def __init__(self, model: Any, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> None:
         super().__init__(model, tokenizer, config, head="linear")
         self.score: Any = nn.Identity()
+        self._has_token_types &= "token_type_ids" in tokenizer.model_input_names
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
         weights = subword_vectors(self.model)
@@ -77,9 +78,9 @@ class Classifier(CrossEncoder):
             raise InputError(f"{folder}: the model has no fast tokeniser (tokenizer.json)")
         if any(read_prompts(folder)):
             raise InputError(f"{folder / MODEL}: prompts of cross-encoders are not supported")
-        limits = (LONGEST, max_positions(model.base_model), read_limit(folder), tokenizer.model_max_length)
+        limits = (LONGEST, max_positions(model.base_model) or LONGEST, read_limit(folder))
         extend_vocabulary(model, tokenizer)
-        pairs = PairSettings(max_tokens=min(limit for limit in limits if limit), other_citations="drop")
+        pairs = PairSettings(max_tokens=min(limits), other_citations="drop")
         made = cls(model, tokenizer, pairs)
         made.about = about
         return made.eval()

@@ -23,6 +23,9 @@ from citerec.retrieval.settings import ArticleConfig
 
 MODULES, POOLING = "modules.json", "1_Pooling"
 TRANSFORMER, MODEL = "sentence_bert_config.json", "config_sentence_transformers.json"
+TOKENIZER = "tokenizer_config.json"
+UNLIMITED = 1e6
+"""Tokenisers without a limit write a far larger number."""
 PACKAGE = "sentence_transformers.models"
 """Where all versions of the package find the classes of modules."""
 
@@ -58,6 +61,14 @@ class _Pooling(msgspec.Struct):
 class _Transformer(msgspec.Struct):
     max_seq_length: int | None = None
     do_lower_case: bool | None = False
+
+
+class _Tokenizer(msgspec.Struct):
+    model_max_length: float | None = None
+
+
+class _Config(msgspec.Struct):
+    max_position_embeddings: int | None = None
 
 
 class _Model(msgspec.Struct):
@@ -157,7 +168,7 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
     return replace(
         config,
         pooling=pooling.names[0],
-        max_tokens=min(config.max_tokens, read_limit(folder) or config.max_tokens),
+        max_tokens=min(config.max_tokens, read_limit(folder)),
         similarity=similarity,
         query_prompt=prompts[0],
         paper_prompt=prompts[1],
@@ -170,10 +181,12 @@ def read_prompts(folder: Path) -> tuple[str, str]:
     return model.prompt("query"), model.prompt("document", "passage", "corpus")
 
 
-def read_limit(folder: Path) -> int | None:
-    """Most tokens of a text, if that is known."""
-    limit: int | None = _read(folder / TRANSFORMER, _Transformer).max_seq_length
-    return limit
+def read_limit(folder: Path) -> int:
+    """Most tokens of a text, by the first of the files that says so."""
+    limits = _read(folder / TRANSFORMER, _Transformer), _read(folder / TOKENIZER, _Tokenizer)
+    by_model = _read(folder / "config.json", _Config).max_position_embeddings
+    found = limits[0].max_seq_length, limits[1].model_max_length, by_model
+    return next((int(limit) for limit in found if limit is not None and limit < UNLIMITED), int(UNLIMITED))
 
 
 def read_modules(folder: Path) -> list[_Module]:
@@ -197,7 +210,7 @@ def _read(path: Path, kind: Any) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
-        if kind in (_Transformer, _Model):  # optional
+        if kind in (_Transformer, _Model, _Tokenizer):  # optional
             return kind()
         raise InputError(f"{path}: this model file is missing") from None
     except (OSError, msgspec.DecodeError) as error:

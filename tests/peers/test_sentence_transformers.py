@@ -36,7 +36,7 @@ def queries_of(corpus: Corpus, mark: str, separator: str) -> list[str]:
 def test_our_encoder_gives_the_same_vectors_there(
     settings: dict[str, Any], tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
-    ours = ArticleRetriever(ArticleConfig("tiny", path=str(tiny_bert), **settings), "float32")
+    ours = ArticleRetriever(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=128, **settings), "float32")
     ours.index(tiny_corpus)
     ours.encoder.write(tmp_path)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")

@@ -44,8 +44,8 @@ TOP = {
 
 
 def same_files(one: Path, other: Path) -> bool:
-    names = sorted(path.name for path in one.iterdir())
-    assert names == sorted(path.name for path in other.iterdir())
+    names = sorted(str(path.relative_to(one)) for path in one.rglob("*") if path.is_file())
+    assert names == sorted(str(path.relative_to(other)) for path in other.rglob("*") if path.is_file())
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
