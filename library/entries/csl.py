@@ -8,7 +8,7 @@ from typing import Any
 
 from citerec.library.entries.bibtex import VARIABLES
 from citerec.library.entries.item import DATES, ROLES, Item, csl_date, read_csl_date
-from citerec.library.entries.names import Name
+from citerec.library.entries.names import OTHERS, Name, parse_name
 from citerec.library.papers import clean_text, terminal_text
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
@@ -52,6 +52,8 @@ def read_name(name: Mapping[str, Any]) -> Name:
         words = family.split(" ")
         first = next((place for place, word in enumerate(words) if not word.islower()), 0)
         particle, family = " ".join(words[:first]), " ".join(words[first:])
+    if not given and (name := parse_name(literal or family)) == OTHERS:
+        return name
     if literal or (" " in family and not given and not particle and not suffix):
         return Name(literal=literal or family)
     return Name(family, given, particle, suffix)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from citerec.datasets.fulltext.catalogue import date_year, find_arxiv_id
-from citerec.library.entries.names import Name, ambiguous
+from citerec.library.entries.names import OTHERS, Name, ambiguous
 from citerec.library.papers import LibraryPaper, make_paper, split_names
 
 ROLES = ("author", "editor", "container-author", "translator", "collection-editor", "composer", "director",
@@ -52,8 +52,9 @@ class Item(NamedTuple):
 
     @property
     def authors(self) -> Sequence[Name]:
-        """Those who are responsible for the work: authors, or else editors, ..."""
-        return next((names for role in ROLES if (names := self.names.get(role))), ())
+        """Those who are named as responsible for the work: authors, or else editors, ..."""
+        listed = ([name for name in self.names.get(role, ()) if name != OTHERS] for role in ROLES)
+        return next(filter(None, listed), ())
 
     @property
     def venue(self) -> str:

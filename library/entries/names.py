@@ -67,13 +67,17 @@ class Name(NamedTuple):
     def _joined(self, write: Callable[[str], str], braced: Sequence[str]) -> str:
         """Return the parts as BibTeX orders them, those that are named in `braced` in braces."""
         if self.literal:
-            return f"{{{write(self.literal)}}}"
+            return self.literal if self == OTHERS else f"{{{write(self.literal)}}}"
         parts = {name: write(value) for name, value in self._asdict().items()}
         parts |= {name: f"{{{parts[name]}}}" for name in braced if parts[name]}
         family, given = f"{parts['particle']} {parts['family']}".strip(), parts["given"]
         if parts["suffix"]:
             return f"{family}, {parts['suffix']}, {given or '{}'}"
         return f"{family}, {given}" if given else f"{family}, {{}}" if " " in family else family
+
+
+OTHERS = Name(literal="others")
+"""Stands in a list for further names that it does not give: BibTeX's "and others"."""
 
 
 @lru_cache(1 << 15)
@@ -85,6 +89,8 @@ def parse_name(text: str) -> Name:
     (Name(family='Sepkoski', given='J. John', particle='', suffix='Jr.', literal=''), 'Jo van Berg')
     """
     text = " ".join(text.split())
+    if text.strip("{} ").lower() in _OTHERS:
+        return OTHERS
     if text.startswith("{") and _closing(text) == len(text) - 1:
         inside = text[1:-1].strip()
         return _parse_extended(inside) or Name(literal=_without_braces(inside))
@@ -159,7 +165,7 @@ def parse_names(text: str) -> list[Name]:
     """Parse a list of names with "and" between them, or with semicolons, or commas after initials.
 
     >>> [name.full for name in parse_names("Lee, Ann and {Moss and Fern, Inc.} and others")]
-    ['Ann Lee', 'Moss and Fern, Inc.']
+    ['Ann Lee', 'Moss and Fern, Inc.', 'others']
     """
     pieces = split_multiple_persons_names(text)
     if len(pieces) == 1 and not {"{", "="} & set(text):
@@ -167,8 +173,7 @@ def parse_names(text: str) -> list[Name]:
             pieces = text.split(";")
         elif "," in text and all(map(_WITH_INITIALS.fullmatch, map(str.strip, text.split(",")))):
             return [parse_inverted(piece) for piece in text.split(",")]
-    named = (piece for piece in pieces if piece.strip("{} ").lower() not in _OTHERS)
-    return [name for piece in named if (name := parse_name(piece.strip())).full]
+    return [name for piece in pieces if (name := parse_name(piece.strip())).full]
 
 
 def parse_inverted(text: str) -> Name:
@@ -178,6 +183,8 @@ def parse_inverted(text: str) -> Name:
     ['García Márquez', 'World Bank', 'Penkov']
     """
     text = " ".join(text.replace("{", "").replace("}", "").split())
+    if text.lower() in _OTHERS:
+        return OTHERS
     name, _, last = text.rpartition(",")
     if last.strip(" .").lower() in _COMPANIES and name:
         return Name(literal=text)

@@ -10,6 +10,7 @@ from citerec.library.entries.csl import read_name, write_csl
 from citerec.library.entries.item import Item
 from citerec.library.entries.latex import escape_latex, latex_to_names
 from citerec.library.entries.names import (
+    OTHERS,
     Name,
     ambiguous,
     inverted,
@@ -43,7 +44,7 @@ from citerec.library.entries.names import (
         ("useprefix=false and Lee, Ann", [Name("Lee", "Ann")]),
         ("uniquelist=false and Lee, Ann", [Name("Lee", "Ann")]),
         (r"{\noopsort{Gogh}}{van Gogh}, Vin", [Name("van Gogh", "Vin")]),
-        ("Lee, Ann and others", [Name("Lee", "Ann")]),
+        ("Lee, Ann and others", [Name("Lee", "Ann"), OTHERS]),
         ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),
         ("Lee, Ann; Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
         ("Aristotle and van Gogh", [Name("Aristotle"), Name("Gogh", "", "van")]),
@@ -88,13 +89,14 @@ NAMES = PEOPLE | WORD.map(Name) | LITERALS
 
 
 @settings(max_examples=60)
-@given(st.lists(NAMES, min_size=1, max_size=4))
-def test_names_survive_bibtex_csl_and_ris(names: list[Name]) -> None:
-    assert parse_names(latex_to_names(written_names(names, escape_latex))) == names
-    written = write_csl(Item("book", {}, {"author": names}), "k")["author"]
-    assert [*map(read_name, written)] == names
-    for name in names:
+@given(st.lists(NAMES, min_size=1, max_size=4), st.sampled_from([[], [OTHERS]]))
+def test_names_survive_bibtex_csl_and_ris(names: list[Name], more: list[Name]) -> None:
+    item = Item("book", {}, {"author": [*names, *more]})
+    assert parse_names(latex_to_names(written_names(item.names["author"], escape_latex))) == names + more
+    assert [*map(read_name, write_csl(item, "k")["author"])] == names + more
+    for name in names + more:
         assert parse_inverted(inverted(name)).full == name.full
+    assert item.authors == names
     kept = ambiguous(names) or [name.full for name in names]
     assert [*map(parse_name, kept)] == names, "a library's columns tell the parts"
 
