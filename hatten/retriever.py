@@ -119,15 +119,20 @@ class WordsRetriever(DenseRetriever):
 
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
-        if corpus.whole is None and (share := self._known_share(corpus)) < KNOWN_SHARE:
+        if corpus.whole is None:
+            self.tell_unknown(self.known_share(corpus), corpus.name)
+
+    def tell_unknown(self, share: float, corpus: str) -> None:
+        """Warn if the `known_share` of a corpus is low."""
+        if share < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {share:.0%} of the words of {corpus.name}, which may be in "
+                f"{self.name}: the model knows {share:.0%} of the words of {corpus}, which may be in "
                 "another language or field; compare BM25 alone, or train a model on such papers"
             )
 
-    def _known_share(self, corpus: Corpus) -> float:
-        """Return the share of the corpus's words, by their occurrences, that the model knows; 1 if there are
-        too few to tell."""
+    def known_share(self, corpus: Corpus) -> float:
+        """Return the share of the words of the corpus that was prepared, by their occurrences, that the model
+        knows; 1 if there are too few to tell."""
         is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words

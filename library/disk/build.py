@@ -24,6 +24,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import full_disk_as_os_error, write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
+from citerec.hatten.retriever import WordsRetriever
 from citerec.library.disk.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.disk.deduplicate import kept_batches
 from citerec.library.disk.entries import entries, records_of
@@ -162,7 +163,13 @@ def build_generation(
     codes = generation / EMPTY_CODES
     if not codes.exists():
         dense, whole = dense_part(generation / MODEL), WordStatistics.open(generation / STATISTICS)
-        vectors = [entries(papers, dense, whole)[1] for part in filled for papers in _sample(parts, part)]
+        vectors, known = [], []
+        for papers in chain.from_iterable(_sample(parts, part) for part in filled):
+            _, some, corpus = entries(papers, dense, whole)
+            vectors.append(some)
+            known.append(dense.known_share(corpus) if isinstance(dense, WordsRetriever) else 1.0)
+        if isinstance(dense, WordsRetriever):
+            dense.tell_unknown(float(np.average(known, weights=[*map(len, vectors)])), str(building.parent))
         temporary = codes.with_suffix(".tmp")
         faiss.write_index(train_codes(np.concatenate(vectors)), str(temporary))
         temporary.rename(codes)

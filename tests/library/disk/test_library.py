@@ -516,3 +516,17 @@ def test_a_library_is_asked_where_nothing_may_be_written(library: Path, papers: 
             folder.chmod(0o755)
     assert exit_code(ask) == 0
     assert {path: path.stat().st_mtime_ns for path in library.rglob("*")} == before
+
+
+def test_a_build_says_once_that_the_model_knows_few_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = [f"qz{number}x" for number in range(300)]
+    papers = [{"id": word, "title": " ".join(random.Random(word).sample(strange, 9))} for word in strange]
+    (tmp_path / "papers.jsonl").write_text("".join(f"{json.dumps(paper)}\n" for paper in papers))
+    run("build", f"library={tmp_path}/it", f"source={tmp_path}/papers.jsonl", "storage=disk", "workers=1")
+    run("ask", f"library={tmp_path}/it", "qz1x qz2x [CITE]")
+    (line,) = (line for line in caplog.messages if "% of the words of" in line)
+    assert line.startswith(
+        f"static: the model knows 0% of the words of {tmp_path}/it, which may be in another"
+    )
