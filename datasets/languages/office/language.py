@@ -33,7 +33,9 @@ from citerec.datasets.languages.office.text import (
     Place,
 )
 
-_ABSTRACT = re.compile(r"^\W*(?:abstract|summary)(?:\s*[.:—–-]+|[ \t]*\n)\s*([^\n\x01-\x03]+)", re.M | re.I)
+_ABSTRACT = re.compile(
+    r"^[^\w\n]*(?:abstract|summary)(?:\s*[.:—–-]+|[ \t]*\n)\s*([^\n\x01-\x03]+)", re.M | re.I
+)
 _PART = re.compile(
     r"(?:\A\[|;)(?P<prefix>[^@;]*?)(?P<minus>-?)@(?:\{[^{}\n]*\}|[^\s,;\]]+)(?P<suffix>[^;]*?)(?=;|\]\Z)"
 )

@@ -20,6 +20,8 @@ from citerec.base.errors import InputError
 from citerec.datasets.languages.office.fields import citation_items, cite_keys
 from citerec.datasets.languages.office.package import Package
 
+MAX_NESTED = 100
+"""Fields that are open at once."""
 HEADING, TITLE, ABSTRACT = "\x01", "\x02", "\x03"
 """What lines of headings, once per level, of the title and the abstract begin with; XML cannot contain it."""
 SIGNS = f"{HEADING}{TITLE}{ABSTRACT}"
@@ -203,6 +205,10 @@ class OfficeReader(ABC):
 
     def open_field(self, id: str = "", code: str | None = None) -> None:
         """Begin a field. code: None if it follows."""
+        if len(self._fields) == MAX_NESTED:
+            raise InputError(
+                f"{self.package.path}, {self.part}: has more than {MAX_NESTED} fields in one another"
+            )
         self._fields.append(_Opened(id, code or ""))
         if code is not None:
             self.show_field()

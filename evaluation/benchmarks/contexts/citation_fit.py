@@ -89,10 +89,8 @@ class Features:
         self.unseen = float(np.log(len(sentences) + 1))
         static = WordsEncoder(StaticModel.open(BUILT_IN / StaticModel.folder).retriever())
         networks = Networks.open(BUILT_IN / NETWORKS)
-        found, asked = (
-            [networks.reader.subwords(one, MOST) for one in sentences],
-            [*map(networks.reader.query, claims)],
-        )
+        asked = networks.reader.passages(claims, [""] * len(claims))
+        found = networks.reader.subwords(sentences, MOST)
         self.vectors = [
             (_unit(static.encode_queries(claims)), _unit(static.encode(sentences))),
             (networks.vectors(asked), networks.vectors(found)),

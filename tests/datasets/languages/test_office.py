@@ -193,9 +193,6 @@ def test_a_citation_has_the_form_of_zotero(suffix: str, tmp_path: Path) -> None:
     assert shown in main
 
 
-DOCUMENT = '<?xml version="1.0"?>'
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -230,3 +227,17 @@ def test_damaged_documents_are_read_or_refused(suffix: str, start: int, length: 
             office(suffix).text(path)
         except InputError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("piece", ["`\n", "[@;", "\x01 ", "abstract. ", "[see @a", "\n"])
+def test_adverse_texts_are_read_in_linear_time(piece: str) -> None:
+    """Each would take an hour in quadratic time."""
+    language, text = office(".odt"), piece * (300_000 // len(piece))
+    language.metadata(text)
+    language.paragraphs(text)
+
+
+def test_fields_in_one_another_are_limited(tmp_path: Path) -> None:
+    deep = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 200
+    with pytest.raises(InputError, match=r"document\.xml: has more than 100 fields in one another"):
+        office(".docx").text(write(tmp_path / "a.docx", f"<w:p>{deep}</w:p>"))
