@@ -138,6 +138,8 @@ class Zotero:
                 start, limit = int(options.get("start", 0)), int(options.get("limit", 0)) or None
                 if "q" in options:
                     found = [one for one in found or () if options["q"] in one["data"].get("title", "")]
+                if options.get("sort") == "dateModified":
+                    found = [*(found or ())][::-1]  # the newest first
                 page = found if isinstance(found, dict) else (found or [])[start:][:limit]
                 body = json.dumps(page, indent=4).encode() if status == 200 else b"Local API is not enabled"
                 self.answer(status, body, str(len(found or ())))
