@@ -52,8 +52,8 @@ def read_name(name: Mapping[str, Any]) -> Name:
         words = family.split(" ")
         first = next((place for place, word in enumerate(words) if not word.islower()), 0)
         particle, family = " ".join(words[:first]), " ".join(words[first:])
-    if not given and (name := parse_name(literal or family)) == OTHERS:
-        return name
+    if not given and parse_name(literal or family) == OTHERS:
+        return OTHERS
     if literal or (" " in family and not given and not particle and not suffix):
         return Name(literal=literal or family)
     return Name(family, given, particle, suffix)
