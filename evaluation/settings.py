@@ -119,16 +119,25 @@ class DraftsSettings(Settings):
             )
 
 
+LLM = "llm"
+"""The reranker that is a language model."""
+
+
 @dataclass(frozen=True)
 class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
 
     reranker: str | None = None
-    """folder of a trained reranker, or anything else rerank.cross_encoder.reranker.Reranker.open accepts"""
+    """folder of a trained reranker, anything else rerank.cross_encoder.reranker.Reranker.open accepts, or
+    llm"""
     candidates: Any = 100
     """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
     """how pairs are scored, a rerank.settings.ScoringSettings; null: the defaults"""
+    llm: Any = None
+    """reranker=llm: a rerank.settings.LlmSettings"""
+    llm_dir: str = ".cache/llm"
+    """cache of the answers of language models"""
     fuse: str = setting("none", choices=("none", "score", "rank"))
     """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
     weight: Any = "tuned"
@@ -150,6 +159,8 @@ class PipelineSettings(ContextSettings):
         if self.candidates != "all":
             check_count("candidates", self.candidates)
         _check_counts(self, "depths")
+        if self.reranker == LLM:
+            object.__setattr__(self, "depths", ())  # an order of more candidates is not that of fewer
         is_number = type(self.weight) in (int, float)
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")

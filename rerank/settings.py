@@ -276,6 +276,46 @@ class ScoringSettings(Settings):
 
 
 @dataclass(frozen=True)
+class LlmSettings(Settings):
+    """reranker=llm: a large language model orders the candidates (rerank.llm)"""
+
+    where: ClassVar[str] = "llm"
+    base_url: str | None = None
+    """OpenAI-compatible address, up to and including /v1; the key is read from OPENAI_API_KEY"""
+    model: str | None = None
+    """name of the model there"""
+    prompt: str = ""
+    """question with the placeholders $context, $title, $abstract, $papers and $count (conf/llm)"""
+    system: str = ""
+    """system message; empty: none"""
+    window: int = setting(20, least=2)
+    """candidates per question"""
+    step: int = setting(10, least=1)
+    """candidates from one window to the one before it"""
+    abstract_words: int = 60
+    """words of each abstract"""
+    temperature: float | None = 0.0
+    """null: the server's default"""
+    max_tokens: int | None = setting(1024, least=1)
+    """most tokens of an answer; null: the server's default"""
+    parallel: int = setting(4, least=1)
+    """queries asked at a time"""
+    attempts: int = setting(6, least=1)
+    """times to ask when the server is busy or does not answer, with growing pauses"""
+    timeout: float = setting(300.0, above=0)
+    """seconds to wait for an answer"""
+    price_in: float | None = None
+    """money per million tokens of prompts, to tell the cost"""
+    price_out: float | None = None
+    """money per million tokens of answers"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step > self.window:
+            raise InputError(f"llm.step={self.step}: must be at most llm.window={self.window}")
+
+
+@dataclass(frozen=True)
 class DistilLossSettings(Settings):
     """Distillation loss between the teacher's logits and the student's scores (cosines or logits)."""
 
@@ -322,3 +362,4 @@ class RankerSettings(Settings):
 register("ranker", RankerSettings)
 register("scibert_reranker", RerankerSettings)
 register("scoring", ScoringSettings)
+register("llm", LlmSettings)

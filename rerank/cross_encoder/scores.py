@@ -166,6 +166,19 @@ class PairScores:
         # A repeated pair counts each time, so that the speed is that of all N pairs.
         return ScoredPairs(scores[place], float(seconds[place].sum()), len(missing))
 
+    def candidate_scores(
+        self, contexts: NDArray[np.int64], papers: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float32], ScoredPairs]:
+        """Return scores [Q, K] of each query's candidates, and the scored pairs with their speed.
+
+        contexts: [Q]; papers: [Q, K], padded with -1, which scores -inf.
+        """
+        mask = papers >= 0
+        scored = self.get(np.repeat(contexts, mask.sum(axis=1)), papers[mask])
+        out = np.full(papers.shape, -np.inf, np.float32)
+        out[mask] = scored.scores
+        return out, scored
+
     def _read(self, wanted: NDArray[np.int64]) -> tuple[Floats, NDArray[np.float64]]:
         """Read scores (NaN if missing) and seconds of ascending keys [N]."""
         scores, seconds = np.full(len(wanted), np.nan, np.float32), np.zeros(len(wanted))
@@ -241,20 +254,6 @@ class PairScores:
         name = f"{time.time_ns()}-{uuid4().hex[:8]}.safetensors"
         with atomic_write(self.folder / name) as file:
             save_file({"keys": keys, "scores": scores}, file, metadata)
-
-
-def candidate_scores(
-    scores: PairScores, contexts: NDArray[np.int64], papers: NDArray[np.int32]
-) -> tuple[NDArray[np.float32], ScoredPairs]:
-    """Return scores [Q, K] of each query's candidates, and the scored pairs with their speed.
-
-    contexts: [Q]; papers: [Q, K], padded with -1, which scores -inf.
-    """
-    mask = papers >= 0
-    scored = scores.get(np.repeat(contexts, mask.sum(axis=1)), papers[mask])
-    out = np.full(papers.shape, -np.inf, np.float32)
-    out[mask] = scored.scores
-    return out, scored
 
 
 def to_logits(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,16 @@ from citerec.evaluation.benchmarks.contexts.stages import (
 )
 from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
-from citerec.evaluation.settings import PipelineSettings
+from citerec.evaluation.settings import LLM, PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.cross_encoder.scores import PairScores, Processes, candidate_scores, first_k
+from citerec.rerank.cross_encoder.scores import PairScores, Processes, first_k
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
+
+if TYPE_CHECKING:
+    from citerec.rerank.llm import LlmReranker
 
 BASE_FILES = "base-"
 """Prefix of the prefetcher's file names."""
@@ -77,6 +80,8 @@ class Pipeline(CorpusBenchmark):
             )
         self.scoring = self.settings.scoring or ScoringSettings()
         self.processes = Processes.from_torchrun()
+        if self.settings.reranker == LLM and self.name != Pipeline.name:
+            raise InputError(f"benchmark={self.name}: reranker=llm orders lists; use benchmark=pipeline")
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         given, retriever, corpus = self.settings, task.retriever, task.corpus
@@ -116,24 +121,29 @@ class Pipeline(CorpusBenchmark):
         scores = None
         while (keys := self.processes.receive()) is not None:
             scores = scores or self._scores(corpus())
+            assert isinstance(scores, PairScores)
             scores.compute(keys)
 
     def finish(self) -> None:
         self.processes.broadcast(None)
 
-    def _scores(self, corpus: Corpus) -> PairScores:
-        reranker = Reranker.open(self.settings.reranker or "", self.scoring)
+    def _scores(self, corpus: Corpus) -> PairScores | LlmReranker:
         given = self.settings
+        if given.reranker == LLM:
+            from citerec.rerank.llm import LlmReranker
+
+            return LlmReranker(given.llm, corpus, given.llm_dir)
+        reranker = Reranker.open(given.reranker or "", self.scoring)
         return PairScores(given.scores_dir, reranker, corpus, given.chunk, processes=self.processes)
 
-    def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
+    def scorer_facts(self, scores: PairScores | LlmReranker) -> dict[str, Any]:
         """Return more entries for metrics.json."""
-        return {}
+        return {} if isinstance(scores, PairScores) else scores.facts()
 
     def _score_candidates(
         self,
         retriever: Retriever,
-        scores: PairScores,
+        scores: PairScores | LlmReranker,
         queries: Split,
         filters: Filters,
         pool: int,
@@ -142,7 +152,7 @@ class Pipeline(CorpusBenchmark):
         if retriever_queries is None:
             retriever_queries = Queries.from_contexts(retriever.corpus, queries.contexts)
         ranking, count, seconds = self.prefetch(retriever, queries, filters, pool, retriever_queries)
-        reranker_scores, scored = candidate_scores(scores, queries.contexts, first_k(ranking, count).papers)
+        reranker_scores, scored = scores.candidate_scores(queries.contexts, first_k(ranking, count).papers)
         return ScoredCandidates(ranking, reranker_scores, seconds, scored)
 
     def prefetch(
@@ -205,7 +215,12 @@ class Pipeline(CorpusBenchmark):
                 f"Ranked by a weighted sum of the {what} of both stages: "
                 f"{metrics['weight']} for the reranker, the rest for the prefetcher (benchmark.weight)."
             )
-        return [test, *self.candidate_lines(metrics), fused]
+        lines = [test, *self.candidate_lines(metrics), fused]
+        if "llm_answers" in metrics:
+            from citerec.rerank.llm import cost_lines
+
+            lines += cost_lines(metrics)
+        return lines
 
     def describe(self, metrics: Metrics) -> str:
         return pipeline_name(metrics)

@@ -17,7 +17,6 @@ from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
 from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.cross_encoder.scores import PairScores
 
 F1 = "f1@20"
 MEASURES = {F1: "F1@20", "mrr": "MRR", "recall@100": "R@100", "recall@1000": "R@1000"}
@@ -58,7 +57,7 @@ class GlobalReranking(Pipeline):
         super().__init__(**options)
         self.scoring = replace(self.scoring, query_tokens=self.settings.query_tokens)
 
-    def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
+    def scorer_facts(self, scores: Any) -> dict[str, Any]:
         assert isinstance(scores.scorer, Reranker)
         pairs = scores.scorer.model.config
         if pairs.query_tokens is None:

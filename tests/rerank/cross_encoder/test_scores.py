@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.reranker import Reranker
-from citerec.rerank.cross_encoder.scores import PairScores, candidate_scores, first_k, reorder
+from citerec.rerank.cross_encoder.scores import PairScores, first_k, reorder
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.lexical.bm25 import BM25
@@ -203,7 +203,7 @@ def test_a_cross_encoder_reranks_bm25(tiny_corpus: Corpus, tiny_reranker: Path, 
     contexts = tiny_corpus.split("test").contexts
     ranking = retriever.search(contexts, 5)
     pairs = PairScores(tmp_path, reranker, tiny_corpus)
-    scores, scored = candidate_scores(pairs, contexts, first_k(ranking, 3).papers)
+    scores, scored = pairs.candidate_scores(contexts, first_k(ranking, 3).papers)
     found = reorder(ranking, scores)
     assert scored.new == np.count_nonzero(ranking.papers[:, :3] >= 0) > 6
     for query, context in enumerate(contexts):
