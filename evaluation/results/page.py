@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import ClassVar
@@ -158,6 +159,18 @@ def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str
     return finished, missing
 
 
+def _unexpected(plan: Plan, job: Job) -> str:
+    """Print a job's measures beside those that the plan expects; return which differ by more than allowed."""
+    expected, wrong = plan.file.expected.get(str(job), {}), []
+    found = job_metrics(job) if expected and why_missing(job) is None else {}
+    for measure, value in expected.items():
+        text = f"{measure} is {found.get(measure, 'missing')}, expected {value} ± {plan.file.tolerance}"
+        print(f"{job}: {text}")
+        if not abs(found.get(measure, inf) - value) <= plan.file.tolerance:
+            wrong.append(text)
+    return ", ".join(wrong)
+
+
 def run_plan(given: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
     plan = read_plan(Path(given.plan))
@@ -166,6 +179,9 @@ def run_plan(given: ResultsSettings) -> None:
             published_tables(one.published)  # fail before hours of work
     jobs = plan.select(given.jobs, given.without)
     failed = {} if given.page_only else run_all(jobs)
+    for job in jobs:
+        if str(job) not in failed and (wrong := _unexpected(plan, job)):
+            failed[str(job)] = wrong
     write_page(plan)
     print(f"page: {plan.page}")
     if failed:

@@ -52,7 +52,8 @@ class Buildable(msgspec.Struct, forbid_unknown_fields=True):
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test; highlight:
-    retrievers to colour in the plot of recall (default: the best)."""
+    retrievers to colour in the plot of recall (default: the best); expected: {DATA/NAME: {measure: value}},
+    from which results may differ by tolerance."""
 
     page: str
     outputs: str
@@ -64,6 +65,8 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     building: dict[str, Buildable] = {}
     compare: list[tuple[str, str]] = []
     highlight: list[str] = []
+    expected: dict[str, dict[str, float]] = {}
+    tolerance: float = 0.005
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,8 @@ def read_plan(path: Path) -> Plan:
             raise InputError(
                 f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
             )
+    if unknown := sorted(file.expected.keys() - jobs.keys()):
+        raise InputError(f"{path}, expected: no job {unknown[0]!r}; choose from {', '.join(jobs)}")
     return Plan(path, file, list(jobs.values()))
 
 

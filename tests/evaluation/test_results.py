@@ -350,6 +350,19 @@ def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Do
 
 
 @pytest.mark.slow
+def test_the_smallest_reproduction_runs_and_other_results_fail(
+    script: Callable[..., Done], tmp_path: Path
+) -> None:
+    plan, changed = ROOT / "reproduce" / "demo.yaml", tmp_path / "changed.yaml"
+    done = script("results", str(plan), "jobs=demo/bm25")
+    assert done.code == 0 and "demo/bm25: recall@10 is 0.38" in done.out, done.err
+    changed.write_text(plan.read_text().replace("recall@10: 0.388", "recall@10: 0.5"))
+    done = script("results", str(changed), "jobs=demo/bm25")
+    assert done.code == 2 and "demo/bm25: recall@10 is 0.38" in done.err and "expected 0.5 ± 0.02" in done.err
+    changed.write_text(plan.read_text().replace("demo/static: {", "demo/other: {"))
+    assert "expected: no job 'demo/other'" in script("results", str(changed)).err
+
+
 def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None:
     write_page(plan)
     page = plan.page.read_text()
