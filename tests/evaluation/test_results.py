@@ -350,6 +350,7 @@ def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Do
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_smallest_reproduction_runs_and_other_results_fail(
     script: Callable[..., Done], tmp_path: Path
 ) -> None:
