@@ -176,6 +176,9 @@ def test_words_and_years_near_the_mark() -> None:
         ("Yields rose TARGETCIT. Devlin sowed.", "devlin"),  # an unusual word
         ("Field and colleagues sowed TARGETCIT; White & Black (2003) did not.", "field white black"),
         ("Price-like indices rise. Bushes grow TARGETCIT.", ""),
+        ("Stone tools lay there TARGETCIT. Young stars shone.", ""),  # words that no paper of the library has
+        ("Rice lay there, as was shown by Stone TARGETCIT. Young et al. shone.", "stone young"),
+        ("Rice lay at Stone Lake by the White Sea TARGETCIT.", "lake sea"),
     ],
 )
 def test_usual_words_are_names_only_with_evidence(context: str, names: str, tmp_path: Path) -> None:
