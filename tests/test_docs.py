@@ -33,7 +33,12 @@ from citerec.tests.composing import compose_config
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "tests" / "cases.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 WRITTEN = [page for page in PAGES if "Generated from" not in page.read_text("utf-8")]
 """Pages not written by `citerec results`, whose plans tests/evaluation/test_results.py composes."""
 ENTRIES = {
