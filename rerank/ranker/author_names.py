@@ -56,7 +56,6 @@ _NAMED_AFTER = re.compile(
     rf"|(?:,\s*[A-Z][\w'’-]+){{0,3}},?\s+(?:and|&|\\&)\s+[A-Z][\w'’-]+(?:{_CITED}))"
 )
 _BEFORE_NAME = re.compile(rf" (?!{TARGET_MARKER}|{OTHER_MARKER})[A-Z]")
-"""A name of several words: Lake Michigan."""
 _INITIALS = re.compile(r"(?:\b[A-Z]\.\s*-?)+$")
 _YEAR = re.compile(r"(?:1[6-9]|20)\d\d[a-z]?")
 
@@ -237,12 +236,16 @@ def _capitals_near(context: str) -> Sequence[tuple[str, int, bool]]:
         if titles[number]:  # where a mark may follow any word
             sure = re.match(_AT_MARK, context[word.end() :]) is None and _is_named(context, *word.span())
         else:
-            inside = _WORD.search(context, start, word.start()) and not _BEFORE_NAME.match(
-                context, word.end()
-            )
+            inside = _WORD.search(context, start, word.start()) and not _begins_name(context, word)
             sure = bool(inside) or _is_named(context, *word.span())
         marked.append((word[0], distance, sure))
     return marked
+
+
+def _begins_name(context: str, word: re.Match[str]) -> bool:
+    """True for a word of English that another one with a capital follows: Lake Michigan."""
+    is_followed = not word[0].isupper() and _BEFORE_NAME.match(context, word.end())
+    return bool(is_followed) and word_hash(word[0]) in _words_as_surnames()
 
 
 def _is_title_case(sentence: str) -> bool:

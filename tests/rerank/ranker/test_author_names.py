@@ -179,6 +179,10 @@ def test_words_and_years_near_the_mark() -> None:
         ("Stone tools lay there TARGETCIT. Young stars shone.", ""),  # words that no paper of the library has
         ("Rice lay there, as was shown by Stone TARGETCIT. Young et al. shone.", "stone young"),
         ("Rice lay at Stone Lake by the White Sea TARGETCIT.", "lake sea"),
+        (
+            "Rice is sown in the Fields Steerable Framework of the WHO TARGETCIT.",
+            "fields steerable framework who",
+        ),
     ],
 )
 def test_usual_words_are_names_only_with_evidence(context: str, names: str, tmp_path: Path) -> None:
