@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shutil
+import sqlite3
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -177,6 +178,13 @@ def full_disk_as_os_error(folder: Path) -> Iterator[None]:
         if shutil.disk_usage(folder).free >= HARDLY_FREE:
             raise
         raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
+
+
+def database_disk_error(error: sqlite3.Error, path: Path) -> OSError | None:
+    """Return the OSError for what SQLite raises when the disk is full, or fails; None for anything else."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    number = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}.get(code)
+    return None if number is None else OSError(number, os.strerror(number), str(path))
 
 
 def real_path(path: str | Path) -> Path:

@@ -6,7 +6,6 @@ search.npy: the number of each row, ascending.
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
 import sqlite3
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from citerec.base.errors import DamagedFile
+from citerec.base.files import database_disk_error
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.letters import fold
@@ -87,7 +87,7 @@ class SearchIndex:
             numbers = np.load(before / NUMBERS)
         first = int(numbers[-1]) + 1 if len(numbers) else 0
         new = np.arange(first, first + len(corpus.paper_ids) - len(kept))
-        with _disk_full_as_os_error(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
+        with _disk_errors(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
             connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
             connection.execute("PRAGMA synchronous = OFF")
             if before is None:
@@ -211,13 +211,11 @@ def _indexed(text: str) -> str:
 
 
 @contextmanager
-def _disk_full_as_os_error(folder: Path) -> Iterator[None]:
+def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-            raise
-        raise OSError(errno.ENOSPC, "no space left", str(folder)) from None
+        raise database_disk_error(error, folder) or error from None
 
 
 # What a question names.

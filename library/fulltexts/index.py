@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -204,6 +204,14 @@ def open_index(folder: Path, store: TextStore, encoder: TextEncoder | None) -> P
     """Open the index of the texts in a store; None if there is none."""
     name = store.get(CURRENT)
     return PassageIndex.open(folder / name, encoder) if name else None
+
+
+def check_texts(folder: Path) -> None:
+    """Read all texts and their index. Raises InputError for damage."""
+    with closing(TextStore(folder)) as store:
+        store.check()
+        if name := store.get(CURRENT):
+            check_checksums(folder / name, "citerec update writes it anew", trust=False)
 
 
 def update_index(

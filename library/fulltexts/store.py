@@ -6,7 +6,6 @@ change, so that a command that was stopped reads none twice.
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,13 @@ import msgspec
 import pyarrow as pa
 import xxhash
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import DamagedFile, InputError, error_text
+from citerec.base.files import database_disk_error
 from citerec.library.fulltexts.passages import Passage, cut
 from citerec.library.fulltexts.reading import ReadText
 
 DATABASE = "texts.sqlite"
-FORMAT = 1
+FORMAT = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS files (file TEXT PRIMARY KEY, size INTEGER, changed INTEGER, problem TEXT,
     about BLOB, count INTEGER, hash INTEGER, text BLOB);
@@ -34,6 +34,9 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROW
 """
 _DROP = "UPDATE files SET text = NULL WHERE count > 0 AND file NOT IN (SELECT file FROM papers)"
 _CODEC = pa.Codec("zstd", compression_level=12)
+_HASH = 8
+"""Bytes of a hash before what is said about a file."""
+_AGAIN = "remove it and run citerec update, which reads the PDFs again"
 _Kind = TypeVar("_Kind")
 INDEX = "index"
 """State: the number of the current index."""
@@ -96,9 +99,9 @@ class TextStore:
             about = AboutText(found.title, found.head, found.abstract, found.identifiers, found.pages)
             passages = cut(found.parts)
             text = _pack(passages)
-            rows.append(
-                (name, size, changed, found.problem, _compress(about), len(passages), _hash(text), text)
-            )
+            packed = _compress(about)
+            known = (name, size, changed, found.problem, _digest(packed) + packed)
+            rows.append((*known, len(passages), _hash(text), text))
         with self.change() as database:
             database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -108,7 +111,9 @@ class TextStore:
             files = sorted(self.readable())
         for file in files:
             for (about,) in self._select("SELECT about FROM files WHERE file = ?", file):
-                yield file, _decompress(about, AboutText)
+                if about[:_HASH] != _digest(about[_HASH:]):
+                    raise self._damaged()
+                yield file, _decompress(about[_HASH:], AboutText)
 
     def readable(self) -> set[str]:
         """Return the files that have a text."""
@@ -128,8 +133,7 @@ class TextStore:
             own = notes.get(paper, ())
             packed = _pack(own)
             count, hashed = known[file]
-            both = _hash(hashed.to_bytes(8, "little") + packed)
-            rows.append((paper, file, count + len(own), both, packed))
+            rows.append((paper, file, count + len(own), _both(hashed, packed), packed))
         with self.change() as database:
             database.execute("DELETE FROM papers")
             database.executemany("INSERT INTO papers VALUES (?, ?, ?, ?, ?)", rows)
@@ -149,14 +153,26 @@ class TextStore:
     def text(self, paper: str) -> tuple[StoredPaper, list[Passage]]:
         """Return a paper and its passages, those of the user's notes at the end; none if it is not known."""
         rows = self._select(
-            "SELECT paper, file, papers.count, papers.hash, text, notes FROM papers JOIN files USING (file) "
+            "SELECT paper, file, papers.count, papers.hash, files.hash, text, notes "
+            "FROM papers JOIN files USING (file) "
             "WHERE paper = ?",
             paper,
         )
         if not rows:
             return StoredPaper(paper, "", 0, 0), []
-        *about, text, notes = rows[0]
+        *about, hashed, text, notes = rows[0]
+        if hashed != _hash(text or b"") or about[-1] != _both(hashed, notes):
+            raise self._damaged()
         return StoredPaper(*about), [*_unpack(text), *_unpack(notes)]
+
+    def check(self) -> None:
+        """Read all. Raises DamagedFile if something has changed that was not written so."""
+        if self._select("PRAGMA integrity_check") != [("ok",)]:
+            raise self._damaged()
+        for paper in self.papers():
+            self.text(paper.paper)
+        for _ in self.abouts():
+            pass
 
     # State.
 
@@ -191,16 +207,27 @@ class TextStore:
         try:
             yield
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, "no space left", str(self.path)) from None
+            if (failed := database_disk_error(error, self.path)) is not None:
+                raise failed from None
             raise InputError(
-                f"{self.path}: cannot be used ({error_text(error)}); if it is damaged, remove it and run "
-                "citerec update, which reads the PDFs again"
+                f"{self.path}: cannot be used ({error_text(error)}); if it is damaged, {_AGAIN}"
             ) from None
+
+    def _damaged(self) -> DamagedFile:
+        return DamagedFile(f"{self.path}: damaged; {_AGAIN}")
 
 
 def _hash(content: bytes) -> int:
     return xxhash.xxh3_64_intdigest(content) >> 1  # SQLite's integers have a sign
+
+
+def _digest(content: bytes) -> bytes:
+    return xxhash.xxh3_64_digest(content)
+
+
+def _both(hashed: int, notes: bytes) -> int:
+    """Return a hash of a file's text, which has this hash, and of a paper's notes."""
+    return _hash(hashed.to_bytes(8, "little") + notes)
 
 
 def _compress(value: Any) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 import numpy as np
 
-from citerec.base.errors import InputError
+from citerec.base.errors import DamagedFile, InputError
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.folder import (
     GENERATIONS,
@@ -24,13 +24,18 @@ from citerec.library.folder import (
     remove_old_generations,
     write_manifest,
 )
+from citerec.library.fulltexts.index import check_texts
+from citerec.library.fulltexts.refresh import FOLDER
+from citerec.library.fulltexts.store import DATABASE
 from citerec.library.library import Added, Library
 from citerec.library.memory.contexts import describe_contexts
 from citerec.library.memory.generation import Generation, check_generation
 from citerec.library.memory.writer import GenerationWriter
 from citerec.library.merging import Deduplicator
+from citerec.library.models import ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
+from citerec.retrieval.networks.store import check_encoded
 
 SHOWN = 10
 """Maximum number of collections to list."""
@@ -178,6 +183,13 @@ class MemoryLibrary(Generation, Library):
             check_generation(self.folder, trust=False)
         except InputError as error:
             raise damaged(self.path, error) from None
+        try:
+            check_encoded(self.path / ENCODED)
+        except DamagedFile as error:
+            again = f"citerec update library={self.path} encodes its papers again"
+            raise DamagedFile(f"{error}; {again}") from None
+        if (texts := self.path / FOLDER / DATABASE).is_file():
+            check_texts(texts.parent)
 
     def describe_texts(self) -> str:
         texts = self.full_texts

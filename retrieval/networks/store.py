@@ -13,7 +13,6 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from citerec.base.errors import error_text
+from citerec.base.errors import DamagedFile, error_text
 from citerec.base.files import atomic_write
 from citerec.datasets.columns import concat_ranges, offsets_of
 from citerec.retrieval.arrays import Floats, Mask
@@ -89,7 +88,7 @@ class VectorStore:
         self.folder, self.network, self.dim = folder, network, dim
         self._parts: list[Encoded] = []
         self._places: dict[int, tuple[int, int]] = {}
-        self._files: set[str] = set()
+        self._files, self._own = set[str](), set[str]()
         self._passing: list[int] = []
         self._lock = threading.Lock()
         self.refresh()
@@ -122,14 +121,14 @@ class VectorStore:
                 self._forget(self._passing.pop(0))
 
     def keep(self, keys: Iterable[int]) -> None:
-        """Remove all papers but those with these keys, also those of other networks, and merge many files."""
+        """Remove all papers but those with these keys, other networks' and damaged files; merge many."""
         if self.folder is None:
             return
         self.refresh()
         with self._lock:
             wanted, files = set(keys), [path for path in self._list() if path.name in self._files]
             stale = any(key not in wanted for key in self._places)
-            own = [path for path in files if self._network_of(path) == self.network]
+            own = [path for path in files if path.name in self._own]
             if not stale and len(own) == len(files) < MANY:
                 return
             rows = [list[int]() for _ in self._parts]
@@ -146,6 +145,7 @@ class VectorStore:
             for path in files:  # one that was written meanwhile has not been read, and stays
                 path.unlink(missing_ok=True)
                 self._files.discard(path.name)
+                self._own.discard(path.name)
 
     def known(self, keys: Keys, written: bool = False) -> Mask:
         """Which keys [n] have been encoded. written: and are in a file."""
@@ -210,30 +210,44 @@ class VectorStore:
         with atomic_write(path) as temporary:
             temporary.write_bytes(save(arrays, {NETWORK: self.network, CHECKSUM: _checksum(arrays)}))
         self._files.add(path.name)
+        self._own.add(path.name)
 
     def _read(self, path: Path) -> Encoded | None:
         """Read a file; None if it is another network's, damaged, or gone."""
         try:
-            with safe_open(path, "np") as file:
-                about = file.metadata() or {}
-                if about.get(NETWORK) != self.network:
-                    return None
-                part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
-            if _checksum(vars(part)) != about.get(CHECKSUM):
-                raise ValueError("its content has changed")
-            _check(part, self.dim)
-        except FileNotFoundError:
-            return None  # another process merged it
-        except (SafetensorError, OSError, ValueError, TypeError) as error:
-            log.warning("%s: damaged (%s); its papers are encoded again", path, error_text(error))
+            part = read_encoded(path, self.network)
+            if part is not None and part.vectors.shape[1] != self.dim:
+                raise DamagedFile(f"{path}: damaged (its vectors have another length)")
+        except DamagedFile as error:
+            log.warning("%s; its papers are encoded again", error)
             return None
-        return Encoded(**{**vars(part), "subwords": part.subwords.astype(np.int32)})
+        if part is not None:
+            self._own.add(path.name)
+        return part
 
-    @staticmethod
-    def _network_of(path: Path) -> str | None:
-        with suppress(SafetensorError, OSError), safe_open(path, "np") as file:
-            return (file.metadata() or {}).get(NETWORK)
-        return None
+
+def check_encoded(folder: Path) -> None:
+    """Read all files in a folder, of any network. Raises DamagedFile for the first one that is damaged."""
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        read_encoded(path)
+
+
+def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
+    """Read a file; None if it is gone, or another network's than this. DamagedFile if damaged."""
+    try:
+        with safe_open(path, "np") as file:
+            about = file.metadata() or {}
+            if network not in (None, about.get(NETWORK)):
+                return None
+            part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
+        if _checksum(vars(part)) != about.get(CHECKSUM):
+            raise ValueError("its content has changed")
+        _check(part)
+    except FileNotFoundError:
+        return None  # another process merged it
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise DamagedFile(f"{path}: damaged ({error_text(error)})") from None
+    return Encoded(**{**vars(part), "subwords": part.subwords.astype(np.int32)})
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -243,16 +257,17 @@ def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
     return state.hexdigest()
 
 
-def _check(part: Any, dim: int) -> None:
+def _check(part: Any) -> None:
     """ValueError unless the arrays belong together."""
     papers = len(part.keys)
     fit = (
         part.keys.dtype == np.uint64
-        and part.vectors.shape == (papers, dim)
+        and part.vectors.ndim == 2
+        and len(part.vectors) == papers
         and part.lengths.shape == part.counts.shape == (papers,)
         and min(part.lengths.min(initial=0), part.counts.min(initial=0)) >= 0
         and part.subwords.shape == (part.lengths.sum(),)
-        and part.sentences.shape == (part.counts.sum(), dim)
+        and part.sentences.shape == (part.counts.sum(), part.vectors.shape[1])
         and bool(np.isfinite(part.vectors).all())
     )
     if not fit:

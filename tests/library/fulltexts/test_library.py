@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import httpx2 as httpx
@@ -239,3 +241,18 @@ def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
     claim = " ".join([*words, *["unrelated"] * 50])
     found = find_passages(mine, Claim(claim=claim, key="made1", k=1))
     assert SENTENCE in found.passages[0].text
+
+
+def test_verify_and_questions_notice_a_text_that_has_changed(output: Output) -> None:
+    library = MemoryLibrary.open("mine")
+    library.verify()
+    file = Path("mine/fulltexts/texts.sqlite")
+    with closing(sqlite3.connect(file)) as database:
+        [(text,)] = database.execute("SELECT text FROM files WHERE file LIKE '%1.pdf'")
+    content = file.read_bytes()
+    at = content.index(text[-50:])
+    file.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+    with pytest.raises(InputError, match=r"texts\.sqlite: damaged; remove it and run citerec update"):
+        library.verify()
+    with pytest.raises(InputError, match=r"texts\.sqlite: damaged"):
+        Recommender.open("mine").recommend(SENTENCE)

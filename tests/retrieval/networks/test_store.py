@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.errors import DamagedFile
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.networks import encoder as module
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.networks import Networks
-from citerec.retrieval.networks.store import MANY, Encoded, VectorStore
+from citerec.retrieval.networks.store import MANY, Encoded, VectorStore, check_encoded
 from citerec.tests.forked import exit_code
 from citerec.tests.retrieval.made import assert_same, indexed
 
@@ -115,11 +116,18 @@ def test_damaged_files_are_named_and_their_papers_are_encoded_again(
     store = VectorStore(tmp_path, "a", DIM)
     store.append(encoded([1]))
     (file,) = tmp_path.iterdir()
+    check_encoded(tmp_path)
     file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(DamagedFile, match=f"{file}: damaged"):
+        check_encoded(tmp_path)
     store.append(encoded([2]))
-    assert_has(VectorStore(tmp_path, "a", DIM), [2])
+    again = VectorStore(tmp_path, "a", DIM)
+    assert_has(again, [2])
     assert f"{file}: damaged" in caplog.text
-    assert len(VectorStore(tmp_path, "a", DIM + 1)) == 0 and "do not belong together" in caplog.text
+    assert len(VectorStore(tmp_path, "a", DIM + 1)) == 0 and "have another length" in caplog.text
+    again.keep([1, 2])
+    check_encoded(tmp_path)
+    assert not file.exists()
 
 
 def network(folder: Path, networks: Path) -> NetworkRetriever:
