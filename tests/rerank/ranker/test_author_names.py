@@ -180,8 +180,8 @@ def test_words_and_years_near_the_mark() -> None:
         ("Rice lay there, as was shown by Stone TARGETCIT. Young et al. shone.", "stone young"),
         ("Rice lay at Stone Lake by the White Sea TARGETCIT.", "lake sea"),
         (
-            "Rice is sown in the Fields Steerable Framework of the WHO TARGETCIT.",
-            "fields steerable framework who",
+            "Rice is sown there as before, with that of the Trials Steerable Framework by the WHO TARGETCIT.",
+            "trials steerable framework who",
         ),
     ],
 )
