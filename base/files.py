@@ -173,8 +173,14 @@ def full_disk_as_os_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        if found := re.search(r"\(os error (\d+)\)", str(error)):
+        if found := re.search(r"\bos (?:error|\{ code:) (\d+)", str(error), re.IGNORECASE):
             raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from error
+        for number in (errno.ENOSPC, errno.EIO):
+            # tantivy's threads do not say which error ended them
+            if f"({os.strerror(number)})" in str(error) or (
+                number == errno.EIO and "io::Error" in str(error)
+            ):
+                raise OSError(number, os.strerror(number), str(folder)) from error
         if shutil.disk_usage(folder).free >= HARDLY_FREE:
             raise
         raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
