@@ -175,11 +175,9 @@ def full_disk_as_os_error(folder: Path) -> Iterator[None]:
     except (ValueError, RuntimeError) as error:
         if found := re.search(r"\bos (?:error|\{ code:) (\d+)", str(error), re.IGNORECASE):
             raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from error
+        hidden = "io::Error" in str(error)  # tantivy's threads do not say which error ended them
         for number in (errno.ENOSPC, errno.EIO):
-            # tantivy's threads do not say which error ended them
-            if f"({os.strerror(number)})" in str(error) or (
-                number == errno.EIO and "io::Error" in str(error)
-            ):
+            if f"({os.strerror(number)})" in str(error) or (hidden and number == errno.EIO):
                 raise OSError(number, os.strerror(number), str(folder)) from error
         if shutil.disk_usage(folder).free >= HARDLY_FREE:
             raise
