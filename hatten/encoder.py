@@ -22,8 +22,8 @@ from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.encoders.nets import as_numpy, fitting_tokens, precision, to_device
 from citerec.retrieval.vectors import encode
 
-CHUNK_TOKENS, GPU_CHUNK_TOKENS = 2048, 1 << 15
-"""Maximum padded tokens of a chunk of paragraphs, on a CPU and on a GPU."""
+CHUNK_TOKENS = 2048
+"""Maximum padded tokens of a chunk of paragraphs on a CPU."""
 TOKEN_BYTES = 16
 """Memory of a token's activations, per dimension and layer."""
 GPU_BATCH = 1 << 14
@@ -173,7 +173,7 @@ class HAttenEncoder(Encoder):
     def adapt(self, device: torch.device | str, arithmetic: str = "float32") -> None:
         self.precision = precision(arithmetic, device)
         bytes_each = TOKEN_BYTES * self.config.layers * (self.config.dim + self.config.hidden)
-        self.chunk_tokens = fitting_tokens(device, bytes_each, CHUNK_TOKENS, GPU_CHUNK_TOKENS)
+        self.chunk_tokens = fitting_tokens(device, bytes_each, CHUNK_TOKENS)
 
     def encode(self, documents: Documents | Inputs) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); zeros for a document without words."""

@@ -27,6 +27,7 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
+from torch.utils.data import DataLoader, Dataset
 
 import citerec
 from citerec.base.errors import InputError
@@ -48,6 +49,23 @@ logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARN
 warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
 warnings.filterwarnings("ignore", message=".*sync_dist=True")
 warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
+
+
+def make_loader(batches: Dataset[Any], workers: int, seed: int) -> DataLoader[Any]:
+    """A loader of prepared batches, in order; workers: processes that prepare them."""
+    # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
+    # different point than later ones. Drawn from the global generator, the seed would change the dropout
+    # of a resumed round.
+    generator = torch.Generator().manual_seed(seed)
+    return DataLoader(
+        batches, batch_size=None, num_workers=workers, generator=generator, worker_init_fn=_read_alone
+    )
+
+
+def _read_alone(_: int) -> None:
+    """Keep the tokeniser of a forked process from waiting for threads that the fork left behind, as it does
+    where the user sets this variable to true."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 class RoundData(pl.LightningDataModule):

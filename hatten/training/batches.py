@@ -21,7 +21,7 @@ from citerec.hatten.training.mining import Pool
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import Reader
-from citerec.training.loop import RoundData
+from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets, Siblings, training_split
 
@@ -242,13 +242,7 @@ class TrainingData(RoundData):
         batches = PreparedBatches(
             self._batches(current, self.pool), self.encoder.layout, levels, not self.cached, positives
         )
-        # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
-        # different point than later ones. Drawn from the global generator, the seed would change the dropout
-        # of a resumed round.
-        generator = torch.Generator().manual_seed(self.seed)
-        return DataLoader(
-            batches, batch_size=None, shuffle=False, num_workers=self.workers, generator=generator
-        )
+        return make_loader(batches, self.workers, self.seed)
 
     def round_queries(self, round: int) -> NDArray[np.int64]:
         """Split rows to mine for a round, ascending; all rows if the round covers a full epoch."""

@@ -28,7 +28,7 @@ from citerec.rerank.settings import NegativesSettings, StepSettings
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import LOG_INTERVAL
-from citerec.training.loop import RoundData
+from citerec.training.loop import RoundData, make_loader
 from citerec.training.processes import WHOLE
 from citerec.training.queries import DataSets, Siblings
 
@@ -439,10 +439,7 @@ class RerankData(RoundData):
         current = self.trainer.current_epoch if self.trainer is not None else 0
         size = self.every * self.lists.batch.accumulate
         items = range(current * size, min((current + 1) * size, len(self.lists)))
-        generator = torch.Generator().manual_seed(self.seed)  # the default would draw from torch's global one
-        return DataLoader(
-            Subset(self.lists, items), batch_size=None, num_workers=self.workers, generator=generator
-        )
+        return make_loader(Subset(self.lists, items), self.workers, self.seed)
 
     def transfer_batch_to_device(
         self, batch: ListBatch, device: torch.device, dataloader_idx: int

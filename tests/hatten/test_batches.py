@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import threading
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from torch.utils.data import Dataset
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus
@@ -23,6 +27,7 @@ from citerec.hatten.training.batches import Batch, Batches, TrainingData
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
 from citerec.hatten.training.mining import Pool
 from citerec.tests.hatten.made import random_model, read_all
+from citerec.training.loop import make_loader
 
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
@@ -251,3 +256,30 @@ def test_a_worker_holds_a_few_numbers_per_paper_and_no_texts(corpora: list[Corpu
     assert held < 0.1 * grown
     assert peak < 0.1 * grown
     assert max(peak for _, peak, _ in found) < 0.5 * stores[1]
+
+
+class _Tokenised(Dataset[int]):
+    """Batches that a tokeniser reads in parallel."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, step: int) -> int:
+        return len(self.tokenizer.encode_batch_fast(["a paper"] * 50))
+
+
+def test_workers_do_not_wait_for_the_tokenisers_threads_of_their_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    tokenizer = Tokenizer(WordLevel({"paper": 0, "?": 1}, unk_token="?"))
+    tokenizer.encode_batch(["a paper"] * 1000)  # starts its threads
+    found: list[int] = []
+    loader = make_loader(_Tokenised(tokenizer), 1, 0)
+    reading = threading.Thread(target=lambda: found.extend(loader), daemon=True)
+    reading.start()
+    reading.join(60)
+    assert found == [50, 50]
