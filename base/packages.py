@@ -1,7 +1,8 @@
-"""Other packages without what they do unasked: imports in turn, a cache where nothing can be written."""
+"""Other packages without what they do unasked: imports, caches where nothing can be written, telemetry."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,3 +40,11 @@ def compiled(**options: Any) -> Callable[[F], F]:
         return made
 
     return decorate
+
+
+def disable_telemetry() -> None:
+    """Let ONNX Runtime send nothing and keep no number of this machine; call it before importing it.
+
+    Version 1.32 does both unless ORT_DISABLE_TELEMETRY is set when it is imported.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text, missing_extra
 from citerec.base.files import atomic_write
+from citerec.base.packages import disable_telemetry
 from citerec.retrieval.arrays import Floats
 
 OPSET, IR_VERSION, MICROSOFT = 20, 10, "com.microsoft"
@@ -80,6 +81,7 @@ def _factors(bert: Bert) -> dict[str, Floats]:
     The root of how many times a channel's largest value exceeds LARGE times that of the median channel: half
     of the range moves to the weights.
     """
+    disable_telemetry()
     import onnxruntime
 
     graph = _Graph(bert, False, {})

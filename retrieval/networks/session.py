@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.packages import disable_telemetry
 from citerec.retrieval.arrays import Floats
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def _in_threads(function: Callable[[int], T], numbers: Iterable[int], pool: Exec
 
 
 def _open(path: Path) -> onnxruntime.InferenceSession:
+    disable_telemetry()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +121,13 @@ def test_many_texts_are_run_in_threads_and_errors_are_one_line(model: BertModel,
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")
     with pytest.raises(InputError, match=r"bad\.onnx: damaged"):
         Network(tmp_path / "bad.onnx").run([1])
+
+
+def test_a_network_leaves_nothing_in_the_home_folder(model: BertModel, tmp_path: Path) -> None:
+    write_graph(bert(model), tmp_path / "one.onnx")
+    (home := tmp_path / "home").mkdir()
+    code = "import sys, citerec.retrieval.networks.session as s; s.Network(s.Path(sys.argv[1])).run([1, 2])"
+    kept = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    places = {"HOME": str(home), "XDG_CACHE_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "one.onnx")], env=kept | places, check=True)
+    assert not list(home.rglob("*")), "a number of this machine and what was to be sent"
