@@ -34,6 +34,8 @@ Run = Callable[..., tuple[int, str, str]]
             "index.kind=hnsw: retriever=bm25 has no index; leave it out",
         ),
         ("evaluate.py index=hnsw", "index=hnsw: index has several options, such as index.kind=..."),
+        ("evaluate.py benchmark=drafts drafts=nope", "drafts=nope: no such folder; "),
+        ("evaluate.py retriever=ranker ranker=nope", "retriever=ranker, or trained, needs checkpoint="),
         ("evaluate.py retriever=bm25 encoder=specter", "encoder=specter: retriever=bm25 has no encoder; "),
         (
             "evaluate.py retriever=run",
