@@ -46,7 +46,12 @@ def user_cache() -> Path:
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
     """Return the folder for downloads and prepared data: `chosen`, $CITATION_CACHE or that of the user."""
-    return Path(chosen or os.environ.get("CITATION_CACHE") or user_cache()).expanduser()
+    return expand_user(chosen or os.environ.get("CITATION_CACHE") or user_cache())
+
+
+def expand_user(name: str | Path) -> Path:
+    """Return a path with its ~ replaced; that of an unknown user stays, where Path.expanduser raises."""
+    return Path(os.path.expanduser(name))
 
 
 @contextmanager
@@ -78,7 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 def new_folder(output: str | Path) -> Path:
     """Return the folder to write to; InputError if it exists and is not empty."""
-    folder = Path(output).expanduser()
+    folder = expand_user(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"output: {folder} already exists; remove it or name a new folder")
     return folder

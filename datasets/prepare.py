@@ -32,6 +32,7 @@ from citerec.base.files import (
     cache_folder,
     content_hash,
     disk_errors,
+    expand_user,
     fetch_file,
     fetch_folder,
     file_lock,
@@ -405,8 +406,8 @@ def open_corpus(
         dir = fetch_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
     if is_url(papers):
         papers = fetch_file(str(papers), cache)
-    papers = Path(papers).expanduser() if papers else None
-    source = _folder_source(Path(dir).expanduser(), papers, splits, name, field, cache)
+    papers = expand_user(papers) if papers else None
+    source = _folder_source(expand_user(dir), papers, splits, name, field, cache)
     return open_records(source, cache, **settings)
 
 
@@ -427,7 +428,7 @@ def open_corpora(
     _check_field(field)
     if isinstance(dirs, str) or len(dirs) < 2:
         raise InputError(f"data.dirs: must be a list of two or more folders, e.g. [one,other], not {dirs!r}")
-    folders = {(folder := Path(dir).expanduser().resolve()).name: folder for dir in dirs}
+    folders = {(folder := expand_user(dir).resolve()).name: folder for dir in dirs}
     if len(folders) < len(dirs):
         raise InputError("data.dirs: two folders have the same name, which is the prefix of their ids")
     cache = cache_folder(cache_dir)

@@ -18,7 +18,7 @@ import numpy as np
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import digest_file, write_text
+from citerec.base.files import digest_file, expand_user, write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.downloads import CORPORA, open_data
@@ -97,7 +97,7 @@ class SubmitSettings(Settings):
 
 def submit(given: SubmitSettings) -> Entry:
     """Measure a run, print its figures and write the entry. Raises InputError for a run of other data."""
-    path = Path(given.run).expanduser()
+    path = expand_user(given.run)
     if (given.protocol == DRAFTS) != (given.data in IDS):
         raise InputError(f"data={given.data}: protocol={DRAFTS} is for {', '.join(IDS)} only")
     entry = _drafts_entry(given, path) if given.protocol == DRAFTS else _entry(given, path)

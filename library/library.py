@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Self
 import pyarrow as pa
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Papers
 from citerec.library.folder import (
     MANIFEST,
@@ -51,7 +52,7 @@ class Library(Papers):
 
         Raises InputError if the folder is not a library of this kind and version, or if it is damaged.
         """
-        path = Path(path).expanduser()
+        path = expand_user(path)
         while True:
             stamp = _stamp(path)  # before anything is read, so that `refresh` sees later changes
             manifest = read_manifest(path)
@@ -72,7 +73,7 @@ class Library(Papers):
     @contextmanager
     def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Self]:
         """Open the current generation and lock the library against changes by other processes."""
-        path = Path(path).expanduser()
+        path = expand_user(path)
         read_manifest(path)
         with lock_folder(path, wait):
             yield cls.open(path)

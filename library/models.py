@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import link_or_copy
+from citerec.base.files import expand_user, link_or_copy
 from citerec.datasets.some_papers import TOKENIZER
 from citerec.hatten.static.model import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
@@ -63,7 +63,7 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN and not ranker:
         return {}, PLAIN
-    path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else Path(model).expanduser()
+    path = BUILT_IN if model in ("", BUILT_IN.name, WITHOUT) else expand_user(model)
     if not path.exists() and is_hub_id(model):
         path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(path)
@@ -78,7 +78,7 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         raise InputError(f"model={model or path}: has no retrieval model; {hint}")
     ranked, networks = path / RankingModel.folder, path / NETWORKS
     if ranker:
-        place = find_saved(Path(ranker).expanduser(), RankingModel.folder)
+        place = find_saved(expand_user(ranker), RankingModel.folder)
         ranked = find_model(place, RANKING, RankingModel.title)
     if not ranked.is_dir():
         return dense, DENSE

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, stands_out
 from citerec.library.folder import damage_told, read_manifest
@@ -51,7 +52,7 @@ RERANKER_WEIGHT = 0.3
 
 def kind_of(path: str | Path) -> type[Library]:
     """Return the class of the library in a folder. Raises InputError if there is none."""
-    if read_manifest(Path(path).expanduser()).shards:
+    if read_manifest(expand_user(path)).shards:
         from citerec.library.disk.library import DiskLibrary  # imports tantivy
 
         return DiskLibrary

@@ -13,7 +13,7 @@ import orjson
 from hydra.utils import instantiate
 
 from citerec.base.configuration import composed_command
-from citerec.base.files import atomic_write, write_text
+from citerec.base.files import atomic_write, expand_user, write_text
 from citerec.datasets.citations.queries import GraphQueries, read_rows
 from citerec.datasets.formats.json_lines import gzip_writer
 from citerec.datasets.records import TRAIN
@@ -27,7 +27,7 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
     QUERIES contains the ids of the val and test queries, for data.queries. HELD_OUT contains id, title and
     year of these papers, for data.held_out of another collection.
     """
-    folder = Path(output_dir).expanduser()
+    folder = expand_user(output_dir)
     held_out = {split: queries.papers for split, queries in data.queries.items() if split != TRAIN}
     is_held_out = np.zeros(len(data.graph), np.bool_)
     is_held_out[np.concatenate([np.empty(0, np.int64), *held_out.values()])] = True

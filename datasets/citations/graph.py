@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, cache_folder, content_hash, disk_errors
+from citerec.base.files import atomic_folder, cache_folder, content_hash, disk_errors, expand_user
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.columns import (
     NameWriter,
@@ -214,7 +214,7 @@ def open_graph(
     files, others = _as_paths(papers or [], "data.papers"), _as_paths(distractors or [], "distractors")
     if not files:
         raise InputError("data.papers: name a file of papers, e.g. papers.jsonl.gz")
-    pairs = Path(citations).expanduser() if citations else None
+    pairs = expand_user(citations) if citations else None
     for path in [*files, *others, *([pairs] if pairs else [])]:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
@@ -237,7 +237,7 @@ def _as_paths(names: str | Path | Sequence[str | Path], option: str) -> list[Pat
     listed = [names] if isinstance(names, str | Path) else list(names)
     if not all(isinstance(name, str | Path) and str(name) for name in listed):
         raise InputError(f"{option}: {names!r} is not a file name or a list of file names")
-    return [Path(name).expanduser() for name in listed]
+    return [expand_user(name) for name in listed]
 
 
 def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], citations: Path | None) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from citerec.base.configuration import read_settings
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_write, cache_folder, read_limited
+from citerec.base.files import atomic_write, cache_folder, expand_user, read_limited
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
@@ -226,7 +226,7 @@ class QueryLists:
 
 def read_query_lists(path: str | Path) -> QueryLists:
     """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
-    path = Path(path).expanduser()
+    path = expand_user(path)
     try:
         found = orjson.loads(read_limited(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:

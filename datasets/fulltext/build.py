@@ -9,7 +9,7 @@ from typing import Any
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, disk_errors, new_folder
+from citerec.base.files import atomic_folder, disk_errors, expand_user, new_folder
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
 from citerec.datasets.fulltext.contexts import ContextRules
 from citerec.datasets.fulltext.readers import find_files
@@ -90,7 +90,7 @@ def build_corpus(
     rules = ContextRules(**settings)
     if identifier is not None and not identifier:
         raise InputError(f"identifier: {identifier!r} is not a kind of identifier, such as arxiv")
-    files, folder = find_files(source), Path(output).expanduser()
+    files, folder = find_files(source), expand_user(output)
     if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
         raise InputError(f"output={output}: contains the source file {inside[0]}; name another folder")
     folder = new_folder(folder)

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from citerec.base.archives import damage_reported, stream_files
 from citerec.base.errors import InputError, UnusableFile
-from citerec.base.files import open_bytes
+from citerec.base.files import expand_user, open_bytes
 from citerec.base.progress import OnBytes
 from citerec.datasets.formats.json_lines import OnBadRecord, read_objects
 from citerec.datasets.formats.source_files import read_records
@@ -65,7 +65,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     for name in names:
         if not isinstance(name, str) or not name:
             raise InputError(f"source: {name!r} is not the name of a file or folder")
-        path = Path(name).expanduser()
+        path = expand_user(name)
         if advice := _CONVERTED.get(path.suffix.lower()):
             raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
@@ -96,7 +96,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     if all(file.suffix == ".bib" for file in found):
         raise InputError(f"source: {names[0]}: has no running text; add the files that cite it")
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
-    named = {Path(name).expanduser() for name in names}
+    named = {expand_user(name) for name in names}
 
     def paper_id(file: Path, folders: int) -> str:
         """The file name without suffixes; the folder name for a book, or for one LaTeX paper, as on arXiv.

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from citerec.base.configuration import read_settings
 from citerec.base.errors import InputError
-from citerec.base.files import write_text
+from citerec.base.files import expand_user, write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect import duplicate_papers, statistics
@@ -62,7 +62,7 @@ def inspect_corpus(
     data: opens the corpus. settings: see InspectSettings. Raises InputError for invalid settings or data.
     """
     given = read_settings(InspectSettings, settings)
-    folder = Path(output_dir).expanduser()
+    folder = expand_user(output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
     if corpus.papers_file is None:

@@ -29,6 +29,12 @@ _DISPLAYED = (
     (re.compile(r"\$\$"), re.compile(r"\$\$")),
 )
 _BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
+_ACCENT = r"\\(?:not|hat|bar|tilde|vec|dot|ddot|acute|grave|check|breve)\s*"
+_NO_ARGUMENT = re.compile(
+    rf"(?<!\\)\$\s*{_ACCENT}\$|{_ACCENT}(?=\$)"
+    r"|\\(?:kern|mkern|hskip|raise|lower)\s*[-+]?[\d.]+\s*(?:em|ex|pt|mu|cm|mm|in)\b"
+)
+"""Accents at the end of a formula, which would take its $ for their letter, and TeX's distances."""
 # Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
 _DROPPED = {
     "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
@@ -61,7 +67,8 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
     printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
     printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
-    printed += [MacroTextSpec(name, name) for name in _LOGOS.split()] + [MacroTextSpec("LaTeXe", "LaTeX2e")]
+    printed += [MacroTextSpec(name, name) for name in _LOGOS.split()]
+    printed += [MacroTextSpec("LaTeXe", "LaTeX2e"), MacroTextSpec("slash", "/")]
     printed += [MacroTextSpec(f"text{name}", letter) for name, letter in (*_GREEK, *_SIGNS.items())]
     parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
     texts.add_context_category("ours", prepend=True, macros=printed)
@@ -104,6 +111,8 @@ def plain_text(latex: str) -> str:
 
     >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'
+    >>> plain_text(r"{GaN}$\\slash${AlN}, \\TeX\\kern-.15em XeT, So{$\\not$}rem, $\\hat$a and $b$")
+    'GaN/AlN, TeXXeT, Sorem, a and b'
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
@@ -118,7 +127,9 @@ def text_in_braces(latex: str) -> str:
 def _convert(latex: str, converter: LatexNodes2Text) -> str:
     try:
         text = converter.latex_to_text(
-            _brace_open_brackets(latex), tolerant_parsing=True, latex_context=_converter()[1]
+            _brace_open_brackets(_NO_ARGUMENT.sub("", latex)),
+            tolerant_parsing=True,
+            latex_context=_converter()[1],
         )
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser rejects some malformed sources; keep their words.

@@ -28,7 +28,7 @@ from citerec.base.archives import (
 )
 from citerec.base.arguments import command
 from citerec.base.errors import InputError, UnusableFile
-from citerec.base.files import cache_folder, digest_file, disk_errors, file_lock, open_bytes
+from citerec.base.files import cache_folder, digest_file, disk_errors, expand_user, file_lock, open_bytes
 from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.queries import open_papers
@@ -71,7 +71,7 @@ def ensure_release(
     Raises InputError with address, files and folder if the download fails.
     """
     release = RELEASES[name]
-    target = Path(folder).expanduser() if folder else release.folder_in(cache_dir)
+    target = expand_user(folder) if folder else release.folder_in(cache_dir)
     wanted = tuple(files or release.files)
     if not missing_files(target, wanted):
         return target

@@ -18,7 +18,7 @@ import yaml
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import cache_folder, disk_errors, write_text
+from citerec.base.files import cache_folder, disk_errors, expand_user, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
 from citerec.datasets.formats.json_lines import validate
@@ -100,13 +100,13 @@ class DraftsSettings(Settings):
 
 def list_file(name: str) -> Path:
     """Return the file of a list: one of LISTS, or a path."""
-    return Path(__file__).parent / LISTS[name] if name in LISTS else Path(name).expanduser()
+    return Path(__file__).parent / LISTS[name] if name in LISTS else expand_user(name)
 
 
 def draft_folder(given: str, cache_dir: str | Path | None = None) -> Path:
     """Return a folder of drafts: a path, or that of the list with this id, which is fetched to the cache."""
     if given not in IDS:
-        return Path(given).expanduser()
+        return expand_user(given)
     folder = cache_folder(cache_dir) / "published" / given.removeprefix(f"{PREFIX}/")
     fetch_list(list_file(IDS[given]), folder)
     return folder
@@ -145,7 +145,7 @@ def fetch_list(source: Path, output: Path) -> int:
 
 def fetch_drafts(given: DraftsSettings) -> None:
     """Fetch a list and print the folder."""
-    output = Path(given.output).expanduser()
+    output = expand_user(given.output)
     count = fetch_list(list_file(given.list), output)
     print(f"{output}: {count} drafts; citerec evaluate benchmark=drafts drafts={output}")
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_write, cache_folder, file_lock
+from citerec.base.files import atomic_write, cache_folder, expand_user, file_lock
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
@@ -176,7 +176,7 @@ class GloVe(Embeddings):
             file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
             assert file is not None
             return file
-        path = Path(self.source).expanduser()
+        path = expand_user(self.source)
         if not path.is_file():
             raise InputError(
                 f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from citerec.base.errors import InputError
-from citerec.base.files import disk_errors
+from citerec.base.files import disk_errors, expand_user
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.folder import (
     GENERATIONS,
@@ -49,7 +49,7 @@ SHOWN = 10
 
 def build(settings: BuildSettings) -> None:
     """Build a library."""
-    started, path = time.perf_counter(), Path(settings.library).expanduser()
+    started, path = time.perf_counter(), expand_user(settings.library)
     if settings.storage == "disk":
         from citerec.library.disk.build import build_library  # imports tantivy
 
@@ -100,7 +100,7 @@ def _short(paper: LibraryPaper) -> str:
 
 def tell_texts(path: str | Path) -> bool:
     """Bring the full texts of a library up to date, if it has any, and print what was done."""
-    path = Path(path).expanduser()
+    path = expand_user(path)
     if read_manifest(path).shards:
         return False
     from citerec.library.fulltexts.library import update_full_texts
@@ -112,7 +112,7 @@ def tell_texts(path: str | Path) -> bool:
 
 def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
     """Build a library in memory. Prints nothing. Returns it, and what was merged."""
-    path = Path(settings.library).expanduser()
+    path = expand_user(settings.library)
     check_target(path, settings.overwrite)
     old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
     if settings.source:
@@ -162,7 +162,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
 
 def absolute(model: str) -> str:
     """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
-    path = Path(model).expanduser()
+    path = expand_user(model)
     return str(path.resolve()) if model and path.exists() else model
 
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from citerec.base.files import expand_user
 from citerec.library.sources.zotero_places import find_database, is_place
 
 MANIFEST = "library.json"
@@ -16,7 +17,7 @@ QUESTION = '"A sentence that lacks a citation [CITE]."'
 
 def is_there(name: str) -> bool:
     """True for an argument that names a file, a folder or a place in Zotero."""
-    return is_place(name) or Path(name).expanduser().exists()
+    return is_place(name) or expand_user(name).exists()
 
 
 class Nearby(NamedTuple):

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import disk_errors, file_lock, user_cache
+from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
 from citerec.base.progress import spinner
 from citerec.library.commands.change import create, refresh
 from citerec.library.export.formats import count_noun
@@ -51,7 +51,7 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
 
 def is_temporary(place: str) -> bool:
     """True if `place` is a source instead of a library."""
-    return is_place(place) or Path(place).expanduser().is_file()
+    return is_place(place) or expand_user(place).is_file()
 
 
 def library_folder(place: str) -> Path:

@@ -16,6 +16,7 @@ from threading import Event, Thread
 from watchfiles import watch
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.files import expand_user
 from citerec.library.commands.change import Change, refresh, tell_texts
 from citerec.library.entries.files import SUFFIX
 from citerec.library.export.formats import count_noun
@@ -43,7 +44,7 @@ def update(settings: UpdateSettings) -> None:
         tell_texts(settings.library)
         encode_and_tell(change.library)
         return
-    named = read_manifest(Path(settings.library).expanduser()).named
+    named = read_manifest(expand_user(settings.library)).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
     with suppress(KeyboardInterrupt):
         watch_sources(settings.library, Event())
@@ -75,7 +76,7 @@ def watch_sources(path: str | Path, stop: Event) -> None:
     Logs a line for each update. What fails, such as a file that is half-written, is logged and tried again.
     Raises InputError if the library is gone or has no sources.
     """
-    path = Path(path).expanduser()
+    path = expand_user(path)
     state, problem = None, ""
     while not stop.is_set():
         manifest = read_manifest(path)

@@ -21,7 +21,7 @@ import numpy as np
 
 from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
-from citerec.base.files import full_disk_as_os_error, write_text
+from citerec.base.files import expand_user, full_disk_as_os_error, write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
 from citerec.hatten.retriever import WordsRetriever
@@ -87,7 +87,7 @@ class Built:
 
 def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
     """Build a library on disk. model, ranker: as for `install_model`. Logs bad records and skipped files."""
-    path = Path(settings.library).expanduser()
+    path = expand_user(settings.library)
     if settings.contexts:
         raise InputError("contexts: a library on disk does not rank by contexts; leave them out")
     if model_files(model, ranker)[1] == PLAIN:  # also reports other errors before the papers are read

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import expand_user, real_path
 from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
 from citerec.datasets.languages.inputs import decode_text
 from citerec.datasets.languages.language import MISSING, Source
@@ -86,9 +86,9 @@ class Finding:
 
 def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
-    root = Path(settings.root).expanduser() if settings.root else None
-    bibs = [Path(bib).expanduser() for bib in settings.bib]
-    draft = read_checked(Path(settings.tex).expanduser(), root, bibs)
+    root = expand_user(settings.root) if settings.root else None
+    bibs = [expand_user(bib) for bib in settings.bib]
+    draft = read_checked(expand_user(settings.tex), root, bibs)
     library = MemoryLibrary.open(settings.library) if settings.library else None
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(

@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from citerec.base.files import expand_user
 from citerec.base.progress import spinner
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.library.candidates import Candidates
@@ -32,11 +32,11 @@ _INDENT = Text(" ")
 
 def draft(settings: DraftSettings) -> None:
     """Print suggestions for a draft, and write a copy that cites them if requested."""
-    root = Path(settings.root).expanduser() if settings.root else None
-    bibs = [Path(bib).expanduser() for bib in settings.bib]
-    parsed = read_draft(Path(settings.tex).expanduser(), root, bibs)
+    root = expand_user(settings.root) if settings.root else None
+    bibs = [expand_user(bib) for bib in settings.bib]
+    parsed = read_draft(expand_user(settings.tex), root, bibs)
     plain = settings.citations == "plain"
-    copies = plan_copies(parsed, Path(settings.fill).expanduser(), root, plain) if settings.fill else None
+    copies = plan_copies(parsed, expand_user(settings.fill), root, plain) if settings.fill else None
     recommender = open_recommender(settings.library, settings.reranker)
     with spinner("looking for papers (the first time may take a minute)"):
         suggestions = suggest(parsed, recommender, settings.k)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import expand_user, real_path
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
@@ -35,7 +35,7 @@ _WORK = msgspec.msgpack.Decoder(Work)
 
 def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, LibraryPaper]]:
     """Yield the papers of files or of another library, each with the file's name. Raises InputError."""
-    path = Path(name).expanduser()
+    path = expand_user(name)
     if (path / MANIFEST).is_file():
         if real_path(path) == real_path(library):
             raise InputError(f"from={name}: is the library itself; name another one, or a file")

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from citerec.base.files import expand_user
+
 SUFFIX = ".pdf"
 _SEPARATOR = re.compile(r"(?<!\\);")
 _PART = re.compile(r"(?<!\\):")
@@ -41,7 +43,7 @@ def parse_file_field(value: str) -> list[str]:
 def file_folders(bibliography: Path, text: str = "") -> list[Path]:
     """Return the folders in which relative names of a bibliography begin: JabRef's, and that of its file."""
     own = bibliography.absolute().parent
-    return [*(own / Path(found.strip()).expanduser() for found in _JABREF.findall(text)), own]
+    return [*(own / expand_user(found.strip()) for found in _JABREF.findall(text)), own]
 
 
 def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:
         name = unquote(urlsplit(name).path)
     if _WINDOWS.match(name) and os.name != "nt":
         name = name.replace("\\", "/")[2:]  # of another machine: at best its end is found here
-    path = Path(name).expanduser()
+    path = expand_user(name)
     if path.is_absolute():
         yield path
     yield from (folder / path.relative_to(path.anchor) for folder in folders)

@@ -14,7 +14,7 @@ _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", 
 """What follows the comma in a company's name."""
 _OTHERS = frozenset(("others", "et al", "et al."))
 _OPTION = re.compile(
-    r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?"
+    r"[\s\"]*((?:family|given|prefix|suffix)(?:-i|-un)?|xdata"
     r"|[a-z]+(?:prefix|template|templates|templatename|others)|unique(?:list|name))\s*=",
     re.IGNORECASE,
 )

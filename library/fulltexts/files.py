@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import expand_user, real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
 from citerec.library.entries.files import SUFFIX
 from citerec.library.fulltexts.store import AboutText
@@ -44,7 +44,7 @@ def folder_files(name: str) -> tuple[list[Path], list[str]]:
 
     Raises InputError if there is no such folder.
     """
-    folder = Path(name).expanduser()
+    folder = expand_user(name)
     if not folder.is_dir():
         raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
     root, files, lines = real_path(folder), list[Path](), list[str]()

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.library.enrichment.matching import SHORTEST_ABSTRACT, Found
 from citerec.library.folder import lock_folder, now, read_manifest, write_manifest
 from citerec.library.fulltexts.evidence import text_encoder
@@ -39,9 +40,7 @@ def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None
         manifest = read_manifest(path)
         if manifest.shards:
             raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
-        folders = list(
-            dict.fromkeys([*manifest.pdfs, *(str(Path(name).expanduser().resolve()) for name in pdfs)])
-        )
+        folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
         wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
         if wanted != manifest:
             write_manifest(path, wanted)

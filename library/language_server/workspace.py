@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from citerec.base.errors import InputError
-from citerec.base.files import real_path
+from citerec.base.files import expand_user, real_path
 from citerec.datasets.languages.inputs import clean_text, decode_text
 from citerec.library.commands.temporary import open_recommender
 from citerec.library.folder import MANIFEST
@@ -89,7 +89,7 @@ class Workspace:
         if not self._opening.acquire(blocking=self._recommender is None):
             return self._recommender  # it is being reopened
         try:
-            path = self.library.path if self.library else Path(self.settings.library).expanduser()
+            path = self.library.path if self.library else expand_user(self.settings.library)
             try:
                 mtime = (path / MANIFEST).stat().st_mtime_ns
             except OSError:

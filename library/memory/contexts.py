@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
-from citerec.base.files import existing_file, real_path
+from citerec.base.files import existing_file, expand_user, real_path
 from citerec.datasets.formats.source_files import find_files as find_data
 from citerec.datasets.formats.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.fulltext.collection import BuildReport, SkippedRecords, write_corpus
@@ -45,7 +45,7 @@ def context_files(name: str) -> list[Path]:
 
     Raises InputError if there are none.
     """
-    path = Path(name).expanduser()
+    path = expand_user(name)
     if not path.exists():
         raise InputError(
             f"contexts={name}: no such file or folder; give a draft (.tex, .md), a folder of drafts, or a "

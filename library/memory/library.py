@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from citerec.base.errors import DamagedFile, InputError
+from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.folder import (
     GENERATIONS,
@@ -71,7 +72,7 @@ class MemoryLibrary(Generation, Library):
         library. wait: for another process that changes it. fields: sources and names of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
-        path = Path(path).expanduser()
+        path = expand_user(path)
         with lock_target(path, overwrite, wait):
             about: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
             manifest = Manifest(**about, contexts=describe_contexts(contexts), **fields)

@@ -29,7 +29,14 @@ from typing import Any
 import orjson
 
 from citerec.base.errors import InputError
-from citerec.base.files import BYTE_ORDER_MARK, open_bytes, read_limited, real_path, strip_byte_order_mark
+from citerec.base.files import (
+    BYTE_ORDER_MARK,
+    expand_user,
+    open_bytes,
+    read_limited,
+    real_path,
+    strip_byte_order_mark,
+)
 from citerec.base.progress import OnBytes, read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object, read_objects
@@ -75,7 +82,7 @@ def find_sources(
     """
     found: dict[str, None] = {}
     for name in names:
-        path, files = Path(name).expanduser(), list[Path]()
+        path, files = expand_user(name), list[Path]()
         if is_place(name):
             check_place(name)
             found[name] = None
@@ -111,7 +118,7 @@ def absolute_names(names: Sequence[str]) -> list[str]:
     """Return names of sources as they can be found from any folder."""
 
     def absolute(name: str) -> str:
-        path = Path(name).expanduser()
+        path = expand_user(name)
         return name if is_place(name) else str(real_path(path) if path.exists() else Path.cwd() / path)
 
     return list(dict.fromkeys(map(absolute, names)))

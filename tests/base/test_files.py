@@ -155,6 +155,7 @@ def test_downloads_and_prepared_data_are_in_the_users_cache(
         assert cache_folder() == user_cache() == tmp_path / "cache" / "citerec"
     monkeypatch.setenv("CITATION_CACHE", "~/shared")
     assert cache_folder() == Path.home() / "shared" and cache_folder("here") == Path("here")
+    assert cache_folder("~nobody there/data") == Path("~nobody there/data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "chosen"))
     open_demo(papers=120, contexts=300)

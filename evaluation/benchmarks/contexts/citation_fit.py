@@ -22,6 +22,7 @@ from scipy.stats import rankdata
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.base.settings import Settings
 from citerec.datasets.formats.json_lines import read_objects
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
@@ -164,7 +165,7 @@ def found_at(scores: Floats, bad: NDArray[np.bool_], precision: float = PRECISIO
 
 def measure(settings: FitSettings) -> None:
     """Print a line for each kind of bad citations: share, AUC, and share found at PRECISION."""
-    folder = Path(settings.data).expanduser()
+    folder = expand_user(settings.data)
     claims = {part: read_claims(folder / f"claims_{part}.jsonl") for part in PARTS}
     every = [claim for part in PARTS for claim in claims[part]]
     wanted = {claim.document for claim in every}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, cache_folder, new_folder
+from citerec.base.files import atomic_folder, cache_folder, expand_user, new_folder
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings, check_count, setting
 from citerec.datasets.citations.graph import CitationGraph, open_graph
@@ -104,7 +104,7 @@ class FieldSample:
         first: dict[str, Any] | None = None
         lists: dict[str, Lists] = {}
         for model, name in models.items():
-            folder = Path(name).expanduser()
+            folder = expand_user(name)
             for file in (SAMPLE, RUN):
                 if not (folder / file).is_file():
                     raise InputError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.datasets.citations.graph import CitationGraph
 from citerec.datasets.citations.queries import citable_references, read_query_lists
 from citerec.datasets.columns import Ragged
@@ -130,7 +130,7 @@ class Sampler:
         names = self.rules.leave_out or ()
         if isinstance(names, str):
             try:
-                names = Path(names).expanduser().read_text("utf-8").split()
+                names = expand_user(names).read_text("utf-8").split()
             except (OSError, ValueError) as error:
                 raise InputError(f"benchmark.rules.leave_out: give ids, or a file of ids ({error})") from None
         return [self.graph.rows[name] for name in map(str, names) if name in self.graph.rows]
