@@ -164,8 +164,11 @@ class Shard:
     def __init__(self, folder: Path) -> None:
         """Raises DamagedFile if a file is damaged, and FileNotFoundError if one is missing."""
         self.folder = folder
-        self.rows = int(json.loads((folder / ABOUT).read_text("utf-8"))["rows"])
-        """Number of rows; papers of some may have been removed."""
+        try:
+            self.rows = int(json.loads((folder / ABOUT).read_text("utf-8"))["rows"])
+            """Number of rows; papers of some may have been removed."""
+        except (KeyError, TypeError, ValueError):
+            raise DamagedFile(f"{folder / ABOUT}: damaged (it has no number of rows)") from None
         stat = (folder / CODES).stat()
         self.codes_file = stat.st_dev, stat.st_ino
         self._vector_file = (folder / VECTORS).open("rb", buffering=0)

@@ -26,7 +26,7 @@ from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, 
 from citerec.library.explanation import Recommendation
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters
-from citerec.library.recommender import Recommender
+from citerec.library.recommender import Recommender, open_library
 from citerec.tests.forked import exit_code
 
 PAPERS, PIECE = 600, 40_000
@@ -440,6 +440,12 @@ def test_vectors_records_and_statistics_are_checked_when_they_are_read(
             with pytest.raises(InputError, match=r"damaged library .* build it again"):
                 Recommender.open(library).recommend("Trees and words and numbers [CITE]")
             file.write_bytes(content)
+    about = folder / "shards" / "1" / "shard.json"
+    content = about.read_bytes()
+    about.write_bytes(content.replace(b"rows", b"rowc"))
+    with pytest.raises(InputError, match=r"shard.json: damaged .* build it again"):
+        open_library(library).verify()
+    about.write_bytes(content)
     assert Recommender.open(library).recommend("Trees and words and numbers [CITE]")
 
 
