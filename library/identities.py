@@ -5,7 +5,7 @@ agrees:
 
 - titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
   ids, first authors' surnames
-- first page, volume and, unless these are equal, number
+- first page, volume and, unless these are equal, number; of software, data and manuals the version
 - the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
   since programs confuse them, and `misc` and the like are none
 - years, which may be two apart if one record is of a preprint, or if the first pages are equal
@@ -53,6 +53,9 @@ _NO_TITLES = frozenset(
      "acknowledgements", "tableofcontents", "untitled", "references")
 )  # fmt: skip
 _PRINTED = re.compile(r"\b(pages|eid|volume|number|issue)\s*=\s*[{\"]*([^,}\"]*)", re.IGNORECASE)
+_VERSION = re.compile(
+    r"\s*@(?:software|dataset|manual)\b.*?\bversion\s*=\s*[{\"]*v?([^,}\"]*)", re.IGNORECASE | re.DOTALL
+)
 _KIND = re.compile(r"\s*@\s*(\w+)")
 _KINDS = {
     **dict.fromkeys(("article", "inproceedings", "conference", "incollection", "inbook"), 1),
@@ -211,8 +214,10 @@ def _word_bit(word: str) -> int:
 
 
 def _printed(bibtex: str) -> int:
-    """Return the hashed first page, volume and number of an entry."""
+    """Return the hashed first page, volume and number of an entry, or version of software."""
     parts = dict[int, int]()
+    if version := _VERSION.match(bibtex):
+        parts[2] = (_hash(version[1].strip().lower()) & _PART_MASK) or 1
     for match in _PRINTED.finditer(bibtex):
         place = {"volume": 1, "number": 2, "issue": 2}.get(match[1].lower(), 0)
         if place not in parts and (words := re.findall(r"[^\W_]+", match[2].lower())):

@@ -54,6 +54,8 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
         ([entry("pages={1}", 2010), entry("note={x}", 2010), entry("volume={7}", 2010)], [0, 0, 0]),
         ([entry("", 2010, "phdthesis"), entry("", 2010), entry("", 2010, "inproceedings")], [0, 1, 1]),
         ([entry("", 2010, "misc"), entry("", 2010, "book"), entry("", 2010, "report")], [0, 0, 2]),
+        ([entry(f"version = {{{one}}}", 2010, "software") for one in ("1.0", "1.1", "v1.0")], [0, 1, 0]),
+        ([entry("version = 2", 2010, "online"), entry("number = {7}", 2010, "article")], [0, 0]),
         ([paper("a", "Tides at noon", doi="x"), paper("b", "Salt and mud", doi="x")], [0, 1]),
         ([paper("doi:x", "Tides at noon", doi="x"), paper("doi:x", "Salt and mud", doi="x")], [0, 1]),
         (
