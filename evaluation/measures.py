@@ -73,7 +73,9 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
     corpus, rows = queries.corpus, queries.contexts.tolist()
     ids, citing = [corpus.context_ids[row] for row in rows], corpus.citing[queries.contexts].tolist()
     qrels = Qrels.from_split(corpus, Split("", queries.contexts, queries.positives))
-    values = per_query(Run(ids, corpus.paper_ids, ranking), qrels, found)
+    run = Run(ids, corpus.paper_ids, ranking)
+    computed = per_query(run, qrels, {str(one): one for one in found.values()})  # R@10 and recall@10 are one
+    values = {name: computed[str(one)] for name, one in found.items()}
     return PerQuery(ids, [corpus.paper_ids[row] for row in citing], values)
 
 
