@@ -30,6 +30,7 @@ def test_measures_have_the_names_of_reports_too(tiny_corpus: Corpus) -> None:
     names = {"R@10": "recall@10", "P@5": "precision@5", "MRR": "mrr", "AP": "map"}
     one, other = evaluate(ranking, [*names]), evaluate(ranking, [*names.values()])
     assert {names[name]: value for name, value in one.items()} == other
+    assert evaluate(ranking, [*names, *names.values()]) == one | other, "also both at once"
 
 
 def test_contexts_without_results_count_as_zero(tiny_corpus: Corpus) -> None:
