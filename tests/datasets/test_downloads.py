@@ -306,6 +306,7 @@ def test_help_lists_names_sizes_and_folders(script: Callable[..., Done]) -> None
     assert all(any(size in line for line in lines) for size in ("862 MB", "about 295 MB", "size unknown"))
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_line_when_offline(
     cache: Path, script: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:

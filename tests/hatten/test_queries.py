@@ -145,6 +145,7 @@ def reader(demo_corpus: Corpus, tiny_bert: Path) -> Recorder:
     return Recorder(demo_corpus, article.tokenizer, article.config)
 
 
+@pytest.mark.slow
 def test_batches_have_siblings_and_leave_texts_out(reader: Recorder) -> None:
     corpus = reader.corpus
     split = corpus.split("train")

@@ -178,6 +178,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
         ),
     ],
 )
+@pytest.mark.slow
 def test_every_variant_resumes_to_the_same_weights(options: Options, demo: Options, tmp_path: Path) -> None:
     in_the_third_round = 2 * SHORT["model.batch.steps_per_round"] + 1
     assert_same_model(*train_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))

@@ -26,6 +26,7 @@ def converted(path: Path, kind: str, folder: Path) -> Path:
 
 @pytest.mark.skipif(SOFFICE is None, reason="LibreOffice's soffice is not installed")
 @pytest.mark.parametrize("suffix", [".docx", ".odt"])
+@pytest.mark.slow
 def test_libreoffice_keeps_the_citations(suffix: str, tmp_path: Path) -> None:
     """It shows their text, and its own copy has the same fields, if the format is the same."""
     document = paragraph(suffix, "On trees", level=0) + paragraph(suffix, "Introduction", level=1)

@@ -170,6 +170,7 @@ for number, line in enumerate(sys.stdin.read().splitlines()):
 TOO_LARGE = r"FILE: the record is larger than (16,777,216|1,048,576) bytes"
 
 
+@pytest.mark.slow
 def test_endless_files_are_refused_within_bounded_memory(tmp_path: Path) -> None:
     endless = {
         '{"k":{"a":" x': TOO_LARGE,

@@ -72,6 +72,7 @@ def test_faults_cost_a_line_each(tmp_path: Path) -> None:
     assert found["good.pdf"].identifiers == ["doi:10.5555/made.1"]
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_ends_its_process_alone(tmp_path: Path) -> None:
     (tmp_path / "bomb.pdf").write_bytes(zip_bomb())
     (tmp_path / "good.pdf").write_bytes(GOOD.pdf())

@@ -250,6 +250,7 @@ def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:
             assert requests.get(f"{url}/health", headers={"Host": host}, timeout=20).status_code == 200
 
 
+@pytest.mark.slow
 def test_slow_requests_time_out(recommender: RecommenderSpy) -> None:
     with serving(recommender, mcp=False, timeout=0.3) as url:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

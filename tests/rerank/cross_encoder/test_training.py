@@ -220,6 +220,7 @@ def test_two_processes_match_one(
     assert_same_up_to_rounding(tmp_path / "one", tmp_path / "two", "reranker")
 
 
+@pytest.mark.slow
 def test_the_paper_has_no_biencoder(tmp_path: Path) -> None:
     done = run_forked(["model=biencoder", "experiment=paper"], tmp_path / "out")
     assert done.returncode == 2

@@ -408,6 +408,7 @@ def test_variants_of_a_corpus(demo_corpus: Corpus, monkeypatch: pytest.MonkeyPat
     assert all(np.isnan(by_variant[name]).all() for name in by_variant if name not in contexts_of)
 
 
+@pytest.mark.slow
 def test_a_dense_model_of_other_corpora_adds_variants(
     demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
