@@ -29,6 +29,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from citerec.base.errors import InputError
+from citerec.base.files import cache_folder
 
 
 def setting(
@@ -91,6 +92,11 @@ def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
     parts += [f"at most {most}"] if most is not None else []
     parts += [f"below {below}"] if below is not None else []
     return "be " + " and ".join(parts)
+
+
+def cache_setting(part: str = "") -> Any:
+    """A setting whose default is the folder for prepared data, or a part of it."""
+    return field(default_factory=lambda: str(cache_folder() / part))
 
 
 SCHEMAS: dict[str, type] = {}

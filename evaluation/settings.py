@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import citerec.rerank.settings  # noqa: F401  (the schema of `scoring`)
 from citerec.base.errors import InputError
-from citerec.base.files import cache_folder
-from citerec.base.settings import Settings, check_count, register, setting
+from citerec.base.settings import Settings, cache_setting, check_count, register, setting
+from citerec.rerank.settings import LLM  # its schemas, too: scoring, llm
 from citerec.retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
@@ -119,10 +118,6 @@ class DraftsSettings(Settings):
             )
 
 
-LLM = "llm"
-"""The reranker that is a language model."""
-
-
 @dataclass(frozen=True)
 class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its top candidates."""
@@ -136,7 +131,7 @@ class PipelineSettings(ContextSettings):
     """how pairs are scored, a rerank.settings.ScoringSettings; null: the defaults"""
     llm: Any = None
     """reranker=llm: a rerank.settings.LlmSettings"""
-    llm_dir: str = ".cache/llm"
+    llm_dir: str = cache_setting("llm")
     """cache of the answers of language models"""
     fuse: str = setting("none", choices=("none", "score", "rank"))
     """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
@@ -148,7 +143,7 @@ class PipelineSettings(ContextSettings):
     """validation queries to tune the weight on"""
     depths: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000)
     """smaller numbers of candidates to report as well, at no extra cost"""
-    scores_dir: str = field(default_factory=lambda: str(cache_folder() / "pair-scores"))
+    scores_dir: str = cache_setting("pair-scores")
     """cache of pair scores, shared by all evaluations"""
     chunk: int = setting(512, least=1)
     """pairs scored together; more keep a fast GPU busy"""
@@ -185,7 +180,7 @@ class PoolSettings(Settings):
 
     where: ClassVar[str] = "benchmark"
 
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
     """cache for prepared and downloaded data"""
     index_dir: str | None = None
     """folder of the retriever's index: loaded if present, else built and saved"""

@@ -33,14 +33,12 @@ from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.rerank.cross_encoder.scores import ScoredPairs
-from citerec.rerank.settings import LlmSettings
+from citerec.rerank.settings import LLM, LlmSettings
 from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # otherwise it logs each request
 
-NAME = "llm"
-"""Value of reranker= that means this."""
 KEY = "OPENAI_API_KEY"
 """Environment variable with the key, if the server wants one."""
 FORMAT = 1
@@ -84,9 +82,9 @@ class LlmReranker:
         """folder: of the answers. Raises InputError for settings that lack an address, model or prompt."""
         for name in ("base_url", "model"):
             if not getattr(settings, name):
-                raise InputError(f"reranker={NAME} needs {settings.where}.{name}")
+                raise InputError(f"reranker={LLM} needs {settings.where}.{name}")
         self.settings, self.corpus, self.folder = settings, corpus, Path(folder)
-        self.name, self.scorer = f"{NAME} {settings.model}", self
+        self.name, self.scorer = f"{LLM} {settings.model}", self
         self.counts: Counter[str] = Counter()
         self._lock, self._stop = Lock(), Event()
         try:

@@ -275,6 +275,10 @@ class ScoringSettings(Settings):
     """overrides the reranker's pairs.query_tokens; null: as trained"""
 
 
+LLM = "llm"
+"""The reranker that is a language model."""
+
+
 @dataclass(frozen=True)
 class LlmSettings(Settings):
     """reranker=llm: a large language model orders the candidates (rerank.llm)"""

@@ -11,7 +11,7 @@ import logging
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import atomic_write, cache_folder, expand_user, file_lock
+from citerec.base.files import atomic_write, expand_user, file_lock
+from citerec.base.settings import cache_setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
@@ -156,7 +157,7 @@ class GloVe(Embeddings):
 
     source: str = GLOVE
     dim: int = 200
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
 
     def load(self, corpus: Corpus) -> WordVectors:
         path = self._find_file()
@@ -196,7 +197,7 @@ class ReferenceVectors(Embeddings):
     vectors: str | None = None
     vocabulary: str | None = None
     dim: int = 200
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
 
     def load(self, corpus: Corpus) -> WordVectors:
         check_tokenizer(corpus, "reference", "embeddings=reference")

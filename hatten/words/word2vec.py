@@ -7,15 +7,15 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from citerec.base.errors import InputError
-from citerec.base.files import cache_folder
 from citerec.base.progress import count_progress
+from citerec.base.settings import cache_setting
 from citerec.datasets.records import MARKER_WORDS, TRAIN
 from citerec.hatten.words.vectors import Embeddings, WordVectors, cached_vectors, log_coverage, quiet_gensim
 
@@ -50,7 +50,7 @@ class Word2Vec(Embeddings):
     min_count: int = 3
     seed: int = 0
     workers: int | None = None
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
 
     def load(self, corpus: Corpus) -> WordVectors:
         settings = {

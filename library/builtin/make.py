@@ -11,7 +11,7 @@ import copy
 import logging
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,9 +19,8 @@ import numpy as np
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import cache_folder
 from citerec.base.progress import count_progress
-from citerec.base.settings import Settings
+from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import open_static, static_retriever
@@ -70,7 +69,7 @@ class BuiltInSettings(Settings):
     """static models trained without each data set (e.g. [outputs/without-a,outputs/without-b])"""
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts.yaml)"""
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
     """cache for prepared data"""
     output: str = str(BUILT_IN)
     """output folder"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from safetensors.numpy import load_file
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, cache_folder
-from citerec.base.settings import Settings
+from citerec.base.files import atomic_folder
+from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import static_retriever
@@ -73,7 +73,7 @@ class NetworkSettings(Settings):
     """folders as in data=custom; contexts that keep names are read from val_named, if present"""
     drafts: str
     """folder of drafts (citerec data drafts list=library/builtin/drafts-unseen.yaml)"""
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
     """cache for prepared data and for what the encoder makes of papers"""
     output: str = str(BUILT_IN)
     """folder of the built-in model"""

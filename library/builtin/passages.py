@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,8 +21,7 @@ import numpy as np
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import cache_folder
-from citerec.base.settings import Settings
+from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
@@ -61,7 +60,7 @@ class PassageSettings(Settings):
     """folder with full texts NAME.xml in ScisummNet's format, NAME a paper of the data"""
     queries: int = 500
     """contexts asked in each library"""
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
     """cache for prepared data"""
     output: str = str(BUILT_IN)
     """folder of the built-in model"""

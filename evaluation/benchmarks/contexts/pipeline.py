@@ -38,10 +38,10 @@ from citerec.evaluation.benchmarks.contexts.stages import (
 )
 from citerec.evaluation.protocol import Protocol, metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table
-from citerec.evaluation.settings import LLM, PipelineSettings
+from citerec.evaluation.settings import PipelineSettings
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.cross_encoder.scores import PairScores, Processes, first_k
-from citerec.rerank.settings import ScoringSettings
+from citerec.rerank.settings import LLM, ScoringSettings
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries

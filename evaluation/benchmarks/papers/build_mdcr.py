@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, cache_folder, expand_user, new_folder
+from citerec.base.files import atomic_folder, expand_user, new_folder
 from citerec.base.progress import count_progress
-from citerec.base.settings import Settings, check_count, setting
+from citerec.base.settings import Settings, cache_setting, check_count, setting
 from citerec.datasets.citations.graph import CitationGraph, open_graph
 from citerec.datasets.citations.queries import read_rows
 from citerec.datasets.columns import Ragged, offsets_of
@@ -287,7 +287,7 @@ class MdcrSettings(Settings):
     """depth of the rankings to draw from, and number of most-cited papers per field"""
     seed: int = 0
     """random seed"""
-    cache_dir: str = field(default_factory=lambda: str(cache_folder()))
+    cache_dir: str = cache_setting()
     """cache for prepared and downloaded data"""
 
 
