@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from citerec.base.errors import InputError, error_text
 from citerec.rerank.cross_encoder.network import SETTINGS, CrossEncoder, extend_vocabulary, subword_vectors
 from citerec.rerank.settings import PairSettings
-from citerec.retrieval.encoders.encoder import max_positions
+from citerec.retrieval.encoders.encoder import check_fast, load_transformer, max_positions
 from citerec.retrieval.encoders.nets import computing_in
 from citerec.retrieval.encoders.sentence_transformers import MODEL, read_limit, read_prompts
 from citerec.training.hub import download_model, is_hub_id
@@ -53,29 +53,18 @@ class Classifier(CrossEncoder):
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Classifier:
         """Load a model; InputError if it is damaged, or not a cross-encoder with one score."""
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
-
         kinds = _architectures(folder / CONFIG)
         if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
             raise InputError(
                 f"{folder}: neither a saved reranker (no {SETTINGS}) nor a cross-encoder of "
                 f"sentence-transformers ({CONFIG}: architectures {kinds})"
             )
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model, keys = AutoModelForSequenceClassification.from_pretrained(
-                folder, local_files_only=True, output_loading_info=True, dtype="float32"
-            )
-        except Exception as error:  # damaged files raise nearly anything
-            raise InputError(f"{folder}: cannot load the model ({error_text(error)})") from None
-        if missing := sorted(keys["missing_keys"]):
-            raise InputError(f"{folder}: the weights lack the tensor {missing[0]}")
+        model, tokenizer, _ = load_transformer(folder, "AutoModelForSequenceClassification")
         if model.config.num_labels != 1:
             raise InputError(
                 f"{folder}: the model gives {model.config.num_labels} scores for a pair, not one"
             )
-        if not isinstance(tokenizer, PreTrainedTokenizerFast):
-            raise InputError(f"{folder}: the model has no fast tokeniser (tokenizer.json)")
+        check_fast(tokenizer, folder)
         if any(read_prompts(folder)):
             raise InputError(f"{folder / MODEL}: prompts of cross-encoders are not supported")
         limits = (LONGEST, max_positions(model.base_model) or LONGEST, read_limit(folder))

@@ -398,15 +398,19 @@ def _download(
     return folder
 
 
-def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
-    from transformers import AutoModel, AutoTokenizer
+def load_transformer(folder: Path, kind: str = "AutoModel") -> tuple[Any, Any, list[str]]:
+    """A model of one of transformers' classes, its tokeniser, and the names of tensors that it does not use.
+
+    InputError if files are damaged, or if the weights lack a tensor other than a bare model's pooler.
+    """
+    import transformers
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # loading takes a second
     logging.set_verbosity_error()  # missing keys are reported below, in one line
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model, keys = AutoModel.from_pretrained(
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model, keys = getattr(transformers, kind).from_pretrained(
             folder, local_files_only=True, output_loading_info=True, dtype="float32"
         )
     except Exception as error:  # damaged files raise nearly anything
@@ -415,19 +419,29 @@ def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
+    return model, tokenizer, sorted(keys["unexpected_keys"])
+
+
+def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
+    model, tokenizer, unused = load_transformer(folder)
     # BERT's pooler was trained for next-sentence prediction, and some models have none.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    adapters.add_own_adapter(model, sorted(keys["unexpected_keys"]), folder)
+    adapters.add_own_adapter(model, unused, folder)
     return model, tokenizer
 
 
-def _check_compatible(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
+def check_fast(tokenizer: Any, where: str | Path) -> None:
+    """InputError for a tokeniser of the slow kind."""
     from transformers import PreTrainedTokenizerFast
 
-    where = config.path or config.name
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise InputError(f"{where}: the model has no fast tokeniser (tokenizer.json)")
+
+
+def _check_compatible(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
+    where = config.path or config.name
+    check_fast(tokenizer, where)
     subwords = model.config.vocab_size
     if len(tokenizer) > subwords:
         raise InputError(f"{where}: the tokeniser has {len(tokenizer)} subwords, the model only {subwords}")

@@ -76,7 +76,12 @@ class _Model(msgspec.Struct):
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
 
-    def prompt(self, *names: str) -> str:
+    @property
+    def both(self) -> tuple[str, str]:
+        """The prompts of queries and of papers."""
+        return self._prompt("query"), self._prompt("document", "passage", "corpus")
+
+    def _prompt(self, *names: str) -> str:
         """The prompt of the first of these names that is known, else the default."""
         found = [
             self.prompts[name] for name in (*names, self.default_prompt_name or "") if self.prompts.get(name)
@@ -162,7 +167,7 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
         similarity = "cosine"
     if similarity not in ("cosine", "l2", "dot"):
         raise InputError(f"{folder / MODEL}: similarity_fn_name={similarity} is not supported")
-    prompts = read_prompts(folder)
+    prompts = model.both
     if any(prompts) and not pooling.include_prompt:
         raise InputError(f"{folder / modules[1].path}/config.json: include_prompt=false is not supported")
     return replace(
@@ -177,8 +182,8 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
 
 def read_prompts(folder: Path) -> tuple[str, str]:
     """The prompts of queries and of papers."""
-    model = _read(folder / MODEL, _Model)
-    return model.prompt("query"), model.prompt("document", "passage", "corpus")
+    found: tuple[str, str] = _read(folder / MODEL, _Model).both
+    return found
 
 
 def read_limit(folder: Path) -> int:
