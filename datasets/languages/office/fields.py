@@ -78,8 +78,8 @@ def _shown(one: Cited) -> str:
     ]
     who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
     year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
-    parts = [f"{who or data.get('title', '')}, {year}" if not one.no_author else str(year)]
-    return f"{one.prefix} {parts[0]}".strip() + (f", {one.suffix}" if one.suffix else "")
+    text = str(year) if one.no_author else f"{who or data.get('title', '')}, {year}"
+    return f"{one.prefix} {text}".strip() + (f", {one.suffix}" if one.suffix else "")
 
 
 def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:

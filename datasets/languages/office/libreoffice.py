@@ -39,7 +39,6 @@ class LibreOfficeReader(OfficeReader):
 
     def __init__(self, package: Package) -> None:
         super().__init__(package)
-        self.bookmarks: dict[str, str] = {}
         self._parents: dict[str, str] = {}
         self._places: list[Place] = []
 
@@ -95,7 +94,6 @@ class LibreOffice(Office):
     reader = LibreOfficeReader
 
     def parts(self, reader: OfficeReader) -> Iterator[str]:
-        assert isinstance(reader, LibreOfficeReader)
         reader.bookmarks = reader.properties("meta.xml", ("user-defined",))
         yield "content.xml"
 

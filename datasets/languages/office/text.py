@@ -81,7 +81,7 @@ class OfficeReader(ABC):
     paragraphs: pieces of text, of each paragraph. items: cited items of Zotero by key.
     """
 
-    skipped: ClassVar[frozenset[str]]
+    skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
         r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOGRAPHY|Mendeley Bib|TOC\b)"
@@ -92,6 +92,8 @@ class OfficeReader(ABC):
         self.package = package
         self.paragraphs: list[list[Piece]] = []
         self.items: dict[str, dict[str, Any]] = {}
+        self.bookmarks: dict[str, str] = {}
+        """Codes of fields by the names of their bookmarks."""
         self.part, self.content = "", b""
         self._open: list[list[Piece]] = []
         self._fields: list[_Opened] = []
@@ -102,12 +104,10 @@ class OfficeReader(ABC):
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         """Called at the start of an element that is not skipped; names have no namespaces."""
 
-    @abstractmethod
-    def end(self, name: str) -> None:
+    def end(self, name: str) -> None:  # noqa: B027
         """Called at its end."""
 
-    @abstractmethod
-    def text(self, text: str) -> None:
+    def text(self, text: str) -> None:  # noqa: B027
         """Called with text."""
 
     def read(self, part: str) -> None:
@@ -159,9 +159,9 @@ class OfficeReader(ABC):
         if not self._skips:
             self.text(text)
 
-    @abstractmethod
     def known(self, name: str) -> str:
-        """Return the name of an element without its namespace; "" for one of others."""
+        """Return the name of an element without its namespace; "" for one that is not read."""
+        return name.rpartition(" ")[2]
 
     @property
     def at(self) -> int:
@@ -261,14 +261,9 @@ class OfficeReader(ABC):
 class _Properties(OfficeReader):
     """Reads elements that have a name."""
 
-    skipped = frozenset()
-
     def __init__(self, package: Package, names: Sequence[str]) -> None:
         super().__init__(package)
         self.names, self.found, self.inside = names, list[tuple[str, str]](), False
-
-    def known(self, name: str) -> str:
-        return name.rpartition(" ")[2]
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         if name in self.names:

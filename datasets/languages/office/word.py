@@ -31,21 +31,11 @@ _SIGNS = {"tab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
 class _Relations(OfficeReader):
     """Reads which part is the document."""
 
-    skipped = frozenset()
     target = "word/document.xml"
-
-    def known(self, name: str) -> str:
-        return name.rpartition(" ")[2]
 
     def begin(self, name: str, attributes: Mapping[str, str]) -> None:
         if name == "Relationship" and attributes.get("Type", "").endswith(_OFFICE_DOCUMENT):
             self.target = posixpath.normpath(attributes.get("Target", "").lstrip("/"))
-
-    def end(self, name: str) -> None:
-        pass
-
-    def text(self, text: str) -> None:
-        pass
 
 
 class WordReader(OfficeReader):
@@ -55,7 +45,6 @@ class WordReader(OfficeReader):
 
     def __init__(self, package: Package) -> None:
         super().__init__(package)
-        self.bookmarks: dict[str, str] = {}
         self.styles: dict[str, list[str]] = {}
         """Of each style: its mark, and the style that it is based on."""
         self._style = ["", ""]
@@ -149,7 +138,6 @@ class Word(Office):
     reader = WordReader
 
     def parts(self, reader: OfficeReader) -> Iterator[str]:
-        assert isinstance(reader, WordReader)
         relations = _Relations(reader.package)
         relations.read("_rels/.rels")
         folder = posixpath.dirname(relations.target)
