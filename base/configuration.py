@@ -40,10 +40,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+RESOLVERS.update(cache_folder=lambda: str(cache_folder()))
+
 
 def prepare_hydra() -> None:
     """Give Hydra all registered schemas and functions that it lacks."""
-    for name, function in {"cache_folder": lambda: str(cache_folder()), **RESOLVERS}.items():
+    for name, function in RESOLVERS.items():
         OmegaConf.register_new_resolver(name, function, use_cache=True, replace=True)
     stored = ConfigStore.instance().repo.get("schema", {})
     for name, kind in SCHEMAS.items():

@@ -19,7 +19,6 @@ where short titles also need the same first author.
 
 from __future__ import annotations
 
-import errno
 import re
 import sqlite3
 from array import array
@@ -33,6 +32,7 @@ from typing import Any
 
 import orjson
 
+from citerec.base.files import database_disk_error
 from citerec.datasets.fulltext.documents import Metadata, Reference
 from citerec.datasets.letters import fold
 from citerec.datasets.records import arxiv_date, arxiv_month
@@ -274,9 +274,7 @@ class PaperTable:
         try:
             self._database.executemany(statement, rows)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from None
-            raise
+            raise (database_disk_error(error, self.path) or error) from None
 
 
 class Catalogue:

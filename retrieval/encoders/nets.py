@@ -17,6 +17,8 @@ from citerec.retrieval.arrays import Floats, array_hash
 
 T = TypeVar("T")
 
+MOST_TOKENS = 1 << 16
+"""Tokens to compute at a time, however large the GPU is."""
 ALIGNMENT = 16
 """Bytes to which the arrays of one transfer are aligned."""
 
@@ -51,8 +53,8 @@ def computing_in(dtype: torch.dtype, weights: Tensor) -> AbstractContextManager[
     return nullcontext() if dtype == weights.dtype else torch.autocast(weights.device.type, dtype)
 
 
-def fitting_tokens(device: torch.device | str, bytes_each: float, on_cpu: int, most: int = 1 << 16) -> int:
-    """How many tokens to compute at a time: on a GPU what a quarter of its memory holds, at most `most`.
+def fitting_tokens(device: torch.device | str, bytes_each: float, on_cpu: int) -> int:
+    """How many tokens to compute at a time: on a GPU what a quarter of its memory holds, at most MOST_TOKENS.
 
     bytes_each: memory of the activations of a token.
     """
@@ -60,7 +62,7 @@ def fitting_tokens(device: torch.device | str, bytes_each: float, on_cpu: int, m
     if device.type == "cpu":
         return on_cpu
     memory = torch.cuda.get_device_properties(device).total_memory
-    return max(1024, min(most, int(memory / 4 / bytes_each) // 1024 * 1024))
+    return max(1024, min(MOST_TOKENS, int(memory / 4 / bytes_each) // 1024 * 1024))
 
 
 def transformer_bytes(model: Any, training: bool) -> float:
