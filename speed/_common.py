@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus, open_demo
 from citerec.datasets.prepare import open_corpus
-from citerec.hatten.documents import Vocabulary
 
 REAL = Path("../shared/data/neurips2025-lcr")
 Tasks = dict[str, Callable[[], object]]
@@ -60,35 +56,6 @@ def load_corpus(args: argparse.Namespace) -> Corpus:
     corpus = open_corpus(args.data, cache_dir=cache) if args.data.is_dir() else open_demo(cache_dir=cache)
     print(f"data: {corpus.name}, {len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts")
     return corpus
-
-
-def random_vectors(corpus: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Return random vectors for the words with a letter or digit that occur at least three times."""
-    frequent = np.flatnonzero(np.asarray(corpus.word_counts) >= 3).tolist()
-    vocabulary = Vocabulary(
-        [word for word in map(corpus.words.__getitem__, frequent) if any(map(str.isalnum, word))]
-    )
-    table = np.random.default_rng(0).standard_normal((len(vocabulary), dim), np.float32)
-    return vocabulary, table
-
-
-def word_sums(corpus: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
-    """Return a function (rows, token column) -> normalised sums of random word vectors.
-
-    Their distribution is similar to that of real embeddings.
-    """
-    vocabulary, table = random_vectors(corpus)
-    words, ids = torch.from_numpy(table), vocabulary.lookup(corpus.words)
-
-    def vectors(rows: NDArray[np.integer], column: str) -> NDArray[np.float32]:
-        texts = getattr(corpus, column).take(rows)
-        known = ids[texts.values]
-        weight = torch.from_numpy((known >= 0).astype(np.float32))
-        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(texts.offsets[:-1])
-        summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
-        return np.asarray(F.normalize(summed, dim=1).numpy())
-
-    return vectors
 
 
 def time_call(args: argparse.Namespace, call: Callable[[], object]) -> float:

@@ -23,7 +23,7 @@ import faiss as faiss  # noqa: E402
 
 # Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means 640
 # queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
-# (speed/indexes.py), also for the short vectors of product quantisers.
+# (speed/retrieval.py), also for the short vectors of product quantisers.
 faiss.cvar.distance_compute_blas_threshold = 1600
 
 CHUNK = 1024
