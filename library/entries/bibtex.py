@@ -20,118 +20,16 @@ from citerec.library.entries.latex import (
     marked_up,
 )
 from citerec.library.entries.names import parse_names, written_names
+from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, clean_doi, terminal_text
 
-_CSL_BY_TYPE = {
-    "article": "article-journal",
-    "suppperiodical": "article-journal",
-    **dict.fromkeys(("book", "mvbook", "collection", "mvcollection", "proceedings", "mvproceedings"), "book"),
-    **dict.fromkeys(("reference", "mvreference", "manual", "commentary"), "book"),
-    "booklet": "pamphlet",
-    **dict.fromkeys(("incollection", "inbook", "bookinbook", "suppbook", "suppcollection"), "chapter"),
-    **dict.fromkeys(("inproceedings", "conference"), "paper-conference"),
-    "inreference": "entry-encyclopedia",
-    **dict.fromkeys(("phdthesis", "mastersthesis", "thesis", "bathesis", "candthesis"), "thesis"),
-    **dict.fromkeys(("techreport", "report"), "report"),
-    "unpublished": "manuscript",
-    **dict.fromkeys(("online", "electronic", "www"), "webpage"),
-    "artwork": "graphic",
-    "image": "figure",
-    **dict.fromkeys(("audio", "music"), "song"),
-    **dict.fromkeys(("movie", "video"), "motion_picture"),
-    "jurisdiction": "legal_case",
-    "legal": "treaty",
-    "letter": "personal_communication",
-    "misc": "document",
-    **{kind: kind for kind in ("dataset", "legislation", "patent", "performance", "periodical", "review")},
-    **{kind: kind for kind in ("software", "standard")},
-}
-"""CSL's types by those of BibTeX and biblatex."""
-_TYPE_BY_CSL = {csl: kind for kind, csl in reversed(_CSL_BY_TYPE.items())}
-_OTHER_CSL = {
-    "article": "misc",
-    "article-magazine": "article",
-    "article-newspaper": "article",
-    "bill": "legislation",
-    "broadcast": "audio",
-    "classic": "book",
-    "collection": "misc",
-    "entry": "inreference",
-    "entry-dictionary": "inreference",
-    "event": "misc",
-    "hearing": "misc",
-    "interview": "misc",
-    "map": "misc",
-    "musical_score": "music",
-    "post": "online",
-    "post-weblog": "online",
-    "regulation": "legislation",
-    "review-book": "review",
-    "speech": "misc",
-}
-"""Types of BibTeX for other types of CSL."""
-TYPES = frozenset(_CSL_BY_TYPE)
+_TYPES = Names("types", "bibtex")
 _SUBTYPES = {"article": "preprint", "article-magazine": "magazine", "article-newspaper": "newspaper"}
-_SUBTYPES_READ = {csl: csl for csl in _OTHER_CSL if csl != "article"} | {
+_SUBTYPES_READ = {csl: csl for csl in _TYPES.written.keys() - _TYPES.read.keys() - {"article"}} | {
     name: csl for csl, name in _SUBTYPES.items()
 }
-
-_VARIABLES = {
-    "title": "title",
-    "shorttitle": "title-short",
-    "volume": "volume",
-    "issue": "issue",
-    "edition": "edition",
-    "pages": "page",
-    "chapter": "chapter-number",
-    "volumes": "number-of-volumes",
-    "pagetotal": "number-of-pages",
-    "series": "collection-title",
-    "eventtitle": "event-title",
-    "venue": "event-place",
-    "type": "genre",
-    "version": "version",
-    "pubstate": "status",
-    "origtitle": "original-title",
-    "origpublisher": "original-publisher",
-    "origlocation": "original-publisher-place",
-    "shortjournal": "container-title-short",
-    "language": "language",
-    "isbn": "ISBN",
-    "issn": "ISSN",
-    "doi": "DOI",
-    "pmid": "PMID",
-    "pmcid": "PMCID",
-    "url": "URL",
-    "abstract": "abstract",
-    "keywords": "keyword",
-    "note": "note",
-    "annotation": "annote",
-}
-"""Variables by fields that do not depend on the type."""
-_READ_AS = {
-    "annote": "annotation",
-    "location": "address",
-    "langid": "language",
-    "eventlocation": "venue",
-    "lccn": "call-number",
-    "eid": "pages",
-    "journalabbr": "shortjournal",
-    "key": "",
-}
-"""Other names of fields."""
-_OWN_NAMES = (
-    *("archive", "archive_collection", "archive_location", "archive-place", "authority", "call-number"),
-    *("citation-label", "dimensions", "division", "jurisdiction", "medium", "part-number", "part-title"),
-    *("printing-number", "references", "reviewed-genre", "reviewed-title", "scale", "section", "source"),
-    *("supplement-number", "volume-title", "year-suffix", "database-provider", "custom"),
-)
-"""Variables that have no field in biblatex, and so keep their names."""
-_FIELDS = {variable: field for field, variable in _VARIABLES.items()} | {name: name for name in _OWN_NAMES}
-VARIABLES = {*_VARIABLES.values(), *_OWN_NAMES} | {
-    *("container-title", "publisher", "publisher-place", "number", "collection-number")
-}
-"""Variables of texts that an entry keeps."""
+_VARIABLES = Names("variables", "bibtex")
+"""Variables whose fields do not depend on the type."""
 _NAME_FIELDS = {"container-author": "bookauthor"}
 _DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
 _SEASON = re.compile(r"(spring|summer|autumn|fall|winter) (\d{4})", re.IGNORECASE)
@@ -166,7 +64,7 @@ def write_item(item: Item, key: str) -> str:
     if left.get("genre", "") == _GENRES.get(kind):
         left.pop("genre")
     values |= _date_fields(left)
-    for variable, field in (*_placed(item.type, kind, left).items(), *_FIELDS.items()):
+    for variable, field in (*_placed(item.type, kind, left).items(), *_VARIABLES.written.items()):
         if (text := left.pop(variable, "")) and not values.get(field):
             values[field] = _latex(variable, text)
         elif text:
@@ -174,21 +72,21 @@ def write_item(item: Item, key: str) -> str:
     if arxiv := left.pop("arxiv", ""):
         values |= {"eprint": escape_latex(arxiv), "archiveprefix": "arXiv"}
     values |= {name: _latex(name, text) for name, text in left.items()}
-    if _CSL_BY_TYPE[kind] != item.type and not (item.type == "article" and arxiv):
+    if _TYPES.csl[kind] != item.type and not (item.type == "article" and arxiv):
         values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
     return write_entry(kind, key, values)
 
 
 def entry_type(item: Item) -> str:
     """Return BibTeX's or biblatex's type of an item."""
-    if (kind := item.fields.get("entrytype", "")) in TYPES:
+    if (kind := item.fields.get("entrytype", "")) in _TYPES.csl:
         return kind
     if item.type == "thesis":
         genre = item.fields.get("genre", "")
         if _MASTERS.search(genre):
             return "mastersthesis"
         return "phdthesis" if _DOCTORAL.search(genre) else "thesis"
-    return _TYPE_BY_CSL.get(item.type) or _OTHER_CSL.get(item.type, "misc")
+    return _TYPES.written.get(item.type, "misc")
 
 
 def _placed(csl: str, kind: str, fields: Mapping[str, str]) -> dict[str, str]:
@@ -239,25 +137,22 @@ def write_entry(kind: str, key: str, values: Mapping[str, str]) -> str:
 def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     """Return the item of an entry. kind: its type. fields: LaTeX by lower-case name."""
     kind = kind.lower()
-    csl = _SUBTYPES_READ.get(fields.get("entrysubtype", "").lower()) or _CSL_BY_TYPE.get(kind, "document")
-    known = {name: value for name, value in fields.items() if name not in _READ_AS and value.strip()}
-    for name, value in fields.items():
-        known.setdefault(_READ_AS.get(name, name), value)
+    csl = _SUBTYPES_READ.get(fields.get("entrysubtype", "").lower()) or _TYPES.csl.get(kind, "document")
 
     def text(*names: str) -> str:
-        return next((text for name in names if (text := latex_to_text(known.get(name, "")))), "")
+        given = (fields[name] for name in names if name in fields)
+        return next(filter(None, map(latex_to_text, given)), "")
 
     def titled(name: str, subtitle: str) -> str:
         return ": ".join(filter(None, (text(name), text(subtitle))))
 
-    values = {variable: text(field) for field, variable in _VARIABLES.items() if field in known}
-    values |= {name: text(name) for name in _OWN_NAMES if name in known}
+    values = {variable: text(*names) for variable, names in _VARIABLES.read.items()}
     values["title"] = titled("title", "subtitle")
     journal = titled("journaltitle", "journalsubtitle") or titled("journal", "journalsubtitle")
     book = titled("booktitle", "booksubtitle")
     if csl in CONTAINED:
         book = book or titled("maintitle", "mainsubtitle")
-    elif not _URL.search(known.get("howpublished", "")):
+    elif not _URL.search(fields.get("howpublished", "")):
         book = book or text("howpublished")
     values["container-title"] = (journal or book) if kind in _IN_JOURNALS else (book or journal)
     if csl == "thesis":
@@ -265,18 +160,20 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
         values["genre"] = text("type") or _GENRES.get(kind, "")
     else:
         values["publisher"] = text("publisher", "institution", "school", "organization")
-    values["publisher-place"] = text("address")
+    values["publisher-place"] = text("address", "location")
     number = number_variable(csl)
     values[number] = text("number") or values.get(number, "")
     values["page"] = values.get("page", "").replace("–", "-").replace("--", "-")
-    values["URL"] = _literal(known.get("url", "")) or _url_in(known.get("howpublished", ""))
-    values["DOI"] = clean_doi(_literal(known.get("doi", ""))) or _literal(known.get("doi", ""))
-    values |= {variable: text(field) for variable, field in _DATE_FIELDS.items() if field in known}
+    values["URL"] = _literal(fields.get("url", "")) or _url_in(fields.get("howpublished", ""))
+    values["DOI"] = clean_doi(_literal(fields.get("doi", ""))) or _literal(fields.get("doi", ""))
+    values |= {variable: text(field) for variable, field in _DATE_FIELDS.items()}
     values["issued"] = _read_date(text("date"), text("year"), text("month"), text("day"))
-    _read_eprint(known, values)
-    names = {role: parse_names(latex_to_names(known.get(_NAME_FIELDS.get(role, role), ""))) for role in ROLES}
+    _read_eprint(fields, values)
+    names = {
+        role: parse_names(latex_to_names(fields.get(_NAME_FIELDS.get(role, role), ""))) for role in ROLES
+    }
     item = Item.of(csl, values, names)
-    if kind in TYPES and entry_type(item) != kind:
+    if kind in _TYPES.csl and entry_type(item) != kind:
         item.fields["entrytype"] = kind
     return item
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from citerec.library.entries.bibtex import VARIABLES
 from citerec.library.entries.item import DATES, ROLES, Item, csl_date, read_csl_date
 from citerec.library.entries.names import OTHERS, Name, parse_name
+from citerec.library.entries.tables import VARIABLES
 from citerec.library.papers import clean_text, terminal_text
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     """Return the item of a record. texts: of its variables. record: with its names and dates."""
-    fields = {name: text for name, text in texts.items() if name in VARIABLES and text}
+    fields = {name: text for name, text in texts.items() if name in VARIABLES and name not in DATES and text}
     for old, name in _ALIASES.items():
         if old in texts:
             fields.setdefault(name, texts[old])

@@ -7,77 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from citerec.library.entries.item import Item, iso_date, number_variable
 from citerec.library.entries.names import Name, inverted, parse_inverted, split_semicolons
+from citerec.library.entries.tables import Names
 from citerec.library.papers import clean_doi, clean_text, split_names, terminal_text
 
-_CSL_BY_TYPE = {
-    **{"JOUR": "article-journal", "MGZN": "article-magazine", "NEWS": "article-newspaper"},
-    **{"EJOUR": "article-journal", "INPR": "article-journal", "ABST": "article-journal"},
-    **{"BOOK": "book", "EDBOOK": "book", "EBOOK": "book", "CTLG": "book", "SER": "book"},
-    **{"CHAP": "chapter", "ECHAP": "chapter", "CONF": "paper-conference", "CPAPER": "paper-conference"},
-    **{"THES": "thesis", "RPRT": "report", "GOVDOC": "report", "UNPB": "manuscript", "MANSCPT": "manuscript"},
-    **{"ELEC": "webpage", "WEB": "webpage", "MULTI": "webpage", "BLOG": "post-weblog", "PAMP": "pamphlet"},
-    **{"COMP": "software", "DATA": "dataset", "DBASE": "dataset", "AGGR": "dataset", "PAT": "patent"},
-    **{"STAND": "standard", "CASE": "legal_case", "STAT": "legislation", "BILL": "bill", "UNBILL": "bill"},
-    **{"LEGAL": "regulation", "HEAR": "hearing", "DICT": "entry-dictionary", "ENCYC": "entry-encyclopedia"},
-    **{"MAP": "map", "CHART": "figure", "FIGURE": "figure", "EQUA": "figure", "ART": "graphic"},
-    **{"MPCT": "motion_picture", "VIDEO": "motion_picture", "ADVS": "motion_picture", "SOUND": "song"},
-    **{"MUSIC": "musical_score", "PCOMM": "personal_communication", "ICOMM": "personal_communication"},
-    **{"INTV": "interview", "SLIDE": "speech", "JFULL": "periodical", "CLSWK": "classic"},
-    **{"ANCIENT": "classic", "POD": "broadcast", "GEN": "document"},
-}
-"""CSL's types by those of RIS."""
-_TYPE_BY_CSL = {csl: kind for kind, csl in reversed(_CSL_BY_TYPE.items())} | {
-    **{"entry": "ENCYC", "post": "BLOG", "review": "JOUR", "review-book": "JOUR", "treaty": "LEGAL"},
-}
-_VARIABLES = {
-    "TI": "title",
-    "T1": "title",
-    "CT": "title",
-    "ST": "title-short",
-    "TT": "original-title",
-    "JF": "container-title",
-    "JO": "container-title",
-    "T2": "container-title",
-    "BT": "container-title",
-    "JA": "container-title-short",
-    "J2": "container-title-short",
-    "J1": "container-title-short",
-    "T3": "collection-title",
-    "C3": "event-title",
-    "AB": "abstract",
-    "N2": "abstract",
-    "N1": "note",
-    "VL": "volume",
-    "IS": "issue",
-    "M1": "number",
-    "C7": "number",
-    "ET": "edition",
-    "SE": "section",
-    "NV": "number-of-volumes",
-    "PB": "publisher",
-    "CY": "publisher-place",
-    "PP": "publisher-place",
-    "DA": "issued",
-    "PY": "issued",
-    "Y1": "issued",
-    "Y2": "accessed",
-    "M3": "genre",
-    "LA": "language",
-    "DO": "DOI",
-    "UR": "URL",
-    "CN": "call-number",
-    "AN": "archive_location",
-    "DB": "source",
-    "DP": "database-provider",
-    "RN": "annote",
-    "OP": "original-date",
-    "LB": "",
-}
-"""Variables by tags; the first tag with a value counts."""
-_TAGS: dict[str, str] = {}
-for _tag, _variable in _VARIABLES.items():
-    _TAGS.setdefault(_variable, _tag)
-_TAGS["container-title"] = "T2"
+_TYPES, _VARIABLES = Names("types", "ris"), Names("variables", "ris")
+_TAGS = _VARIABLES.written | {"container-title": "T2"}
 _SERIES = ("book", "report", "thesis", "software", "dataset")
 """Types whose T2 is a series."""
 _ROLES = {
@@ -94,12 +28,8 @@ _ISSN = re.compile(r"\d{4}-?\d{3}[\dXx]")
 def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
     """Return the item of a record. tags: values by tag."""
     kind = next(iter(tags.get("TY", ())), "").strip().upper()
-    csl = _CSL_BY_TYPE.get(kind, "document")
-    fields = dict[str, str]()
-    for tag, variable in _VARIABLES.items():
-        for value in tags.get(tag, ()):
-            if value and not fields.get(variable):
-                fields[variable] = value
+    csl = _TYPES.csl.get(kind, "document")
+    fields = _VARIABLES.first(tags)
     if csl == "book" and "title" not in fields and tags.get("BT"):
         fields["title"] = fields.pop("container-title")
     elif csl in _SERIES and "container-title" in fields:
@@ -118,7 +48,6 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
     for tag, role in _ROLES.items():
         if found := [*map(parse_inverted, split_semicolons(tags.get(tag, ())))]:
             names.setdefault(role, []).extend(found)
-    fields.pop("", "")
     return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
 
 
@@ -147,7 +76,7 @@ def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str]) -> Non
 
 def write_record(item: Item, key: str) -> str:
     """Return a record."""
-    kind = _TYPE_BY_CSL.get(item.type, "GEN")
+    kind = _TYPES.written.get(item.type, "GEN")
     if kind == "BOOK" and not item.names.get("author") and item.names.get("editor"):
         kind = "EDBOOK"
     left = dict(item.fields)

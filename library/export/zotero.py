@@ -18,7 +18,7 @@ from citerec.library.entries.item import Item
 from citerec.library.export.references import paper_item
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text
 from citerec.library.sources.zotero_api import HOST, USER
-from citerec.library.sources.zotero_items import unknown_group
+from citerec.library.sources.zotero_items import TYPES, unknown_group
 from citerec.library.sources.zotero_places import check_place, find_database
 
 WEB = "https://api.zotero.org"
@@ -29,10 +29,6 @@ TIMEOUT, CLICK = 30.0, 300.0
 MOST = 50
 """Objects of one request, by the API's rules."""
 PAGE = 100
-_TYPES = {
-    "article-journal": "journalArticle", "paper-conference": "conferencePaper", "book": "book",
-    "chapter": "bookSection", "article": "preprint", "thesis": "thesis", "report": "report",
-}  # fmt: skip
 _ALL = {"title": "title", "abstract": "abstractNote", "issued": "date", "URL": "url", "language": "language"}
 _FIELDS: dict[str, dict[str, str]] = {
     "journalArticle": {"container-title": "publicationTitle", "volume": "volume", "issue": "issue",
@@ -48,7 +44,6 @@ _FIELDS: dict[str, dict[str, str]] = {
     "thesis": {"publisher": "university", "publisher-place": "place", "genre": "thesisType"},
     "report": {"publisher": "institution", "publisher-place": "place", "number": "reportNumber",
                "page": "pages"},
-    "document": {"publisher": "publisher"},
 }  # fmt: skip
 """Zotero's fields by CSL's variables, of each type; what they have had since Zotero 7."""
 _EDITED = ("journalArticle", "conferencePaper", "book", "bookSection")
@@ -85,10 +80,12 @@ def save(papers: Sequence[LibraryPaper], place: str) -> str:
 def zotero_item(paper: LibraryPaper) -> dict[str, Any]:
     """Return a paper as a new item of Zotero."""
     item = paper_item(paper)
-    kind = _TYPES.get(item.type, "preprint" if item.fields.get("arxiv") else "document")
+    kind = TYPES.written.get(item.type, item.type)
+    if kind not in _FIELDS:
+        kind = "preprint" if item.fields.get("arxiv") else "document"
     made: dict[str, Any] = {"itemType": kind, "creators": _creators(item, kind)}
     fields = {**item.fields, "title": clean_text(item.fields.get("title", ""))}
-    for variable, name in (*_ALL.items(), *_FIELDS[kind].items()):
+    for variable, name in (*_ALL.items(), *_FIELDS.get(kind, {"publisher": "publisher"}).items()):
         if text := fields.get(variable):
             made.setdefault(name, text)
     arxiv, doi = fields.get("arxiv"), fields.get("DOI")

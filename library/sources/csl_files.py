@@ -18,6 +18,7 @@ from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.csl import read_csl
 from citerec.library.entries.item import Item, iso_date
 from citerec.library.entries.names import Name, parse_inverted
+from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, usable_paper
 from citerec.library.sources.fields import Fields
 
@@ -87,24 +88,12 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
-_HAYAGRIVA = {
-    **{"article": "article-journal", "anthos": "chapter", "scene": "motion_picture", "web": "webpage"},
-    **{"case": "legal_case", "newspaper": "article-newspaper", "post": "post", "blog": "post-weblog"},
-    **{"proceedings": "book", "anthology": "book", "reference": "book", "conference": "event"},
-    **{"repository": "software", "thread": "post", "video": "motion_picture", "audio": "song"},
-    **{"exhibition": "event", "artwork": "graphic", "entry": "entry-encyclopedia", "misc": "document"},
-}
-"""CSL's types by hayagriva's, where they differ (https://github.com/typst/hayagriva)."""
+_HAYAGRIVA_TYPES, _HAYAGRIVA = Names("types", "hayagriva"), Names("variables", "hayagriva")
+"""Types that differ from CSL's, and variables (https://github.com/typst/hayagriva)."""
 _IN_PARENT = {
     "article": {"proceedings": "paper-conference", "conference": "paper-conference", "blog": "post-weblog",
                 "newspaper": "article-newspaper"},
 }  # fmt: skip
-_HAYAGRIVA_TEXTS = {
-    **{"volume": "volume", "issue": "issue", "edition": "edition", "page-range": "page", "genre": "genre"},
-    **{"page-total": "number-of-pages", "volume-total": "number-of-volumes", "language": "language"},
-    **{"note": "note", "abstract": "abstract", "archive": "archive", "location": "event-place"},
-    **{"archive-location": "archive-place", "call-number": "call-number", "organization": "publisher"},
-}
 _SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
            "serial": "number"}  # fmt: skip
 
@@ -114,10 +103,10 @@ def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
     parents = record.get("parent")
     parents = [one for one in (parents if isinstance(parents, list) else [parents]) if isinstance(one, dict)]
     kind, above = (str(one.get("type", "")).lower() for one in (record, parents[0] if parents else {}))
-    csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA.get(kind, kind or "document")
+    csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")
     texts = dict[str, str]()
     for one in (record, *parents):
-        for name, variable in _HAYAGRIVA_TEXTS.items():
+        for name, variable in _HAYAGRIVA.csl.items():
             texts.setdefault(variable, _value(one.get(name)))
         publisher = one.get("publisher")
         texts["publisher"] = texts.get("publisher") or _value(publisher)

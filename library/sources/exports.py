@@ -16,6 +16,7 @@ from citerec.library.entries.files import SUFFIX, file_folders, resolve_files
 from citerec.library.entries.item import Item, iso_date, number_variable
 from citerec.library.entries.names import Name, parse_inverted, split_semicolons
 from citerec.library.entries.ris import add_places, edited, read_record
+from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, split_names, usable_paper
 
 # NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
@@ -93,28 +94,11 @@ def read_nbib(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     return _read_tagged(path, _NBIB_START, _NBIB_FIELD, _parse_nbib, "PMID- ...", on_bad)
 
 
-_NBIB = {
-    **{"TI": "title", "BTI": "title", "TT": "original-title", "AB": "abstract", "JT": "container-title"},
-    **{"TA": "container-title-short", "CTI": "collection-title", "VI": "volume", "IP": "issue", "PG": "page"},
-    **{
-        "LA": "language",
-        "PB": "publisher",
-        "PL": "publisher-place",
-        "EN": "edition",
-        "PMID": "PMID",
-        "PMC": "PMCID",
-    },
-    **{"GN": "note"},
-}
-_NBIB_TYPES = {
-    **{"Book": "book", "Book Chapter": "chapter", "Congress": "paper-conference", "Preprint": "article"},
-    **{"Technical Report": "report", "Dataset": "dataset", "News": "article-newspaper"},
-}
-"""CSL's types by PubMed's, where they are no articles."""
+_PUBMED_TYPES, _PUBMED = Names("types", "pubmed"), Names("variables", "pubmed")
 
 
 def _parse_nbib(tags: Tags) -> LibraryPaper:
-    fields = _first(tags, _NBIB)
+    fields = _PUBMED.first(tags)
     fields["title"] = fields.get("title", "").removesuffix(".")
     if "BTI" in tags and "TI" in tags:
         fields["container-title"] = tags["BTI"][0]
@@ -128,7 +112,7 @@ def _parse_nbib(tags: Tags) -> LibraryPaper:
     if (pmid := fields.get("PMID", "")).isdecimal():
         fields["URL"] = f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
     kinds = tags.get("PT", ())
-    csl = next((_NBIB_TYPES[kind] for kind in kinds if kind in _NBIB_TYPES), "article-journal")
+    csl = next(filter(None, map(_PUBMED_TYPES.csl.get, kinds)), "article-journal")
     if "BTI" in tags:
         csl = "chapter" if "TI" in tags else "book"
     names = {
@@ -144,46 +128,12 @@ def read_enw(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     return _read_tagged(path, _ENW_START, _ENW_FIELD, _parse_enw, "%0 Journal Article ...", on_bad)
 
 
-_ENW = {
-    **{
-        "T": "title",
-        "!": "title-short",
-        "Q": "original-title",
-        "J": "container-title",
-        "B": "container-title",
-    },
-    **{"S": "collection-title", "X": "abstract", "V": "volume", "N": "issue", "P": "page", "7": "edition"},
-    **{"&": "section", "6": "number-of-volumes", "I": "publisher", "C": "publisher-place", "9": "genre"},
-    **{"G": "language", "U": "URL", "L": "call-number", "M": "archive_location", "~": "source", "Z": "note"},
-    **{"<": "annote", "[": "accessed", "R": "DOI"},
-}
-_ENDNOTE_TYPES = {
-    **{"Journal Article": "article-journal", "Electronic Article": "article-journal"},
-    **{"Magazine Article": "article-magazine", "Newspaper Article": "article-newspaper", "Book": "book"},
-    **{"Edited Book": "book", "Electronic Book": "book", "Serial": "book", "Book Section": "chapter"},
-    **{"Electronic Book Section": "chapter", "Conference Paper": "paper-conference"},
-    **{"Conference Proceedings": "paper-conference", "Thesis": "thesis", "Report": "report"},
-    **{"Government Document": "report", "Manuscript": "manuscript", "Unpublished Work": "manuscript"},
-    **{"Web Page": "webpage", "Online Multimedia": "webpage", "Blog": "post-weblog", "Pamphlet": "pamphlet"},
-    **{
-        "Computer Program": "software",
-        "Dataset": "dataset",
-        "Online Database": "dataset",
-        "Patent": "patent",
-    },
-    **{"Standard": "standard", "Case": "legal_case", "Statute": "legislation", "Bill": "bill", "Map": "map"},
-    **{"Legal Rule or Regulation": "regulation", "Hearing": "hearing", "Dictionary": "entry-dictionary"},
-    **{"Encyclopedia": "entry-encyclopedia", "Figure": "figure", "Chart or Table": "figure"},
-    **{"Artwork": "graphic", "Film or Broadcast": "motion_picture", "Audiovisual Material": "motion_picture"},
-    **{"Music": "musical_score", "Personal Communication": "personal_communication", "Podcast": "broadcast"},
-    **{"Ancient Text": "classic", "Classical Work": "classic", "Interview": "interview"},
-}
-"""CSL's types by the names of EndNote's."""
+_ENDNOTE_TYPES, _ENDNOTE = Names("types", "endnote"), Names("variables", "endnote")
 
 
 def _parse_enw(tags: Tags) -> LibraryPaper:
     kind = next(iter(tags.get("0", ())), "")
-    fields = _first(tags, _ENW)
+    fields = _ENDNOTE.first(tags)
     dates = [value for tag in ("8", "D") for value in tags.get(tag, ())]
     by_tag = {"SN": tags.get("@", ()), "UR": tags.get("U", ())}
     fields["issued"] = max(
@@ -202,7 +152,7 @@ def _parse_enw(tags: Tags) -> LibraryPaper:
 
 def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequence[Name]], tags: Tags) -> Item:
     """Return an item of one of EndNote's formats. tags: pages, numbers and addresses, by RIS's tags."""
-    csl = _ENDNOTE_TYPES.get(kind, "document")
+    csl = _ENDNOTE_TYPES.csl.get(kind, "document")
     page = fields.get("page", "")
     add_places(tags, fields)
     fields["page"] = page or fields["page"]
@@ -213,15 +163,6 @@ def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequenc
     if kind == "Edited Book":
         names = edited(names)
     return Item.of(csl, fields, names)
-
-
-def _first(tags: Tags, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the first value of each variable."""
-    fields = dict[str, str]()
-    for tag, variable in variables.items():
-        if value := next(filter(None, tags.get(tag, ())), ""):
-            fields.setdefault(variable, value)
-    return fields
 
 
 def _inverted(texts: Sequence[str]) -> list[Name]:
@@ -254,32 +195,7 @@ def read_endnote_xml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         yield from usable_paper(partial(_parse_endnote, file_folders(path), record), where, on_bad)
 
 
-_XML = {
-    **{
-        "titles/title": "title",
-        "titles/short-title": "title-short",
-        "titles/secondary-title": "container-title",
-    },
-    **{"periodical/full-title": "container-title", "alt-periodical/full-title": "container-title"},
-    **{"titles/tertiary-title": "collection-title", "titles/alt-title": "container-title-short"},
-    **{"titles/translated-title": "original-title", "abstract": "abstract", "volume": "volume"},
-    **{
-        "number": "issue",
-        "pages": "page",
-        "edition": "edition",
-        "section": "section",
-        "publisher": "publisher",
-    },
-    **{"num-vols": "number-of-volumes", "pub-location": "publisher-place", "work-type": "genre"},
-    **{"language": "language", "call-num": "call-number", "accession-num": "archive_location"},
-    **{
-        "remote-database-name": "source",
-        "notes": "note",
-        "research-notes": "annote",
-        "access-date": "accessed",
-    },
-    **{"electronic-resource-num": "DOI"},
-}
+_XML = Names("variables", "endnote xml")
 
 
 def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
@@ -293,7 +209,7 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
         return []
 
     kind = record.find("ref-type")
-    fields = _first({place: texts(place) for place in _XML}, _XML)
+    fields = _XML.first({place: texts(place) for place in _XML.csl})
     dates = texts("dates/year") or texts("dates/pub-dates/date")
     fields["issued"] = iso_date(next(iter(dates), ""))
     urls = texts("urls/related-urls/url", "urls/web-urls/url")

@@ -21,52 +21,15 @@ from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.files import SUFFIX
 from citerec.library.entries.item import ROLES, Item, iso_date
 from citerec.library.entries.names import Name, parse_name
+from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text, usable_paper
 from citerec.library.sources.fields import Fields
 
 NO_PAPERS = ("attachment", "note", "annotation")
 """Item types that are not papers."""
 _TITLES = ("title", "caseName", "nameOfAct", "subject")
-_TYPES = {
-    **{"artwork": "graphic", "audioRecording": "song", "blogPost": "post-weblog", "bookSection": "chapter"},
-    **{"case": "legal_case", "computerProgram": "software", "conferencePaper": "paper-conference"},
-    **{"dictionaryEntry": "entry-dictionary", "email": "personal_communication", "film": "motion_picture"},
-    **{"encyclopediaArticle": "entry-encyclopedia", "forumPost": "post", "letter": "personal_communication"},
-    **{"instantMessage": "personal_communication", "journalArticle": "article-journal"},
-    **{
-        "magazineArticle": "article-magazine",
-        "newspaperArticle": "article-newspaper",
-        "podcast": "broadcast",
-    },
-    **{"preprint": "article", "presentation": "speech", "radioBroadcast": "broadcast"},
-    **{"statute": "legislation", "tvBroadcast": "broadcast", "videoRecording": "motion_picture"},
-}
-"""CSL's types by Zotero's, where they differ."""
-_VARIABLES = {
-    "container-title": ("publicationTitle", "proceedingsTitle", "bookTitle", "encyclopediaTitle",
-                        "dictionaryTitle", "blogTitle", "forumTitle", "websiteTitle", "programTitle"),
-    "collection-title": ("seriesTitle", "series"),
-    "event-title": ("conferenceName", "meetingName"),
-    "publisher": ("publisher", "university", "institution", "repository", "company", "label", "studio",
-                  "network", "distributor"),
-    "publisher-place": ("place",),
-    "number": ("reportNumber", "number", "patentNumber", "docketNumber", "billNumber", "publicLawNumber",
-               "episodeNumber"),
-    "collection-number": ("seriesNumber",),
-    "genre": ("thesisType", "reportType", "letterType", "manuscriptType", "presentationType", "mapType",
-              "websiteType", "genre", "type"),
-    "title-short": ("shortTitle",),
-    "container-title-short": ("journalAbbreviation",),
-    "number-of-pages": ("numPages",),
-    "number-of-volumes": ("numberOfVolumes",),
-    "version": ("versionNumber",),
-    "call-number": ("callNumber",),
-    "page": ("pages",),
-    "issue": ("issue",),
-    "medium": ("audioRecordingFormat", "videoRecordingFormat", "artworkMedium", "interviewMedium", "system"),
-    **{name: (name,) for name in ("volume", "edition", "ISBN", "ISSN", "language", "section", "scale")},
-}  # fmt: skip
-"""Zotero's fields by CSL's variables."""
+TYPES, _VARIABLES = Names("types", "zotero"), Names("variables", "zotero")
+"""Types that differ from CSL's, and fields."""
 _ROLES = {
     "bookAuthor": "container-author",
     "seriesEditor": "collection-editor",
@@ -152,7 +115,7 @@ def _parse(
     extra = {name.lower(): value for name, value in _EXTRA.findall(fields.text("extra"))}
     arxiv = extra.get("arxiv", "") or (f"{archive} {url}" if "arxiv" in f"{archive} {url}".lower() else "")
     keys = fields.text("citationKey", "citekey"), extra.get("citation key", ""), key
-    texts = {variable: fields.text(*names) for variable, names in _VARIABLES.items()}
+    texts = {variable: fields.text(*names) for variable, names in _VARIABLES.read.items()}
     texts |= {
         "title": fields.text(*_TITLES),
         "abstract": fields.text("abstractNote"),
@@ -163,7 +126,7 @@ def _parse(
         "arxiv": find_arxiv_id(arxiv),
     }
     kind = fields.text("itemType")
-    item = Item.of(_TYPES.get(kind, kind), texts, _creators(fields))
+    item = Item.of(TYPES.csl.get(kind, kind), texts, _creators(fields))
     tags = [tag.text("tag") for tag in fields.children("tags")] or fields.texts("tags")
     return entry_paper(item, next(filter(_KEY.fullmatch, keys), ""), collections, tags)
 
