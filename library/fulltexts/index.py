@@ -66,15 +66,6 @@ class _About(msgspec.Struct, frozen=True):
     encoder: str
 
 
-class _Texts(NamedTuple):
-    """New passages: counts of their terms in parts, and vectors [n, D] with their factors [n]."""
-
-    terms: Terms
-    counts: list[csc_matrix]
-    vectors: NDArray[np.int8]
-    scales: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class PassageIndex:
     """papers: [P]; hashes: [P]; offsets: [P + 1]; vectors: int8 [N, D], scales: [N], None without encoder."""

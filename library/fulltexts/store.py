@@ -38,8 +38,6 @@ _HASH = 8
 """Bytes of a hash before what is said about a file."""
 _AGAIN = "remove it and run citerec update, which reads the PDFs again"
 _Kind = TypeVar("_Kind")
-INDEX = "index"
-"""State: the number of the current index."""
 
 
 class AboutText(msgspec.Struct, frozen=True):

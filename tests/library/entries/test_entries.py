@@ -152,7 +152,8 @@ IN_RIS = _IN_RIS.split()
 RIS_SHAPES = OWN_SHAPES | {"ISBN": st.just("978-3-16-148410-0"), "ISSN": st.just("1234-567X")}
 
 
-NOT_IN_RIS = "article collection entry event performance post review review-book treaty".split()
+_NOT_IN_RIS = "article collection entry event performance post review review-book treaty"
+NOT_IN_RIS = _NOT_IN_RIS.split()
 
 
 @st.composite
