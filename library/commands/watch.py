@@ -119,27 +119,16 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
 
 
 def _update(path: Path, before: str) -> str:
-    """Update a library. Returns what is wrong, if anything, which is logged if it was not so before."""
+    """Update a library and its full texts. Returns what is wrong, which is logged if it was not so before."""
+    from citerec.library.fulltexts.library import update_full_texts
+
     started = time.perf_counter()
     try:
         change = refresh(path)
-    except (InputError, OSError) as error:
-        problem = error_text(error)
-        if problem != before:
-            log.warning("%s", problem)
-        return problem
-    if change.written:
-        log.info("%s, %.1f s", _describe(change), time.perf_counter() - started)
-        with suppress(InputError):  # another process does it
-            encode(change.library, wait=False)
-    return _update_texts(path, before)
-
-
-def _update_texts(path: Path, before: str) -> str:
-    """Like `_update`, for the full texts."""
-    from citerec.library.fulltexts.library import update_full_texts
-
-    try:
+        if change.written:
+            log.info("%s, %.1f s", _describe(change), time.perf_counter() - started)
+            with suppress(InputError):  # another process does it
+                encode(change.library, wait=False)
         report = update_full_texts(path)
     except (InputError, OSError) as error:
         if (problem := error_text(error)) != before:

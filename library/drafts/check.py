@@ -73,8 +73,7 @@ class CheckedDraft:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A problem of a key, at a line of a file. kind: unknown, duplicate, preprint, retracted or uncited."""
 
     kind: str
@@ -97,16 +96,7 @@ def check(settings: CheckSettings) -> None:
         )
     findings = find_problems(draft, library)
     if settings.format == "json":
-        found = [
-            {
-                "kind": one.kind,
-                "file": str(one.file),
-                "line": one.line,
-                "key": one.key,
-                "message": one.message,
-            }
-            for one in findings
-        ]
+        found = [one._asdict() | {"file": str(one.file)} for one in findings]
         about = {"draft": str(draft.path), "findings": found, "notes": list(draft.notes)}
         print(json.dumps(about, ensure_ascii=False, indent=1))
     else:

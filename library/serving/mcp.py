@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
@@ -18,17 +18,22 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.base.errors import InputError
-from citerec.library.serving import limits
 from citerec.library.serving.messages import (
+    Abstract,
     Answer,
     Claim,
+    Count,
     EntryFormat,
     Found,
     FoundPassages,
     Link,
     Name,
+    Names,
     Question,
     Search,
+    Text,
+    Title,
+    Words,
     answer_question,
     file_link,
     find_papers,
@@ -54,9 +59,6 @@ paper's own full text; find_passage looks in one paper for what a sentence claim
 def _default(value: object) -> BeforeValidator:
     """Takes null, which some assistants send for options that they leave out, as the default."""
     return BeforeValidator(lambda given: value if given is None else given)
-
-
-Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
 
 
 class Runner(Protocol):
@@ -88,46 +90,23 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     @server.tool(annotations=reads)
     async def recommend_citation(
         text: Annotated[Text, Field(description="the passage, with [CITE] at the missing citation")],
-        title: Annotated[
-            str,
-            _default(""),
-            Field(max_length=limits.MAX_TITLE, description="title of the paper being written"),
-        ] = "",
-        abstract: Annotated[
-            str,
-            _default(""),
-            Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written"),
-        ] = "",
-        k: Annotated[
-            int,
-            _default(5),
-            Field(ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend"),
-        ] = 5,
+        title: Annotated[Title, _default("")] = "",
+        abstract: Annotated[Abstract, _default("")] = "",
+        k: Annotated[Count, _default(5), Field(description="number of papers to recommend")] = 5,
         known: Annotated[
-            Sequence[Name],
-            _default(()),
-            Field(
-                max_length=limits.MAX_EXCLUDED, description="keys of papers that the draft cites elsewhere"
-            ),
-        ] = (),
+            Names, _default([]), Field(description="keys of papers that the draft cites elsewhere")
+        ] = [],  # noqa: B006 (never changed)
     ) -> Answer:
         """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
-        question = Question(text=text, title=title, abstract=abstract, k=k, known=list(known), details=True)
+        question = Question(text=text, title=title, abstract=abstract, k=k, known=known, details=True)
         return await call(lambda: answer_question(recommender, question, link))
 
     @server.tool(annotations=reads)
     async def search(
         query: Annotated[
-            str,
-            Field(
-                min_length=1,
-                max_length=limits.MAX_TITLE,
-                description="words of a title, authors, year or key, such as kingma 2015 adam",
-            ),
+            Words, Field(description="words of a title, authors, year or key, such as kingma 2015 adam")
         ],
-        k: Annotated[
-            int, _default(10), Field(ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")
-        ] = 10,
+        k: Annotated[Count, _default(10), Field(description="maximum number of papers")] = 10,
     ) -> Found:
         """Find papers of the user's library by title, authors, year, key or words of the abstract."""
         return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
@@ -136,19 +115,14 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     async def find_passage(
         claim: Annotated[Text, Field(description="what the paper is to say, in a sentence")],
         key: Annotated[Name, Field(description="key or id of a paper of the library")],
-        k: Annotated[
-            int, _default(3), Field(ge=1, le=limits.MAX_PAPERS, description="number of passages")
-        ] = 3,
+        k: Annotated[Count, _default(3), Field(description="number of passages")] = 3,
     ) -> FoundPassages:
         """Find the passages of one paper's full text that fit a claim best, with their pages."""
         return await call(lambda: find_passages(recommender, Claim(claim=claim, key=key, k=k), link))
 
     @server.tool(annotations=reads)
     async def entries(
-        keys: Annotated[
-            Sequence[Name],
-            Field(min_length=1, max_length=limits.MAX_EXCLUDED, description="keys or ids of the papers"),
-        ],
+        keys: Annotated[Names, Field(min_length=1, description="keys or ids of the papers")],
         format: Annotated[EntryFormat, _default("bibtex")] = "bibtex",
     ) -> list[str]:
         """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
@@ -157,7 +131,7 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
             known = [key for key in keys if recommender.library.row(key) is not None]
             lacking = ", ".join(key for key in keys if key not in known)
             said = [f"not in the library: {lacking}"] if lacking and known else []
-            return [write_entries(recommender, known or list(keys), format), *said]
+            return [write_entries(recommender, known or keys, format), *said]
 
         return await call(write)
 

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME)]
 """An id, key, author, collection or venue."""
+Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
+Title = Annotated[str, Field(max_length=limits.MAX_TITLE, description="title of the paper being written")]
+Abstract = Annotated[
+    str, Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written")
+]
+Names = Annotated[list[Name], Field(max_length=limits.MAX_EXCLUDED)]
+Words = Annotated[str, Field(min_length=1, max_length=limits.MAX_TITLE)]
+Count = Annotated[int, Field(ge=1, le=limits.MAX_PAPERS)]
 EntryFormat = Annotated[Literal["bibtex", "ris", "csl"], Field(description="csl: CSL JSON")]
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
@@ -34,27 +42,18 @@ class RequestBody(BaseModel, extra="forbid"):
 class Question(RequestBody):
     """A passage that lacks a citation, the paper being written, and filters."""
 
-    text: str = Field(
-        min_length=1,
-        max_length=limits.MAX_TEXT,
+    text: Text = Field(
         description="passage with [CITE], \\cite{?} or TARGETCIT at the missing citation; default: its end",
         examples=["Adam [CITE] is the usual optimiser."],
     )
-    title: str = Field(
-        default="", max_length=limits.MAX_TITLE, description="title of the paper being written"
-    )
-    abstract: str = Field(
-        default="", max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written"
-    )
-    k: int = Field(default=10, ge=1, le=limits.MAX_PAPERS, description="number of papers to recommend")
-    known: list[Name] = Field(
+    title: Title = ""
+    abstract: Abstract = ""
+    k: Count = Field(default=10, description="number of papers to recommend")
+    known: Names = Field(
         default=[],
-        max_length=limits.MAX_EXCLUDED,
         description="ids or keys of papers that the draft cites elsewhere; some are added to the k others",
     )
-    exclude: list[Name] = Field(
-        default=[], max_length=limits.MAX_EXCLUDED, description="ids or keys to exclude"
-    )
+    exclude: Names = Field(default=[], description="ids or keys to exclude")
     only: list[Name] = Field(
         default=[],
         max_length=limits.MAX_ONLY,
@@ -218,26 +217,17 @@ class Problem(BaseModel):
 class Search(RequestBody):
     """Words of a paper's title, authors, year or key, or their beginnings."""
 
-    query: str = Field(
-        min_length=1,
-        max_length=limits.MAX_TITLE,
-        description="words, or their beginnings",
-        examples=["kingma 2015 adam"],
-    )
-    k: int = Field(default=10, ge=1, le=limits.MAX_PAPERS, description="maximum number of papers")
+    query: Words = Field(description="words, or their beginnings", examples=["kingma 2015 adam"])
+    k: Count = Field(default=10, description="maximum number of papers")
     details: bool = Field(default=False, description="add URL and BibTeX")
 
 
 class Claim(RequestBody):
     """What one paper is to say."""
 
-    claim: str = Field(
-        min_length=1,
-        max_length=limits.MAX_TEXT,
-        description="a sentence, also with [CITE] where the paper is cited",
-    )
+    claim: Text = Field(description="a sentence, also with [CITE] where the paper is cited")
     key: Name = Field(description="key or id of the paper")
-    k: int = Field(default=3, ge=1, le=limits.MAX_PAPERS, description="number of passages")
+    k: Count = Field(default=3, description="number of passages")
 
 
 class FoundPassages(BaseModel):
