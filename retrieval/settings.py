@@ -16,8 +16,6 @@ BUILD_SETTINGS = {
     "half": (),
     "ivf": ("lists", *_TRAINING),
     "hnsw": ("links", "ef_construction"),
-    "pq": ("subvectors", *_TRAINING),
-    "ivfpq": ("lists", "subvectors", *_TRAINING),
 }
 """The kinds of indexes, and the settings that a built index depends on."""
 SEARCH_SETTINGS = {
@@ -25,8 +23,6 @@ SEARCH_SETTINGS = {
     "half": ("device",),
     "ivf": ("probes",),
     "hnsw": ("ef_search",),
-    "pq": (),
-    "ivfpq": ("probes",),
 }
 """Settings of the search, which may differ for a saved index."""
 
@@ -39,7 +35,7 @@ class IndexConfig(Settings):
 
     kind: str = setting("exact", choices=tuple(BUILD_SETTINGS))
     """exact | half (exact, 16 bits per number) | ivf (inverted file over k-means lists) | hnsw (neighbour
-    graph: Malkov and Yashunin 2020) | pq (product quantisation: Jegou et al. 2011) | ivfpq (both)"""
+    graph: Malkov and Yashunin 2020)"""
     device: str = setting("auto", choices=("auto", "cpu", "gpu"))
     """exact, half: auto (a GPU if there is one) | cpu | gpu"""
     lists: int | None = setting(None, least=1)
@@ -52,10 +48,8 @@ class IndexConfig(Settings):
     """hnsw: candidates kept during construction"""
     ef_search: int = setting(128, least=1)
     """hnsw: minimum candidates kept during search; more is slower and more accurate"""
-    subvectors: int | None = setting(None, least=1)
-    """pq: bytes per vector, a divisor of the dimension; null: one per 2 dimensions"""
     sample: int | None = setting(None, least=1)
-    """vectors to train k-means on; null: 64 per list or 256 per code, if available"""
+    """vectors to train k-means on; null: 64 per list, if available"""
     seed: int = 0
     """random seed of the sample and k-means"""
 

@@ -23,7 +23,7 @@ import faiss as faiss  # noqa: E402
 
 # Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means 640
 # queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
-# (speed/retrieval.py), also for the short vectors of product quantisers.
+# (speed/retrieval.py).
 faiss.cvar.distance_compute_blas_threshold = 1600
 
 CHUNK = 1024
@@ -40,8 +40,6 @@ SLACK = 10
 """Minimum number of papers in the searched lists, per paper to return."""
 GRAPH_COST = 4
 """Sequential comparisons in the time of one graph candidate, per link."""
-CODES = 256
-"""Codes per subvector of product quantisation: one byte."""
 
 IP = faiss.METRIC_INNER_PRODUCT
 Found = tuple[Floats, Rows]
@@ -258,8 +256,6 @@ class FaissIndex(PaperIndex):
         select = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         if kind == "half":
             return faiss.SearchParameters(sel=select), 0 if few else math.inf
-        if kind == "pq":  # Faiss supports no filters here
-            return None, 0 if few and allowed is None else math.inf
         speedup = 1 if few else MATMUL_SPEEDUP
         if kind == "hnsw":  # more candidates with a filter or a large k
             ef = math.ceil(max(self._config.ef_search, 2 * k) * len(self) / count)
@@ -287,37 +283,22 @@ class FaissIndex(PaperIndex):
 
 
 def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
-    """Train an empty index on vectors; InputError if D does not suit the settings."""
+    """Train an empty index on vectors."""
     papers, dim = vectors.shape
     # Faiss recommends at least 39 vectors per list.
     lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
-    codes = 1
-    if "pq" in config.kind:
-        codes = config.subvectors or max(m for m in range(1, max(1, dim // 2) + 1) if dim % m == 0)
-        if dim % codes:
-            raise InputError(f"index.subvectors={codes}: must divide the vectors' {dim} dimensions")
-    factory = {  # np: no polysemous training, which takes a minute and has no effect here
-        "half": "SQfp16",
-        "ivf": f"IVF{lists},Flat",
-        "hnsw": f"HNSW{config.links},Flat",
-        "pq": f"PQ{codes}x8np",
-        "ivfpq": f"IVF{lists},PQ{codes}x8np",
-    }
+    factory = {"half": "SQfp16", "ivf": f"IVF{lists},Flat", "hnsw": f"HNSW{config.links},Flat"}
     index = faiss.index_factory(dim, factory[config.kind], IP)
     if config.kind == "hnsw":
         index.hnsw.efConstruction = config.ef_construction
-    if config.kind in ("half", "hnsw"):
+    if config.kind != "ivf":
         return index
-    enough = max(64 * lists if "ivf" in config.kind else 0, CODES * CODES if "pq" in config.kind else 0)
-    for part in (getattr(index, "cp", None), index.pq.cp if "pq" in config.kind else None):
-        if part is not None:
-            part.seed = config.seed
-            part.min_points_per_centroid = 1  # silences a warning
-    size = enough if config.sample is None else config.sample
+    index.cp.seed = config.seed
+    index.cp.min_points_per_centroid = 1  # silences a warning
+    size = config.sample or 64 * lists
     if size < papers:
         rows = np.random.default_rng(config.seed).choice(papers, size, replace=False)
         vectors = vectors[np.sort(rows)]
     index.train(np.asarray(vectors))
-    if "ivf" in config.kind:
-        index.make_direct_map()  # to read single vectors
+    index.make_direct_map()  # to read single vectors
     return index

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.indexes.cpu import CODES, FaissIndex, FlatIndex, PaperIndex, check_vectors
+from citerec.retrieval.indexes.cpu import FaissIndex, FlatIndex, PaperIndex, check_vectors
 from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import VectorTable
 
@@ -53,12 +53,12 @@ def check_index(config: IndexConfig, papers: int | None = None) -> None:
                 "index.device=gpu: no usable GPU; install torch with CUDA (or, for exact search, faiss-gpu), "
                 "or choose index.device=cpu"
             )
-    if papers is None or config.kind not in ("ivf", "pq", "ivfpq"):
+    if papers is None or config.kind != "ivf":
         return
-    needed = max(config.lists or 1, CODES if "pq" in config.kind else 1)
+    needed = config.lists or 1
     if (training := min(papers, config.sample or papers)) < needed:
         raise InputError(
-            f"index.kind={config.kind}: needs {needed:,} papers to train on, has {training:,}; "
+            f"index.kind=ivf: needs {needed:,} papers to train on, has {training:,}; "
             "choose fewer index.lists, a larger index.sample, or index.kind=exact"
         )
 

@@ -87,8 +87,8 @@ def test_an_index_of_something_else_is_refused(
 
 
 def test_too_few_papers_raise_before_encoding(tiny_corpus: Corpus) -> None:
-    retriever = Bags(index=IndexConfig("pq"))
-    with pytest.raises(InputError, match=r"index\.kind=pq: needs 256 papers to train on, has 11"):
+    retriever = Bags(index=IndexConfig("ivf", lists=12))
+    with pytest.raises(InputError, match=r"index\.kind=ivf: needs 12 papers to train on, has 11"):
         retriever.index(tiny_corpus)
     assert retriever.encoded == 0
 

@@ -66,7 +66,7 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Filters, {"year": 2001.0}, "filters.year: 2001.0 is neither a year"),
     (Filters, {"year": True}, "filters.year: True is neither a year"),
     (Filters, {"exclude": "p1"}, "filters.exclude: p1: No such file or directory; name a file"),
-    (IndexConfig, {"kind": "annoy"}, "index.kind=annoy: choose exact, half, ivf, hnsw, pq or ivfpq"),
+    (IndexConfig, {"kind": "annoy"}, "index.kind=annoy: choose exact, half, ivf or hnsw"),
     (IndexConfig, {"kind": "hnsw", "probes": 3}, "index.probes=3: index.kind=hnsw has no such setting"),
     (IndexConfig, {"kind": "ivf", "device": "gpu"}, "index.device=gpu: index.kind=ivf has no such setting"),
     (encoder, {"query": ["year"]}, "'year' is not one of context, title, abstract"),

@@ -93,9 +93,7 @@ def test_the_last_component_is_not_rounded(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.concatenate(list(one.blocks())), whole)
 
 
-@pytest.mark.parametrize(
-    "config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4), IndexConfig("pq", sample=300)]
-)
+@pytest.mark.parametrize("config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4)])
 def test_indexes_of_tables_match_those_of_arrays(config: IndexConfig) -> None:
     arrays = table([200, 220], 8)
     queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
