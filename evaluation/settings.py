@@ -66,18 +66,6 @@ class PrefetchSettings(ContextSettings):
     protocols: tuple[str, ...] = setting((TRANSDUCTIVE, INDUCTIVE), choices=PROTOCOLS)
 
 
-@dataclass(frozen=True)
-class RecommendSettings(ContextSettings):
-    """Recommendations from a library, as its users get them."""
-
-    library: str | None = None
-    """folder of a library (citerec build)"""
-    reranker: str | None = None
-    """cross-encoder that reranks the top papers; null: none"""
-    cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
-    batch: int = setting(256, least=1)
-
-
 DRAFT_PROTOCOLS = ("as_is", "titles", "merged")
 ASK = "ask"
 
@@ -338,7 +326,6 @@ class FieldLevelSettings(SampledSettings):
 for name, kind, target in (
     ("prefetch", PrefetchSettings, "contexts.prefetch.Prefetch"),
     ("drafts", DraftsSettings, "contexts.drafts.Drafts"),
-    ("recommend", RecommendSettings, "contexts.recommend.Recommend"),
     ("pipeline", PipelineSettings, "contexts.pipeline.Pipeline"),
     ("rerank", PipelineSettings, "contexts.pipeline.Reranking"),
     ("global_prefetch", ContextSettings, "papers.reranking.GlobalPrefetch"),

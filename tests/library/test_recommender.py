@@ -17,10 +17,6 @@ from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.evaluation.benchmark import Data
-from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
-from citerec.evaluation.benchmarks.contexts.recommend import Recommend
-from citerec.evaluation.report import Provenance
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static.model import StaticModel
@@ -34,7 +30,6 @@ from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
-from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
@@ -266,15 +261,19 @@ def test_ask_prints_the_requested_format(library: Path, command: Run) -> None:
     assert command("ask", f"library={library}", QUESTION, "format=xml")[0] == 2
 
 
-def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
-    asked = Recommend(cutoffs=[1, 3, 10], library=str(library))
-    data = Data(lambda: tiny_corpus, "test")
-    found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data).metrics
+def test_a_library_ranks_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
     everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
     retriever = open_model(MemoryLibrary.open(library).folder / MODEL)
-    expected = Prefetch(cutoffs=[1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
-    for measure in ("mrr", "recall@1", "recall@3", "seen/recall@3"):
-        assert found[measure] == pytest.approx(expected[measure])
+    queries = Queries.from_contexts(everything, everything.split("test").contexts)
+    expected = retriever.index(everything).search(queries, 10)
+    mine = Recommender.open(library)
+    papers = in_memory(mine.library)
+    texts = map(queries.texts, ("context", "title", "abstract"))
+    for row, (context, title, abstract, own) in enumerate(zip(*texts, queries.citing, strict=True)):
+        filters = Filters(exclude=(everything.paper_ids[own],))
+        found = mine.ranked(Request(Query(context, title, abstract), filters), 10).ids
+        names = [everything.paper_ids[paper] for paper in expected.papers[row] if paper >= 0]
+        assert found == [papers.corpus.paper_ids[papers.row(name) or 0] for name in names]
 
 
 def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str, tmp_path: Path) -> None:
