@@ -17,22 +17,28 @@ CASES = Path(__file__).parents[2] / "shared" / "cases"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="shared/cases is not beside the checkout")
 
 
-@pytest.fixture
-def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the inputs, in which the commands run."""
-    folder = tmp_path / "cases"
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the inputs. Questions to one file share its temporary library."""
+    folder = tmp_path_factory.mktemp("shared") / "cases"
     shutil.copytree(CASES, folder, copy_function=shutil.copyfile)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755)
-    monkeypatch.chdir(folder)
     return folder
 
 
-def built(source: str, command: Run) -> list[str]:
+@pytest.fixture
+def cases(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The inputs, in whose folder the commands run."""
+    monkeypatch.chdir(copied)
+    return copied
+
+
+def built(source: str, folder: Path, command: Run) -> list[str]:
     """Build a library: "key | title | authors | year | venue | doi" of each paper."""
-    code, out, err = command("build", "library=made", f"source={source}")
+    code, out, err = command("build", f"library={folder}", f"source={source}", "model=static")
     assert code == 0, out + err
-    library = Recommender.open("made").library
+    library = Recommender.open(folder).library
     papers = (library.paper(row) for row in range(len(library)))
     return [
         f"{one.key} | {one.title} | {'; '.join(one.authors)} | {one.year} | {one.venue} | {one.doi}"
@@ -130,8 +136,8 @@ COUNTS = {"dup-doi/refs.bib": 15, "dup-report/refs.bib": 5, "dup-column/refs.bib
 
 
 @pytest.mark.parametrize("source", PAPERS)
-def test_libraries(source: str, cases: Path, command: Run) -> None:
-    lines = built(source, command)
+def test_libraries(source: str, cases: Path, tmp_path: Path, command: Run) -> None:
+    lines = built(source, tmp_path / "made", command)
     for part in PAPERS[source]:
         assert any(part in line for line in lines), "\n".join([part, *lines])
     assert len(lines) == COUNTS.get(source, len(lines))
@@ -265,15 +271,17 @@ def test_a_question_with_a_sign_of_equality(cases: Path, command: Run) -> None:
         ),
     ],
 )
-def test_beir(folder: str, said: str, script: Callable[..., Done], cases: Path) -> None:
+def test_beir(folder: str, said: str, script: Callable[..., Done], cases: Path, tmp_path: Path) -> None:
     options = ["benchmark=prefetch", "retriever=bm25", "data=custom", "split=test", "data.candidates=all"]
-    done = script("evaluate", *options, f"data.dir={cases / folder}", "output_dir=out")
+    done = script("evaluate", *options, f"data.dir={cases / folder}", f"output_dir={tmp_path}/out")
     assert said in done.out + done.err and done.code == (0 if said == "0.7500" else 2)
 
 
 @pytest.mark.parametrize(("folder", "papers"), [("jats", 3), ("tei", 4), ("tei-journal", 0)])
-def test_full_texts(folder: str, papers: int, script: Callable[..., Done], cases: Path) -> None:
-    options = ["output=made", "candidates=title", "shortest=0", "leaks=keep"]
+def test_full_texts(
+    folder: str, papers: int, script: Callable[..., Done], cases: Path, tmp_path: Path
+) -> None:
+    options = [f"output={tmp_path}/made", "candidates=title", "shortest=0", "leaks=keep"]
     done = script("data", "build", f"source={folder}", *options)
     said = f"made: {papers} papers, 3 contexts" if papers else "the cited paper was not found: 2"
     assert said in done.out + done.err and done.code == (0 if papers else 2)

@@ -97,14 +97,13 @@ def passes(filters: Filters, source: dict[str, Any], paper_id: str, citing_id: s
     areas = [paper["area"]] if isinstance(paper["area"], str) else paper["area"] or []
     wanted = [filters.field] if isinstance(filters.field, str) else filters.field
     latest = source["papers"][citing_id]["year"] if filters.year == "citing" else filters.year
-    cited = [paper for query in source["train"] for paper in query["positive_ids"]]
     return (
         bool(paper["abstract"])
         and paper_id != citing_id
         and paper_id not in filters.exclude
         and (wanted is None or any(area in wanted for area in areas))
         and (not latest or paper["year"] <= int(latest))
-        and not (filters.unseen and paper_id in cited)
+        and not (filters.unseen and any(paper_id in query["positive_ids"] for query in source["train"]))
     )
 
 
@@ -130,13 +129,14 @@ def test_combined_filters(
         return
     whole, found = retriever.search(contexts, PAPERS), retriever.search(contexts, k, filters)
     assert found.papers.shape == (CONTEXTS, k)
-    for row, context in enumerate(contexts.tolist()):
-        citing = corpus.paper_ids[int(corpus.citing[context])]
+    names = corpus.paper_ids
+    allowed = {
+        citing: {row for row, paper in enumerate(names) if passes(filters, source, paper, names[citing])}
+        for citing in set(corpus.citing.tolist())
+    }
+    for row, citing in enumerate(corpus.citing[contexts].tolist()):
         ranked = zip(whole.papers[row].tolist(), whole.scores[row].tolist(), strict=True)
-        names = corpus.paper_ids
-        left = [pair for pair in ranked if pair[0] >= 0 and passes(filters, source, names[pair[0]], citing)][
-            :k
-        ]
+        left = [pair for pair in ranked if pair[0] in allowed[citing]][:k]
         assert found.papers[row].tolist() == [p for p, _ in left] + [-1] * (k - len(left))
         np.testing.assert_allclose(found.scores[row, : len(left)], [score for _, score in left], rtol=1e-5)
 
