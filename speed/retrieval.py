@@ -102,7 +102,7 @@ def parse_index(text: str) -> IndexConfig:
     kind, _, settings = text.partition(":")
     options: dict[str, Any] = {"device": "cpu"} if kind in ("exact", "half") else {}
     pairs = (setting.split("=") for setting in settings.split(",") if setting)
-    return IndexConfig(kind, **options, **{name: int(value) for name, value in pairs})
+    return IndexConfig(kind, **options | {name: int(value) for name, value in pairs})
 
 
 def compare_indexes(args: argparse.Namespace, papers: Vectors, queries: Vectors) -> None:
