@@ -88,7 +88,7 @@ EXTRAS = {
         "train",
     ),
     **dict.fromkeys(
-        ("ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+        ("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
         "train",
     ),
     "ray": "ray",

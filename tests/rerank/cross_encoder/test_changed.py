@@ -75,7 +75,7 @@ def test_a_reindexed_bm25_keeps_its_scores(
     loaded = BM25(**options)
     loaded.load(tmp_path / "again", changed)
     np.testing.assert_array_equal(loaded.score(asked, papers), after)
-    assert loaded._engine.changed == 2
+    assert loaded._engine.changed == 2  # type: ignore[union-attr]
 
 
 def test_new_words_become_terms(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
