@@ -215,7 +215,7 @@ class Explainer:
                 value, text, spans = best_sentence(found.passage.text, weights, least)
                 if text and value >= score:
                     score, sentence, matched, place = value, text, spans, found.place_of(text)
-            part, spans = ("", ()) if sentence else evidence_sentence(title, weights, least)
+            _, part, spans = (0, "", ()) if sentence else best_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
             name = self._name(context, words, title) or self._author(surnames, paper)
@@ -252,7 +252,7 @@ class Explainer:
             weights = self.stem_weights(words)
         else:
             weights = {_stem(word): self.idf(word) for word in words if _is_term(word)}
-        sentence = evidence_sentence(found.passage.text, weights, LEAST_IDF * self.idf(""))[0]
+        sentence = best_sentence(found.passage.text, weights, LEAST_IDF * self.idf(""))[1]
         return sentence, found.place_of(sentence)
 
     def idf(self, word: str) -> float:
@@ -323,19 +323,14 @@ def _distances(words: Sequence[str]) -> np.ndarray:
     return np.arange(len(words)) - mark
 
 
-def evidence_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> tuple[str, Spans]:
-    """Return the sentence with the highest BM25 for weighted stems, and the spans of its matching words.
+def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> tuple[float, str, Spans]:
+    """Return the highest BM25 of a sentence for weighted stems, the sentence, and its matching words' spans.
 
-    Ties go to the first; ("", ()) if no sentence has matching words with a total weight above `least`.
+    Ties go to the first; (0, "", ()) if no sentence has matching words with a total weight above `least`.
 
-    >>> evidence_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})
+    >>> best_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})[1:]
     ('We parse graphs.', ((3, 8), (9, 15)))
     """
-    return best_sentence(text, weights, least)[1:]
-
-
-def best_sentence(text: str, weights: dict[str, float], least: float) -> tuple[float, str, Spans]:
-    """Return the score of the sentence of `evidence_sentence`, and what that returns."""
     found: tuple[float, str, Spans] = (0.0, "", ())
     for sentence in _sentences(text):
         words = list(_stems(sentence))

@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from citerec.datasets.inspect.leaks import first_authors, leak_table
 from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
 from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.tokenize import sentence_starts
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ SUMMARY_WIDTH = 150
 """Width of the summary in a file or a pipe."""
 SENTENCES, CHARACTERS = 2, 400
 """Abstracts are shortened to this length."""
-_SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\"'])")
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def shorten_abstract(text: str) -> str:
     'We parse. It is 3.5 times faster. …'
     """
     text = " ".join(text.split())
-    start = " ".join(_SENTENCE_ENDS.split(text)[:SENTENCES])
+    start = text[: [*sentence_starts(text), len(text)][:SENTENCES][-1]].rstrip()
     if len(start) > CHARACTERS:
         start = start[:CHARACTERS].rpartition(" ")[0] or start[:CHARACTERS]
     return start if start == text else f"{start} …"

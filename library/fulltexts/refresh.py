@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,38 +77,35 @@ def refresh_texts(
     folder, notes = library / FOLDER, notes or {}
     with disk_errors(folder, "full texts", "library"):
         folder.mkdir(exist_ok=True)
-        with file_lock(folder / LOCK, "reads full texts"):
-            store = TextStore(folder, create=True)
-            try:
-                report = TextReport()
-                reader = _Reader(store, report, workers, read)
-                texts = reader.texts_of(papers())
-                texts |= reader.texts_in(pdfs, papers, texts)
-                of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
-                store.set_papers(texts, of_papers)
-                before = store.get(CURRENT)
-                with count_progress(
-                    "passages indexed", sum(one.passages for one in store.papers())
-                ) as advance:
-                    index = update_index(folder, store, encoder, advance)
-                report.papers = len(texts)
-                report.passages = 0 if index is None else len(index)
-                report.changed = store.get(CURRENT) != before
-                return report
-            finally:
-                store.close()
+        with (
+            file_lock(folder / LOCK, "reads full texts"),
+            closing(TextStore(folder, create=True)) as store,
+        ):
+            report = TextReport()
+            reader = _Reader(store, report, workers, read)
+            texts = reader.texts_of(papers())
+            texts |= reader.texts_in(pdfs, papers, texts)
+            of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
+            store.set_papers(texts, of_papers)
+            before, total = store.get(CURRENT), sum(one.passages for one in store.papers())
+            with count_progress("passages indexed", total) as advance:
+                index = update_index(folder, store, encoder, advance)
+            report.papers = len(texts)
+            report.passages = 0 if index is None else len(index)
+            report.changed = store.get(CURRENT) != before
+            return report
 
 
 def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[str], bool]) -> None:
     """Remove the texts of papers that are gone, without reading any."""
     folder = library / FOLDER
-    with disk_errors(folder, "full texts", "library"), file_lock(folder / LOCK, "reads full texts"):
-        store = TextStore(folder, create=True)
-        try:
-            store.remove([one.paper for one in store.papers() if is_gone(one.paper)])
-            update_index(folder, store, encoder)
-        finally:
-            store.close()
+    with (
+        disk_errors(folder, "full texts", "library"),
+        file_lock(folder / LOCK, "reads full texts"),
+        closing(TextStore(folder, create=True)) as store,
+    ):
+        store.remove([one.paper for one in store.papers() if is_gone(one.paper)])
+        update_index(folder, store, encoder)
 
 
 class _Reader:

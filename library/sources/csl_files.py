@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ import yaml
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.languages.inputs import decode_text
-from citerec.datasets.records import json_type, quoted
 from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.csl import read_csl
 from citerec.library.entries.item import Item, iso_date
 from citerec.library.entries.names import Name, parse_inverted
 from citerec.library.entries.tables import Names
-from citerec.library.papers import LibraryPaper, usable_paper
-from citerec.library.sources.fields import Fields
+from citerec.library.papers import LibraryPaper
+from citerec.library.sources.fields import Fields, parse_records
 
 LISTS = ("items", "references")
 """Keys of an object that has a list of items."""
@@ -78,12 +76,7 @@ def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     ]
     if not records:
         raise InputError(f"{path}: has no records (a list in `references`, or hayagriva's entries by key)")
-    for key, record in records:
-        fields = Fields(record, f"{path}, record {quoted(key)}")
-        if isinstance(record, dict):
-            yield from usable_paper(partial(parse, fields, str(key)), fields.where, on_bad)
-        else:
-            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
+    yield from parse_records(path, records, parse, on_bad)
 
 
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 from citerec.base.errors import InputError
-from citerec.datasets.formats.json_lines import Object
+from citerec.datasets.formats.json_lines import Object, OnBadRecord
 from citerec.datasets.fulltext.catalogue import find_year
-from citerec.datasets.records import json_type, parse_year
+from citerec.datasets.records import json_type, parse_year, quoted
+from citerec.library.papers import LibraryPaper, usable_paper
 
 
 class Fields:
@@ -60,3 +66,18 @@ class Fields:
 
     def error(self, name: str, reason: str) -> InputError:
         return InputError(f"{self.where}, field {name!r}: {reason}")
+
+
+def parse_records(
+    path: Path,
+    records: Iterable[tuple[Any, Any]],
+    parse: Callable[[Fields, str], LibraryPaper],
+    on_bad: OnBadRecord,
+) -> Iterator[LibraryPaper]:
+    """Yield the papers of a file's records, each with its key; `parse` gets the fields and the key."""
+    for key, record in records:
+        fields = Fields(record, f"{path}, record {quoted(key)}")
+        if isinstance(record, dict):
+            yield from usable_paper(partial(parse, fields, str(key)), fields.where, on_bad)
+        else:
+            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import Object, validate
-from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year
-from citerec.datasets.records import YEARS, json_type, parse_year
+from citerec.datasets.fulltext.catalogue import find_arxiv_id
+from citerec.datasets.records import YEARS
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text, derived_id
+from citerec.library.sources.fields import Fields
 
 Text = str | int | None
 Texts = list[str] | str | None
@@ -76,19 +76,23 @@ class OwnRecord(msgspec.Struct):
         )
         title, abstract = clean(title), clean(abstract)
         if not venue and self.journal is not None:
-            venue = _text(self.journal, where, "journal")
+            venue = Fields({"journal": self.journal}, where).text("journal")
         doi, arxiv = doi and clean_doi(doi), arxiv and find_arxiv_id(arxiv)
         if not arxiv and "arxiv." in doi:
             arxiv = find_arxiv_id(doi)
         if not id:
-            id = _text(self.id, where, "id") or _text(self.paper_id, where, "paper_id")
+            id = self.id if type(self.id) is str else ""
+        if not id:
+            id = Fields({"id": self.id, "paper_id": self.paper_id}, where).text("id", "paper_id")
         return LibraryPaper(
             id or derived_id(doi, arxiv, key, title or abstract),
             key,
             title,
             abstract,
             _cleaned(self._authors()) if self.authors else (),
-            self.year if type(self.year) is int and self.year in YEARS else _year(self.year, where),
+            self.year
+            if type(self.year) is int and self.year in YEARS
+            else Fields({"year": self.year}, where).year(),
             venue and clean_text(venue),
             doi,
             arxiv,
@@ -105,26 +109,6 @@ class OwnRecord(msgspec.Struct):
         given = self.authors or []
         objects = [str(one.name or "") for one in given if isinstance(one, Author)]
         return objects or [one for one in given if isinstance(one, str)]
-
-
-def _text(value: Any, where: str, name: str) -> str:
-    if type(value) is str:
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{where}, field {name!r}: must be a string, not {json_type(value)}")
-    return str(value)
-
-
-def _year(value: Any, where: str) -> int:
-    """Return the year of a year or a date."""
-    try:
-        return parse_year(value)
-    except ValueError as error:
-        if isinstance(value, str) and (year := find_year(value)):
-            return year
-        raise InputError(f"{where}, field 'year': {error}") from None
 
 
 def _cleaned(texts: list[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ title:HASH.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from glob import glob
@@ -37,7 +37,7 @@ from citerec.base.files import (
     real_path,
     strip_byte_order_mark,
 )
-from citerec.base.progress import OnBytes, read_progress
+from citerec.base.progress import read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
 from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object, read_objects
 from citerec.datasets.formats.source_files import stream_json
@@ -51,7 +51,7 @@ from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_pape
 from citerec.library.sources.bib_files import read_bibtex
 from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
-from citerec.library.sources.fields import Fields
+from citerec.library.sources.fields import Fields, parse_records
 from citerec.library.sources.own_records import OwnRecord
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_items import read_better_bibtex
@@ -135,9 +135,9 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
         if format in _EXPORTS:
             yield from _EXPORTS[format](path, on_bad)
         elif format == "list":
-            yield from _read_json(path, list, parse_csl, on_bytes, on_bad)
+            yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
         elif format == "object":
-            yield from _read_json(path, dict, _parse_own, on_bytes, on_bad)
+            yield from parse_records(path, stream_json(path, dict, on_bytes), _parse_own, on_bad)
         elif format == "document":
             yield from _read_document(path, on_bad)
         else:
@@ -208,29 +208,8 @@ def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     if listed is None:
         fields = Fields(content, str(path))
         yield from usable_paper(partial(parse_line, fields), fields.where, on_bad)
-        return
-    for number, record in enumerate(listed):
-        fields = Fields(record, f"{path}, record {number}")
-        if isinstance(record, dict):
-            yield from usable_paper(partial(parse_csl, fields), fields.where, on_bad)
-        else:
-            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
-
-
-def _read_json(
-    path: Path,
-    top: type[dict[Any, Any]] | type[list[Any]],
-    parse: Callable[[Fields, str], LibraryPaper],
-    on_bytes: OnBytes,
-    on_bad: OnBadRecord,
-) -> Iterator[LibraryPaper]:
-    """Yield the papers in a JSON list or object; `parse` gets the fields and the key of each."""
-    for key, record in stream_json(path, top, on_bytes):
-        fields = Fields(record, f"{path}, record {quoted(key)}")
-        if not isinstance(record, dict):
-            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
-        else:
-            yield from usable_paper(partial(parse, fields, key), fields.where, on_bad)
+    else:
+        yield from parse_records(path, enumerate(listed), parse_csl, on_bad)
 
 
 def _parse_own(fields: Fields, id: str) -> LibraryPaper:

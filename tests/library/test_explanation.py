@@ -18,8 +18,8 @@ from citerec.library.explanation import (
     NO_EVIDENCE,
     Explainer,
     Explanation,
+    best_sentence,
     citing_sentence,
-    evidence_sentence,
     excerpt,
     stands_out,
 )
@@ -48,17 +48,17 @@ def weights(context: str, **rarities: float) -> dict[str, float]:
 
 def test_the_evidence_sentence_and_its_matches() -> None:
     given = weights(f"adaptive learning rates {TARGET_MARKER} for gradient descent")
-    sentence, matched = evidence_sentence(ABSTRACT, given)
+    _, sentence, matched = best_sentence(ABSTRACT, given)
     assert sentence == "It adapts the learning rate of each weight from moments of gradients."
     assert [sentence[a:b] for a, b in matched] == ["adapts", "learning", "rate", "gradients"]
-    assert evidence_sentence(ABSTRACT, given, least=4.0) == ("", ())
+    assert best_sentence(ABSTRACT, given, least=4.0) == (0, "", ())
 
 
 def test_rare_words_near_the_mark_weigh_more_and_stop_words_numbers_and_marks_nothing() -> None:
     found = weights(f"parsing of treebanks and speech {TARGET_MARKER} sounds", speech=2.0)
     assert found["speech"] > found["sound"] > found["treebank"] > found["pars"] > 0
     nothing = weights(f"as in 2015 {OTHER_MARKER} and {TARGET_MARKER}, x")
-    assert nothing == {} and evidence_sentence(ABSTRACT, nothing) == ("", ())
+    assert nothing == {} and best_sentence(ABSTRACT, nothing) == (0, "", ())
 
 
 @pytest.mark.parametrize(
