@@ -39,6 +39,22 @@ def decode_text(path: Path) -> str:
     return clean_text(text)
 
 
+def exact_text(path: Path) -> str:
+    """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
+    content = read_limited(path, MAX_FILE_BYTES)
+    if content.startswith(b"%PDF"):
+        raise InputError(f"{path}: is a PDF; give its source")
+    if b"\0" in content:
+        raise InputError(f"{path}: is not text; give a draft in LaTeX, Markdown, Typst or Org, in UTF-8")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f LATIN1 -t UTF-8"
+        ) from None
+
+
 @contextmanager
 def record_files() -> Iterator[list[Path]]:
     """Yield a list that gets the files that `decode_text` reads inside: inputs, chapters, bibliographies."""

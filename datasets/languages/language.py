@@ -19,7 +19,7 @@ from citerec.base.files import real_path
 from citerec.datasets.fulltext.catalogue import arxiv_year, identifier
 from citerec.datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph
 from citerec.datasets.languages.bibliographies import References
-from citerec.datasets.languages.inputs import Inputs, decode_text
+from citerec.datasets.languages.inputs import Inputs, decode_text, exact_text
 
 REACH = 1_000
 """Characters before a caret in which its citation begins."""
@@ -136,6 +136,8 @@ class Language(ABC):
     marks: ClassVar[str]
     comment: ClassVar[str]
     lead: ClassVar[str] = " "
+    holds_items: ClassVar[bool] = False
+    """Whether its citations hold what they cite, so that documents need no bibliography."""
     before: ClassVar[re.Pattern[str]]
     after: ClassVar[re.Pattern[str]]
     closed: ClassVar[re.Pattern[str]] = re.compile("")
@@ -209,6 +211,14 @@ class Language(ABC):
     def text(self, path: Path) -> str:
         """Return the text of a file. Raises InputError if it cannot be read."""
         return decode_text(path)
+
+    def exact_text(self, path: Path) -> str:
+        """Return the text of a draft, as it is to be written again. Raises InputError if it is not UTF-8."""
+        return exact_text(path)
+
+    def can_replace(self, path: Path, start: int, end: int) -> bool:
+        """True if a part of a draft's text can be replaced in a copy."""
+        return True
 
     @abstractmethod
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,17 +19,17 @@ from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.languages.bibliographies import OTHER_FILES
 from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
-from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.inputs import decode_text, exact_text
 from citerec.datasets.languages.language import replaced
 from citerec.datasets.languages.office.language import Office
 from citerec.library.candidates import Candidates
-from citerec.library.drafts.placeholders import read_text
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.entries.csl import write_csl
 from citerec.library.explanation import Recommendation
 from citerec.library.export.formats import count_noun, terminal_text
 from citerec.library.export.neighbours import new_entry
 from citerec.library.export.references import paper_item
+from citerec.library.papers import LibraryPaper
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -106,7 +107,7 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
         bib = fill.with_suffix(".bib")
     else:
         bib = fill / (draft.bibs[-1].relative_to(base) if draft.bibs else f"{draft.path.stem}.bib")
-    office = isinstance(draft_language(draft.path), Office)
+    office = draft_language(draft.path).holds_items
     named = [] if office or real_path(folder) == base else named_files(draft, base)
     others = {file: folder / file.relative_to(base) for file in named if file not in texts}
     for target in texts.values() if office and not plain else (*texts.values(), bib):
@@ -158,13 +159,13 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
     """
     draft, known = suggestions.draft, suggestions.known
     language = draft_language(draft.path)
-    bibliography = read_text(draft.bibs[-1]) if draft.bibs else ""
-    keys = _KeyAssigner(known, [bibliography, *map(read_text, draft.bibs[:-1])])
+    bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
+    keys = _KeyAssigner(known, [bibliography, *map(exact_text, draft.bibs[:-1])])
     for key, entry in draft.cited.items():
         if entry is None and key in known:  # only the library has the entry of this key
             keys.new[key] = known[key]
     edits: dict[Path, list[Edit]] = {}
-    count, unsure, in_fields, typed = 0, 0, 0, 0
+    cited_places, unsure, in_fields, typed = 0, 0, 0, 0
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
@@ -172,7 +173,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         filled = language.fill(place.command, [keys.key_for(paper) for paper in others])
         if not filled or not filled[1]:
             continue
-        if isinstance(language, Office) and not language.open(place.file).can_replace(place.start, place.end):
+        if not language.can_replace(place.file, place.start, place.end):
             in_fields += 1
             continue
         best = others[: filled[1]]
@@ -181,7 +182,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
             unsure += 1
             edits.setdefault(place.file, []).append(_comment(draft, place, others[:SHOWN]))
             continue
-        count += 1
+        cited_places += 1
         edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
         cited |= {keys.cite(paper) for paper in best}
     contents, texts = dict[Path, bytes](), dict[Path, str]()
@@ -192,7 +193,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         else:
             texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits.get(file, [])))
     names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
-    lines = [f"{names}: filled {count} of {places} missing citations; check each of them"]
+    lines = [f"{names}: filled {cited_places} of {places} missing citations; check each of them"]
     if unsure:
         lines.append(
             f"{unsure} left with a comment, since no paper is probable enough; sure=0 fills them, too"
@@ -203,7 +204,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         lines.append(f"{in_fields} left as they are, since fields are around them")
     if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
-    if keys.new and (copies.plain or not isinstance(language, Office)):
+    if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
         for key, id in keys.new.items():
             paper = library.paper(library.corpus.paper_row(id))
@@ -293,11 +294,8 @@ class _KeyAssigner:
 
     def key_for(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
-            preferred = key = clean_key(paper.key or paper.id)
-            number = 0
-            while key in self._taken and not self._has_entry(key, paper.title):
-                number += 1
-                key = f"{preferred}-{number}"
+            keys = numbered_keys(paper)
+            key = next(key for key in keys if key not in self._taken or self._has_entry(key, paper.title))
             self._keys[paper.id] = key
             if key not in self._taken:
                 self._taken.add(key)
@@ -316,9 +314,10 @@ class _KeyAssigner:
         return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
 
 
-def clean_key(key: str) -> str:
-    """Return a key without characters that citations cannot have."""
-    return _NOT_IN_KEYS.sub("", key) or "paper"
+def numbered_keys(paper: LibraryPaper | Recommendation) -> Iterator[str]:
+    """Yield the key of a paper, without characters that citations cannot have, then with -1, -2 and so on."""
+    key = _NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper"
+    return chain([key], (f"{key}-{number}" for number in count(1)))
 
 
 def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Edit:
@@ -326,7 +325,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     own before it if comments end with the line."""
     keys = ", ".join(terminal_text(paper.key or paper.id) for paper in papers)
     form = draft_language(draft.path).comment
-    if isinstance(draft_language(draft.path), Office):
+    if draft_language(draft.path).holds_items:
         return place.start, place.end, f"{place.command}{form.format(f'citerec: not sure: {keys}')}"
     if not form.endswith("\n"):
         keys = _DASHES.sub("-", keys).replace("*/", "")

@@ -14,11 +14,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from citerec.base.errors import InputError
-from citerec.base.files import read_limited
-from citerec.datasets.languages.inputs import MAX_FILE_BYTES, clean_text
+from citerec.datasets.languages.inputs import clean_text
 from citerec.datasets.languages.language import PLACEHOLDER, Citation, Language
-from citerec.datasets.languages.office.language import Office
 from citerec.datasets.records import TARGET_MARKER
 
 _PARTS = re.compile(r"[{}\[\]<>\",;@]")
@@ -61,8 +58,7 @@ class PlaceholderReader:
 
     def __call__(self, path: Path) -> str:
         if path not in self._marked:
-            read = self.language.text if isinstance(self.language, Office) else read_text
-            text = self.texts[path] = read(path)
+            text = self.texts[path] = self.language.exact_text(path)
             pieces, done = [], 0
             for found in self.language.joined(text) if self.masked else self.language.citations(text):
                 thousands, ones = divmod(len(self.spans), 1000)
@@ -83,19 +79,3 @@ class PlaceholderReader:
             return self.language.mask(command, key) if citation.printed else None
         filled = self.language.fill(command, [key]) if citation.missing else None
         return filled and filled[0]
-
-
-def read_text(path: Path) -> str:
-    """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
-    content = read_limited(path, MAX_FILE_BYTES)
-    if content.startswith(b"%PDF"):
-        raise InputError(f"{path}: is a PDF; give its source")
-    if b"\0" in content:
-        raise InputError(f"{path}: is not text; give a draft in LaTeX, Markdown, Typst or Org, in UTF-8")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f LATIN1 -t UTF-8"
-        ) from None

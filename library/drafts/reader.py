@@ -20,7 +20,6 @@ from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.known import LANGUAGES, language_of
 from citerec.datasets.languages.language import MISSING, PLACEHOLDER, Language, Source
 from citerec.datasets.languages.markdown import MARKDOWN
-from citerec.datasets.languages.office.language import Office
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.drafts.placeholders import PlaceholderReader
@@ -145,7 +144,7 @@ def read_draft(
             places.append(Place(file, start, end, line, command, *about_place))
         elif key in read:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
-    typed = isinstance(language, Office) and not set(keys) <= source.references.given.keys()
+    typed = language.holds_items and not set(keys) <= source.references.given.keys()
     if not places and not typed:  # keys that are typed become citations of a word processor
         without_text = not read.isdisjoint(reader.spans)
         problem = (

@@ -23,7 +23,7 @@ from citerec.datasets.languages.known import language_of
 from citerec.datasets.languages.language import Language, Source
 from citerec.datasets.languages.latex import LATEX
 from citerec.library.candidates import Candidates
-from citerec.library.drafts.copies import clean_key
+from citerec.library.drafts.copies import numbered_keys
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
 from citerec.library.language_server.documents import Document, Outline, outline
@@ -71,14 +71,8 @@ class Bibliography:
 
     def key_of(self, paper: LibraryPaper | Recommendation, keys: dict[str, str]) -> str:
         """Return the key of a paper of the library: its entry's, else its own, numbered if that is taken."""
-        if paper.id in keys:
-            return keys[paper.id]
-        key = preferred = clean_key(paper.key or paper.id)
-        number = 0
-        while key in self.entries:
-            number += 1
-            key = f"{preferred}-{number}"
-        return key
+        known = keys.get(paper.id)
+        return known or next(key for key in numbered_keys(paper) if key not in self.entries)
 
 
 def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -> list[Entry]:

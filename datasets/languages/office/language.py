@@ -48,6 +48,7 @@ class Office(Language):
     ids = ()
     marks = "[CITE] or [@?]"
     comment = " [{}]"
+    holds_items = True
     before = re.compile(r"(?!)")
     after = re.compile("")
     _hidden = re.compile(r"(?!)")
@@ -69,6 +70,11 @@ class Office(Language):
 
     def text(self, path: Path) -> str:
         return self.open(path).text
+
+    exact_text = text
+
+    def can_replace(self, path: Path, start: int, end: int) -> bool:
+        return self.open(path).can_replace(start, end)
 
     def documents(self, files: Iterable[Path]) -> list[Path]:
         """Leave out the files by which Word locks a document."""
