@@ -203,12 +203,6 @@ class TitleIndex:
             found[part.rows] = True
         return found
 
-    def pairs(self, titles: Sequence[str]) -> NDArray[np.int64]:
-        """Return all pairs [M, 2] of a title and a near-duplicate in the index, in ascending order."""
-        parts = [np.stack([part.rows, part.others], 1) for part in self._index.search(title_sets(titles))]
-        pairs = np.concatenate([np.empty((0, 2), np.int64), *parts])
-        return pairs[np.lexsort(pairs.T[::-1])]
-
 
 def exact_fraction(share: float) -> Fraction:
     """Convert a decimal share to the fraction it stands for.

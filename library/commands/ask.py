@@ -35,6 +35,10 @@ def ask(settings: AskSettings) -> None:
         found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
     library = recommender.library
     note = library.note or note_on(found)
+
+    def papers() -> list[LibraryPaper]:
+        return [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None]
+
     if settings.format == "table":
         if note:
             print(note)
@@ -42,18 +46,12 @@ def ask(settings: AskSettings) -> None:
     elif settings.format == "json":
         print(as_json(found))
     else:
-        _print_papers(
-            [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
-            settings.format,
-        )
+        _print_papers(papers(), settings.format)
         for one in found:
             if told := retraction_note(one.retracted):
                 print(terminal_text(f"{one.key or one.id}: {told}"), file=sys.stderr)
     if settings.save and found:
-        _save(
-            [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None],
-            settings.save,
-        )
+        _save(papers(), settings.save)
     if not found:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":
