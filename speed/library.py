@@ -33,17 +33,11 @@ from citerec.datasets.formats.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
 from citerec.library.commands.change import add, build, remove
-from citerec.library.memory.generation import MODEL, RANKING
 from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.models import open_model
 from citerec.library.question import mark_context
 from citerec.library.recommender import Recommender
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
-from citerec.rerank.ranker.author_names import named_papers
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-from citerec.rerank.ranker.model import Ranker
-from citerec.rerank.ranker.paper_names import SortedNames
 from citerec.speed._common import (
     make_parser,
     memory_gb,
@@ -131,27 +125,6 @@ def ask_questions(args: argparse.Namespace) -> None:
     print(
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
         f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
-    )
-    if isinstance(ranker := open_model(library.folder / MODEL), Ranker):
-        ranker.load(library.folder / RANKING, library.corpus)
-        look_up_names(args, ranker.statistics, library)
-
-
-def look_up_names(args: argparse.Namespace, statistics: CorpusStatistics, library: MemoryLibrary) -> None:
-    """Find papers that questions name by author or initials; the baseline scans the names of all papers."""
-    texts = [mark_context(text) for text, *_ in read_questions(args, library, args.questions)]
-    by_hash = [statistics.sorted_names(name) for name in statistics.SORTED]
-    scanned = [SortedNames(one.names, one.order[:0]) for one in by_hash]
-    names = sum(len(one.names.hashes) for one in by_hash)
-    looked_up, scan = (
-        1000
-        * time_call(args, partial(named_papers, texts, ways[0], ways[1], library.corpus.years))
-        / len(texts)
-        for ways in (by_hash, scanned)
-    )
-    print(
-        f"papers named near the mark: {looked_up:.2f} ms a query among {names:,} names, "
-        f"scanned {scan:.2f} ms; looked up / scanned: {looked_up / scan:.3f}"
     )
 
 
