@@ -14,9 +14,8 @@ from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.csfcube import CSFCube
 from citerec.evaluation.benchmarks.papers.sampled import DatasetLevel, FieldLevel
 from citerec.evaluation.benchmarks.papers.scidocs import SciDocs
-from citerec.evaluation.settings import SamplingRules, Tuning
 
-PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words|at least one)"
+PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|at least one)"
 EMPTY = "list at least one value"
 
 
@@ -27,9 +26,7 @@ EMPTY = "list at least one value"
         (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
         (Prefetch, {"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
         (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be a whole number, at least 1$"),
-        (Prefetch, {"f1": [20, "all"]}, r"benchmark\.f1=.*all.*: must be a list of whole numbers"),
         (Prefetch, {"protocols": []}, PROTOCOLS),
-        (Prefetch, {"protocols": "inductive"}, PROTOCOLS),
         (Prefetch, {"protocols": ["inductive", "x"]}, PROTOCOLS),
         (Pipeline, {"reranker": None}, "benchmark=pipeline needs reranker=FOLDER"),
         (Pipeline, {"candidates": 0}, "^candidates=0: must be a whole number, at least 1$"),
@@ -43,12 +40,10 @@ EMPTY = "list at least one value"
             {"embeddings_file": "a", "ranked_dir": "b"},
             "embeddings_file and ranked_dir: give only one",
         ),
+        (DatasetLevel, {"tune": {"k1": []}}, rf"benchmark\.tune\.k1: {EMPTY}"),
         (DatasetLevel, {"sizes": []}, rf"benchmark\.sizes: {EMPTY}"),
         (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
-        (DatasetLevel, {"tune": {"size": 0}}, r"benchmark\.tune\.size=0: must be at least 1"),
-        (DatasetLevel, {"rules": {"min_cited": 0}}, r"benchmark\.rules\.min_cited=0: must be at least 1"),
         (FieldLevel, {"fields": []}, rf"benchmark\.fields: {EMPTY}"),
-        (FieldLevel, {"fields": "Art"}, r"benchmark\.fields.*Art"),
     ],
 )
 def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str, Any], message: str) -> None:
@@ -56,16 +51,3 @@ def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str,
         given = {"reranker": "somewhere"} | given if benchmark is Pipeline else given
         benchmark(**vars(read_settings(benchmark.settings_class, given)))
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "message"),
-    [
-        (SamplingRules, {"min_abstract": 1.5}, r"rules\.min_abstract=1\.5: must be a whole number"),
-        (SamplingRules, {"year": "then"}, r"rules\.year=then: must be a whole number or null"),
-        (Tuning, {"k1": []}, rf"benchmark\.tune\.k1: {EMPTY}"),
-    ],
-)
-def test_unusable_nested_settings_are_named(kind: Any, given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_settings(kind, given)
