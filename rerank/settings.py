@@ -321,11 +321,9 @@ class LlmSettings(Settings):
 
 @dataclass(frozen=True)
 class DistilLossSettings(Settings):
-    """Distillation loss between the teacher's logits and the student's scores (cosines or logits)."""
+    """Distillation loss: the divergence of the student's softmax over a list from the teacher's."""
 
     where: ClassVar[str] = "model.distil"
-    name: str = setting("kl", choices=("kl", "margin_mse"))
-    """kl (listwise) | margin_mse"""
     weight: float = setting(0.5, above=0, most=1)
     """weight of the distillation loss; the student's own loss (model.loss) gets the rest"""
     temperature: float = setting(0.05, above=0)

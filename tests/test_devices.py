@@ -40,7 +40,6 @@ from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.cross_encoder.train import RerankModule, prepare_for_training
 from citerec.rerank.settings import (
-    DistilLossSettings,
     ListLossSettings,
     NegativesSettings,
     RerankerSettings,
@@ -160,14 +159,13 @@ def lists_of(corpus: Corpus, model: CrossEncoder, papers: int, tokens: int, quer
 Make = Callable[..., CrossEncoder]
 
 
-@pytest.mark.parametrize(("loss", "distil"), [("hinge", ""), ("pointwise", "kl"), ("listwise", "margin_mse")])
+@pytest.mark.parametrize(("loss", "distil"), [("hinge", False), ("pointwise", True), ("listwise", True)])
 def test_a_step_of_a_cross_encoder_waits_for_nothing(
-    demo_corpus: Corpus, make_cross: Make, loss: str, distil: str
+    demo_corpus: Corpus, make_cross: Make, loss: str, distil: bool
 ) -> None:
     settings = RerankerSettings(
         precision="float32",
         loss=ListLossSettings(loss),
-        distil=DistilLossSettings(distil or "kl"),
         batch=StepSettings(kept=100),
     )
     for device in ("cpu", "meta"):

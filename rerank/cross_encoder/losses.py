@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from citerec.rerank.settings import DistilLossSettings, ListLossSettings
+from citerec.rerank.settings import ListLossSettings
 
 
 def list_loss(config: ListLossSettings, logits: Tensor, mask: Tensor, relevant: Tensor) -> Tensor:
@@ -51,33 +51,14 @@ def listwise_loss(logits: Tensor, mask: Tensor, temperature: float = 1.0) -> Ten
     return (torch.logsumexp(scaled, 1) - scaled[:, 0]).mean()
 
 
-def distil_loss(config: DistilLossSettings, cosines: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
-    """Compute the configured loss of cosines and the teacher's logits [Q, N]; cited: bool [Q, N] -> scalar"""
-    if config.name == "margin_mse":
-        return margin_mse(cosines / config.temperature, teacher / config.teacher_temperature, cited)
-    return listwise_kl(cosines, teacher, config.temperature, config.teacher_temperature)
-
-
-def margin_mse(student: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
-    """Mean over (query, cited paper, other paper) of ((s+ - s-) - (t+ - t-))^2: Hofstätter et al. 2020.
-
-    student, teacher: scores [Q, N], the teacher's NaN for pairs that it did not score, which are ignored.
-    cited: bool [Q, N]. 0 without pairs to compare.
-    """
-    known = ~torch.isnan(teacher)
-    error = student - torch.nan_to_num(teacher)
-    pairs = (known & cited)[:, :, None] & (known & ~cited)[:, None]  # [Q, N, N]
-    gaps = (error[:, :, None] - error[:, None]).square()
-    return gaps.masked_fill(~pairs, 0.0).sum() / pairs.sum().clamp(min=1)
-
-
 def listwise_kl(
     student: Tensor, teacher: Tensor, temperature: float = 1.0, teacher_temperature: float = 1.0
 ) -> Tensor:
     """Mean over queries of KL(teacher || student), softmax distributions over the papers that the teacher
     scored: Hinton et al. 2015, Cao et al. 2007.
 
-    student, teacher: as for `margin_mse`; queries without scored papers are ignored.
+    student, teacher: scores [Q, N], the teacher's NaN for pairs that it did not score, which are ignored, as
+    are queries without scored papers.
     """
     known = ~torch.isnan(teacher)
     scored = known.any(1, keepdim=True)

@@ -35,7 +35,7 @@ from citerec.rerank.cross_encoder.data import (
     TrainingLists,
 )
 from citerec.rerank.cross_encoder.field_pairs import pair_reader
-from citerec.rerank.cross_encoder.losses import distil_loss, list_loss
+from citerec.rerank.cross_encoder.losses import list_loss, listwise_kl
 from citerec.rerank.cross_encoder.network import CrossEncoder
 from citerec.rerank.cross_encoder.pairs import PairReader
 from citerec.rerank.cross_encoder.scores import PairScores, to_logits
@@ -150,7 +150,9 @@ class RerankModule(AveragedModule[CrossEncoder]):
         grid = grid.view(batch.mask.shape)
         loss = list_loss(self.loss, grid, batch.mask, batch.relevant)
         if batch.teacher is not None:
-            distilled = distil_loss(self.distil, grid, batch.teacher, batch.relevant)
+            distilled = listwise_kl(
+                grid, batch.teacher, self.distil.temperature, self.distil.teacher_temperature
+            )
             loss = self.distil.weight * distilled + (1 - self.distil.weight) * loss
         self.log("train/loss", loss.detach(), batch_size=len(batch.mask))
         return loss
