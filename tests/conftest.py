@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import runpy
+import shutil
 import signal
 import threading
 import time
@@ -89,10 +90,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def tiny_source(tmp_path: Path) -> Path:
-    """A folder of source files: 12 papers (11 with an abstract), 12 contexts in train, val and test."""
-    folder = tmp_path / "tiny"
+def write_tiny(folder: Path) -> Path:
     folder.mkdir()
     papers = {
         key: {**paper, "year": 2000 + i, "authors": []} for i, (key, paper) in enumerate(PAPERS.items())
@@ -114,8 +112,23 @@ def tiny_source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tiny_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
-    """The prepared store of `tiny_source`."""
+def tiny_source(tmp_path: Path) -> Path:
+    """A folder of source files: 12 papers (11 with an abstract), 12 contexts in train, val and test."""
+    return write_tiny(tmp_path / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the prepared store of `tiny_source`."""
+    folder = tmp_path_factory.mktemp("stores")
+    open_corpus(write_tiny(folder / "tiny"), cache_dir=folder / "cache")
+    return folder / "cache"
+
+
+@pytest.fixture
+def tiny_corpus(tiny_source: Path, tiny_stores: Path, tmp_path: Path) -> Corpus:
+    """The prepared store of `tiny_source`, copied rather than prepared for each test."""
+    shutil.copytree(tiny_stores, tmp_path / "cache", dirs_exist_ok=True)
     return open_corpus(tiny_source, cache_dir=tmp_path / "cache")
 
 
