@@ -192,6 +192,7 @@ def test_missing_permission_or_network_raises_one_line(
         ("model.safetensors", b"\x08\0\0\0\0\0\0\0{{{{", r"model\.safetensors: damaged"),
         ("hatten.json", b"[]", r"hatten\.json: must contain a dict, not a list"),
         ("hatten.json", b'{"format": "hatten-1"}', "parts of the model are missing or inconsistent"),
+        ("hatten.json", b'{"format": "hatten-1", "config": {"heads": 0}}', "missing or inconsistent|heads"),
         ("words.json", b'["deep"]', "missing or inconsistent"),
         ("words.json", b"[1", r"words\.json: damaged"),
         ("about.json", b"\xff", r"about\.json: damaged"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import pickle
 import zipfile
@@ -76,40 +75,6 @@ def test_saving_over_a_model_keeps_it_when_the_device_is_full(
         random_model(WORDS).save(place)
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
     assert os.listdir(tmp_path) == ["hatten"]
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),  # None: missing
-    [
-        ("format", None),
-        ("format", "hatten-0"),
-        ("config.heads", 0),
-        ("config.hidden", 7),
-        ("config.colour", "red"),
-        ("config", None),
-    ],
-)
-def test_missing_or_inconsistent_settings_are_a_clear_error(saved: Path, part: str, value: Any) -> None:
-    content = json.loads((saved / "hatten.json").read_text())
-    group, _, name = part.partition(".")
-    of, key = (content[group], name) if name else (content, group)
-    of.pop(key, None)
-    of |= {} if value is None else {key: value}
-    (saved / "hatten.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"/hatten(/hatten\.json)?: ") as raised:
-        HAtten.open(saved)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("file", ["words.json", "model.safetensors"])
-def test_missing_or_inconsistent_words_and_weights_are_a_clear_error(saved: Path, file: str) -> None:
-    random_model(WORDS[:-1]).save(saved.with_name("other"))
-    (saved.with_name("other") / file).replace(saved / file)
-    with pytest.raises(InputError, match="/hatten: parts of the model are missing or inconsistent"):
-        HAtten.open(saved)
-    (saved / file).unlink()
-    with pytest.raises(InputError, match=rf"/hatten/{file}: this model file is missing"):
-        HAtten.open(saved)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

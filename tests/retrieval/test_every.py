@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import open_corpus
 from citerec.hatten.model import HAttenRetriever
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.citations import Citations
@@ -24,6 +25,7 @@ from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.queries import Queries, Query
 from citerec.retrieval.run import CachedRun
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
+from citerec.tests.conftest import write_tiny
 from citerec.tests.hatten.made import random_model
 from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
@@ -75,11 +77,27 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("every")
+    return open_corpus(write_tiny(folder / "tiny"), cache_dir=folder / "cache")
+
+
+@pytest.fixture(scope="module", params=MAKERS)
 def make(
-    request: Any, tiny_corpus: Corpus, tiny_bert: Path, tiny_networks: Path, tmp_path: Path
+    request: Any,
+    corpus: Corpus,
+    tiny_bert: Path,
+    tiny_networks: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[], Retriever]:
-    return lambda: MAKERS[request.param](tiny_corpus, tmp_path, tiny_bert, tiny_networks)
+    folder = tmp_path_factory.mktemp("made")
+    return lambda: MAKERS[request.param](corpus, folder, tiny_bert, tiny_networks)
+
+
+@pytest.fixture(scope="module")
+def retriever(corpus: Corpus, make: Callable[[], Retriever]) -> Retriever:
+    return indexed(make(), corpus)
 
 
 def question(corpus: Corpus, row: int) -> Query:
@@ -89,11 +107,10 @@ def question(corpus: Corpus, row: int) -> Query:
     return Query(*texts, year=int(corpus.years[paper]), own=corpus.paper_ids[paper])
 
 
-def test_a_query_gets_the_papers_of_its_context(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
-    retriever = indexed(make(), tiny_corpus)
+def test_a_query_gets_the_papers_of_its_context(corpus: Corpus, retriever: Retriever) -> None:
     if retriever.partial:
         pytest.skip("runs cannot answer new queries")
-    asked = Queries.from_list(tiny_corpus, [question(tiny_corpus, row) for row in ALL.tolist()])
+    asked = Queries.from_list(corpus, [question(corpus, row) for row in ALL.tolist()])
     assert not asked.new_words
     for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
         found, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
@@ -101,10 +118,7 @@ def test_a_query_gets_the_papers_of_its_context(tiny_corpus: Corpus, make: Calla
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 
 
-def test_scores_of_given_papers_are_those_of_the_search(
-    tiny_corpus: Corpus, make: Callable[[], Retriever]
-) -> None:
-    retriever = indexed(make(), tiny_corpus)
+def test_scores_of_given_papers_are_those_of_the_search(retriever: Retriever) -> None:
     papers = np.random.default_rng(0).permuted(np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1)), axis=1)
     scores = retriever.score(ALL, papers)
     found = retriever.search(ALL, 12)
@@ -118,12 +132,16 @@ def test_scores_of_given_papers_are_those_of_the_search(
 
 
 def test_a_loaded_index_ranks_the_same(
-    tiny_corpus: Corpus, make: Callable[[], Retriever], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus,
+    make: Callable[[], Retriever],
+    retriever: Retriever,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, loaded = indexed(make(), tiny_corpus), make()
+    made, loaded = retriever, make()
     made.save(tmp_path / "index")
     monkeypatch.setattr(type(loaded), "_index", None)  # nothing is indexed or tuned again
-    loaded.load(tmp_path / "index", tiny_corpus)
+    loaded.load(tmp_path / "index", corpus)
     assert loaded.tuned == made.tuned and loaded.index_bytes == made.index_bytes > 0
     for filters, k in ((None, 12), (Filters(year="citing"), 4), (Filters(exclude=["graph"]), 1)):
         assert_same(loaded.search(ALL, k, filters), made.search(ALL, k, filters))
@@ -139,8 +157,7 @@ def test_a_loaded_index_ranks_the_same(
     assert one == other
 
 
-def test_results_do_not_depend_on_k_or_caching(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
-    retriever = indexed(make(), tiny_corpus)
+def test_results_do_not_depend_on_k_or_caching(retriever: Retriever) -> None:
     found = retriever.search(ALL, 11)
     for k in (1, 3):
         fewer = retriever.search(ALL, k)
