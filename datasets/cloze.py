@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ from citerec.base.settings import Settings, setting
 from citerec.datasets.formats.json_lines import Object, PaperId, Year, json_writer, read_objects, validate
 from citerec.datasets.formats.source_files import read_records
 from citerec.datasets.fulltext.readers import find_files
-from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, quoted
+from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord, quoted
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
 
@@ -67,16 +67,6 @@ class ClozeSettings(Settings):
     """share of the citing papers in val, and the same in test"""
     seed: int = 0
     """random seed"""
-
-
-class ClozePaper(NamedTuple):
-    """A paper with a title; `field` is its first one, or empty."""
-
-    id: str
-    title: str
-    abstract: str
-    year: int
-    field: str
 
 
 class CitingPapers:
@@ -196,12 +186,12 @@ def _find_papers(source: Sequence[str]) -> list[Path]:
 
 def _read_citing(files: Sequence[Path], field: str) -> CitingPapers:
     """Read the ids and fields. Raises InputError for a second paper of an id, and for unusable fields."""
-    rows, numbers, fields = dict[str, None](), dict[str, int](), array("i")
+    rows, numbers, fields = dict[str, None](), dict[tuple[str, ...], int](), array("i")
     for paper in _read_papers(files, field, "ids"):
         if paper.id in rows:
             raise InputError(f"source: the paper {quoted(paper.id)} appears twice in {_names(files)}")
         rows[paper.id] = None
-        fields.append(numbers.setdefault(paper.field, len(numbers)))
+        fields.append(numbers.setdefault(paper.fields, len(numbers)))
     if len(rows) < 2:
         raise InputError(f"source: {_names(files)}: {len(rows)} papers with a title; needs two or more")
     if field and not any(numbers):
@@ -222,8 +212,8 @@ class _Record(msgspec.Struct):
     year: Year = Year(0)
 
 
-def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[ClozePaper]:
-    """Yield the papers with a title. Raises InputError with file, record and field."""
+def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[PaperRecord]:
+    """Yield the papers with a title, and at most one field. Raises InputError with file, record and field."""
     for path in files:
         with read_progress(path, f"{path.name} ({what})") as on_bytes:
             for where, record in _read_objects(path, on_bytes):
@@ -231,8 +221,8 @@ def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[Cloze
                 if not (title := " ".join((paper.title or "").split())):
                     continue
                 names = validate(record.get(field), _FIELDS, where, field)
-                first = next(iter(names), "") if isinstance(names, list) else names or ""
-                yield ClozePaper(paper.paper_id, title, paper.abstract or "", paper.year, first)
+                first = tuple(filter(None, names[:1] if isinstance(names, list) else [names]))
+                yield PaperRecord(paper.paper_id, title, paper.abstract or "", paper.year, first)
 
 
 def _read_objects(path: Path, on_bytes: OnBytes) -> Iterator[tuple[str, Object]]:

@@ -11,13 +11,14 @@ from pathlib import Path
 import msgspec
 
 from citerec.base.errors import InputError, error_text
-from citerec.library.enrichment.services import Answers, Lookup, Work
+from citerec.library.enrichment.services import Answers, Lookup
+from citerec.library.papers import LibraryPaper
 
 FILE = "enrichment.sqlite"
 """In the library's folder."""
-VERSION = 2
+VERSION = 3
 _DAY = 86_400
-_WORKS = msgspec.msgpack.Decoder(list[Work])
+_WORKS = msgspec.msgpack.Decoder(list[LibraryPaper])
 
 
 class AnswerCache:
@@ -42,7 +43,7 @@ class AnswerCache:
     def close(self) -> None:
         self._database.close()
 
-    def get(self, service: str, lookup: Lookup) -> list[Work] | None:
+    def get(self, service: str, lookup: Lookup) -> list[LibraryPaper] | None:
         """Return the works that a service has answered; None if it was not asked, or too long ago."""
         with self._errors():
             found = self._database.execute(

@@ -18,7 +18,7 @@ from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.matching import Found, complete
 from citerec.library.enrichment.retraction_watch import read_retraction_watch
-from citerec.library.enrichment.services import Work
+from citerec.library.enrichment.services import work_of
 from citerec.library.folder import MANIFEST
 from citerec.library.identities import Identities, Identity, KeyIndex
 from citerec.library.memory.library import MemoryLibrary
@@ -30,7 +30,7 @@ CHUNK = 5_000
 MAX_WORKS = 20
 """Maximum works kept per paper."""
 _TITLE = Identity._fields.index("title")
-_WORK = msgspec.msgpack.Decoder(Work)
+_WORK = msgspec.msgpack.Decoder(LibraryPaper)
 
 
 def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[str, LibraryPaper]]:
@@ -94,7 +94,7 @@ class DumpFinder:
                     Identity(*numbers[number].tolist()), MAX_YEARS_APART
                 )
                 source, paper = chunk[number]
-                yield row, source, contradicts, msgspec.msgpack.encode(Work.of(paper).plain())
+                yield row, source, contradicts, msgspec.msgpack.encode(work_of(paper))
 
     def find(self, row: int, paper: LibraryPaper) -> Found:
         found = Found(paper, asked=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from citerec.datasets.fulltext.catalogue import normalise_title, surname
-from citerec.library.enrichment.services import TITLE, Lookup, Work, find_pmid
+from citerec.library.enrichment.services import TITLE, Lookup, identifiers
 from citerec.library.identities import similar_titles
 from citerec.library.papers import RETRACTED, LibraryPaper
 
@@ -62,14 +62,14 @@ def lookups_of(paper: LibraryPaper, kinds: Sequence[str]) -> list[Lookup]:
 
     A title needs the first author and the year, since it says nothing without them.
     """
-    identifiers = {"doi": paper.doi, "arxiv": paper.arxiv, "pmid": find_pmid(paper)}
-    if any(identifiers.values()):
-        return [Lookup(kind, identifiers[kind]) for kind in kinds if identifiers[kind]]
+    known = identifiers(paper)
+    if any(known.values()):
+        return [Lookup(kind, known[kind]) for kind in kinds if known[kind]]
     first = surname(paper.authors[0]) if paper.authors else ""
     return [Lookup(TITLE, paper.title, first, paper.year)] if paper.title and first and paper.year else []
 
 
-def contradiction(paper: LibraryPaper, work: Work, by_title: bool) -> str:
+def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> str:
     """Return why a work that was found is not the paper; empty if it is."""
     if not by_title:
         if paper.title and work.title and not similar_titles(paper.title, work.title):
@@ -86,7 +86,11 @@ def contradiction(paper: LibraryPaper, work: Work, by_title: bool) -> str:
 
 
 def complete(
-    found: Found, works: Sequence[Work], by_title: bool, source: str, is_taken: Callable[[str], bool]
+    found: Found,
+    works: Sequence[LibraryPaper],
+    by_title: bool,
+    source: str,
+    is_taken: Callable[[str], bool],
 ) -> Found:
     """Fill gaps with the works that are the paper.
 
@@ -115,7 +119,7 @@ def complete(
     return replace(found, paper=paper, known=True, filled=filled)
 
 
-def _agreed(name: str, works: Sequence[Work]) -> Any:
+def _agreed(name: str, works: Sequence[LibraryPaper]) -> Any:
     """Return the value of a field that works give; empty if they differ, except in abstract and authors."""
     values = list(dict.fromkeys(value for work in works if (value := getattr(work, name))))
     if name == "abstract":

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
 import orjson
 
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.catalogue import find_arxiv_id, find_year, normalise_title
-from citerec.library.papers import LibraryPaper, clean_doi, clean_text
+from citerec.datasets.fulltext.catalogue import find_year, normalise_title
+from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, clean_text, make_paper
 from citerec.library.sources.fields import Fields
 from citerec.library.sources.readers import parse_openalex
 
@@ -62,33 +61,18 @@ class Lookup(NamedTuple):
     year: int = 0
 
 
-class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A work as a service or a file describes it; empty or 0 if unknown."""
+def work_of(paper: LibraryPaper) -> LibraryPaper:
+    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction.
 
-    title: str = ""
-    abstract: str = ""
-    authors: tuple[str, ...] = ()
-    year: int = 0
-    venue: str = ""
-    doi: str = ""
-    arxiv: str = ""
-    pmid: str = ""
-    retracted: str = ""
-    """as `LibraryPaper.retracted`"""
-
-    @classmethod
-    def of(cls, paper: LibraryPaper, pmid: str = "") -> Work:
-        fields = {name: getattr(paper, name) for name in cls.__struct_fields__ if name != "pmid"}
-        return cls(**fields, pmid=pmid or find_pmid(paper))
-
-    def identifier(self, kind: str) -> str:
-        value: str = getattr(self, kind)
-        return value
-
-    def plain(self) -> Work:
-        """Return the work without mark-up in its texts, which comes from other people's web pages."""
-        texts = {name: without_elements(getattr(self, name)) for name in ("title", "abstract", "venue")}
-        return msgspec.structs.replace(self, **texts, authors=tuple(map(without_elements, self.authors)))
+    Texts are without mark-up, which comes from other people's web pages.
+    """
+    texts = {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
+    kept = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
+    authors, mark = tuple(map(without_elements, paper.authors)), paper.retraction_mark
+    pmid = find_pmid(paper)
+    return LibraryPaper(
+        f"pmid:{pmid}" if pmid else "", authors=authors, filled=(mark,) if mark else (), **texts, **kept
+    )
 
 
 def without_elements(text: str) -> str:
@@ -109,6 +93,11 @@ def find_pmid(paper: LibraryPaper) -> str:
     return found[1] if found else ""
 
 
+def identifiers(paper: LibraryPaper) -> dict[str, str]:
+    """Return the identifiers that services know, by kind; empty ones if unknown."""
+    return {"doi": paper.doi, "arxiv": paper.arxiv, "pmid": find_pmid(paper)}
+
+
 class Request(NamedTuple):
     """An HTTP request. path: below the service's address."""
 
@@ -118,7 +107,8 @@ class Request(NamedTuple):
     """to post as JSON"""
 
 
-Answers = dict[Lookup, list[Work]]
+Answers = dict[Lookup, list[LibraryPaper]]
+"""Works (`work_of`) by lookup."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +137,7 @@ class Service:
     def batch_size(self, kind: str) -> int:
         return self.titles if kind == TITLE else BATCH
 
-    def works(self, records: Any) -> list[Work]:
+    def works(self, records: Any) -> list[LibraryPaper]:
         """Return the works of a list of records, without those of another shape. Raises ValueError."""
         if not isinstance(records, list):
             raise ValueError("not a list")
@@ -155,10 +145,10 @@ class Service:
         for record in records:
             with suppress(InputError):
                 fields = Fields(record if isinstance(record, dict) else {}, self.label)
-                found.append(self.work(fields).plain())
+                found.append(work_of(self.work(fields)))
         return found
 
-    def work(self, fields: Fields) -> Work:
+    def work(self, fields: Fields) -> LibraryPaper:
         """Return the work of a record. Raises InputError for fields of another type."""
         raise NotImplementedError
 
@@ -177,7 +167,7 @@ class Service:
         raise NotImplementedError
 
 
-def _assign(lookups: Sequence[Lookup], works: Sequence[Work]) -> Answers:
+def _assign(lookups: Sequence[Lookup], works: Sequence[LibraryPaper]) -> Answers:
     """Give each lookup the works with its identifier or title."""
     found: Answers = {lookup: [] for lookup in lookups}
     for lookup in lookups:
@@ -185,7 +175,7 @@ def _assign(lookups: Sequence[Lookup], works: Sequence[Work]) -> Answers:
             letters = normalise_title(lookup.value)
             found[lookup] = [work for work in works if normalise_title(work.title) == letters]
         else:
-            found[lookup] = [work for work in works if work.identifier(lookup.kind) == lookup.value]
+            found[lookup] = [work for work in works if identifiers(work)[lookup.kind] == lookup.value]
     return found
 
 
@@ -213,9 +203,9 @@ class OpenAlex(Service):
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
         return _assign(lookups, self.works(orjson.loads(content)["results"]))
 
-    def work(self, fields: Fields) -> Work:
+    def work(self, fields: Fields) -> LibraryPaper:
         pmid = fields.child("ids").text("pmid").rstrip("/").rpartition("/")[2]
-        return Work.of(parse_openalex(fields), pmid)
+        return parse_openalex(fields)._replace(id=f"pmid:{pmid}")
 
 
 class SemanticScholar(Service):
@@ -249,17 +239,17 @@ class SemanticScholar(Service):
             for lookup, record in zip(lookups, records, strict=True)
         }
 
-    def work(self, fields: Fields) -> Work:
+    def work(self, fields: Fields) -> LibraryPaper:
         ids = fields.child("externalIds")
-        return Work(
-            clean_text(fields.text("title")),
-            clean_text(fields.text("abstract")),
-            tuple(clean_text(one.text("name")) for one in fields.children("authors")),
-            fields.year(),
-            clean_text(fields.text("venue")),
-            clean_doi(ids.text("DOI")),
-            find_arxiv_id(ids.text("ArXiv")),
-            ids.text("PubMed"),
+        return make_paper(
+            f"pmid:{ids.text('PubMed')}",
+            title=fields.text("title"),
+            abstract=fields.text("abstract"),
+            authors=[one.text("name") for one in fields.children("authors")],
+            year=fields.year(),
+            venue=fields.text("venue"),
+            doi=ids.text("DOI"),
+            arxiv=ids.text("ArXiv"),
         )
 
 
@@ -285,7 +275,7 @@ class Crossref(Service):
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
         return _assign(lookups, self.works(orjson.loads(content)["message"]["items"]))
 
-    def work(self, fields: Fields) -> Work:
+    def work(self, fields: Fields) -> LibraryPaper:
         title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))
         if subtitle and normalise_title(subtitle) not in normalise_title(title):
             title = f"{title}: {subtitle}"
@@ -293,14 +283,15 @@ class Crossref(Service):
             " ".join(filter(None, (one.text("given"), one.text("family")))) or one.text("name")
             for one in fields.children("author")
         ]
-        return Work(
-            plain_jats(title),
-            plain_jats(fields.text("abstract")),
-            tuple(map(clean_text, names)),
-            find_year(str(fields.child("issued").record.get("date-parts") or "")),
-            clean_text(next(iter(fields.texts("container-title")), "")),
-            clean_doi(fields.text("DOI")),
-            retracted=_crossref_retraction(fields),
+        told = _crossref_retraction(fields)
+        return make_paper(
+            title=plain_jats(title),
+            abstract=plain_jats(fields.text("abstract")),
+            authors=names,
+            year=find_year(str(fields.child("issued").record.get("date-parts") or "")),
+            venue=next(iter(fields.texts("container-title")), ""),
+            doi=fields.text("DOI"),
+            filled=(f"{RETRACTED}:{told}",) if told else (),
         )
 
 
@@ -358,13 +349,17 @@ class Arxiv(Service):
         for entry in feed.iter(f"{atom}entry"):
 
             def text(name: str, entry: ET.Element = entry) -> str:
-                return clean_text(entry.findtext(name) or "")
+                return entry.findtext(name) or ""
 
-            names = [clean_text(one.findtext(f"{atom}name") or "") for one in entry.iter(f"{atom}author")]
-            arxiv = find_arxiv_id(text(f"{atom}id"))
-            found = text(f"{atom}title"), text(f"{atom}summary"), tuple(names)
-            work = Work(*found, find_year(text(f"{atom}published")), "", clean_doi(text(f"{own}doi")), arxiv)
-            works.append(work.plain())
+            paper = make_paper(
+                title=text(f"{atom}title"),
+                abstract=text(f"{atom}summary"),
+                authors=[one.findtext(f"{atom}name") or "" for one in entry.iter(f"{atom}author")],
+                year=find_year(text(f"{atom}published")),
+                doi=text(f"{own}doi"),
+                arxiv=text(f"{atom}id"),
+            )
+            works.append(work_of(paper))
         return _assign(lookups, works)
 
 

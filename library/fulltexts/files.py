@@ -9,7 +9,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
 from citerec.library.entries.files import SUFFIX
-from citerec.library.fulltexts.store import AboutText
+from citerec.library.fulltexts.reading import ReadText
 from citerec.library.papers import LibraryPaper
 
 MIN_TITLE = 20
@@ -72,7 +72,7 @@ class PaperFinder:
                 self._titles.setdefault(letters, paper.id)
         self._letters = {paper: letters for letters, paper in self._titles.items()}
 
-    def find(self, file: Path, found: AboutText) -> str:
+    def find(self, file: Path, found: ReadText) -> str:
         """Return the id of a paper, or "".
 
         Its DOI or arXiv id is named together with its title; or its title stands in lines of its own; or its
@@ -90,7 +90,7 @@ class PaperFinder:
         arxiv = find_arxiv_id(file.stem) or find_arxiv_id(f"arxiv:{file.stem}")
         return self._by_identifier.get(f"arxiv:{arxiv}", "") if arxiv else ""
 
-    def _by_title(self, found: AboutText) -> str:
+    def _by_title(self, found: ReadText) -> str:
         lines = [normalise_title(line) for line in found.head.splitlines()]
         titles = [normalise_title(found.title)]
         for start in range(len(lines)):

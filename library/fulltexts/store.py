@@ -40,16 +40,6 @@ _AGAIN = "remove it and run citerec update, which reads the PDFs again"
 _Kind = TypeVar("_Kind")
 
 
-class AboutText(msgspec.Struct, frozen=True):
-    """What was read of a file besides its passages; fields as in ReadText."""
-
-    title: str = ""
-    head: str = ""
-    abstract: str = ""
-    identifiers: list[str] = []
-    pages: int = 0
-
-
 class StoredPaper(NamedTuple):
     """A paper with a text: its file, and the number and a hash of its passages."""
 
@@ -94,16 +84,15 @@ class TextStore:
         """Keep what was read of files: their names, sizes, times of change and texts."""
         rows = []
         for name, size, changed, found in files:
-            about = AboutText(found.title, found.head, found.abstract, found.identifiers, found.pages)
             passages = cut(found.parts)
             text = _pack(passages)
-            packed = _compress(about)
+            packed = _compress(msgspec.structs.replace(found, parts=[]))
             known = (name, size, changed, found.problem, _digest(packed) + packed)
             rows.append((*known, len(passages), _hash(text), text))
         with self.change() as database:
             database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def abouts(self, files: Iterable[str] | None = None) -> Iterator[tuple[str, AboutText]]:
+    def abouts(self, files: Iterable[str] | None = None) -> Iterator[tuple[str, ReadText]]:
         """Yield files, by default all that have or had a text, and what was read of them besides it."""
         if files is None:
             files = sorted(self.readable())
@@ -111,7 +100,7 @@ class TextStore:
             for (about,) in self._select("SELECT about FROM files WHERE file = ?", file):
                 if about[:_HASH] != _digest(about[_HASH:]):
                     raise self._damaged()
-                yield file, _decompress(about[_HASH:], AboutText)
+                yield file, _decompress(about[_HASH:], ReadText)
 
     def readable(self) -> set[str]:
         """Return the files that have a text."""

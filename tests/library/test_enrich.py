@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import formatdate
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from time import time
@@ -26,13 +27,15 @@ from citerec.base.errors import InputError
 from citerec.library.enrichment.answers import AnswerCache
 from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
 from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
-from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAlex, SemanticScholar, Work
+from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAlex, SemanticScholar, work_of
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
 from citerec.tests.conftest import Run, Server
 from citerec.tests.library.conftest import papers_of
 
+Work = partial(LibraryPaper, "", "")
+"""A work by title, abstract, authors, year, venue and DOI."""
 KEY = "a-secret-key"
 ABSTRACT = "Graphs are studied here at some length, so that this abstract is long enough to be one."
 
@@ -463,7 +466,7 @@ def test_faults_that_stay(services: Services, pauses: list[float], fault: Any, r
 @given(st.text("<>/ab=\x1b\x9b&;lt script\n", max_size=60))
 def test_texts_of_services_have_no_elements_and_no_control_codes(text: str) -> None:
     hostile = f"Before. {text}<script>alert(1)</script>\x1b[31m<img src=x onerror=alert(1)>&lt;b&gt;"
-    work = Work(hostile, hostile, (hostile,), 2001, hostile).plain()
+    work = work_of(Work(hostile, hostile, (hostile,), 2001, hostile))
     for found in (work.title, work.abstract, *work.authors, work.venue):
         assert not re.search(r"<(?:script|img)[\s>]", found) and found.isprintable()
         assert found.startswith("Before.")
@@ -631,7 +634,7 @@ PAPER = LibraryPaper("x", title="Deep trees: a survey", authors=("Ann Lee", "Bo 
         (Work("Shallow graphs"), False, "another title: Shallow graphs"),
     ],
 )
-def test_a_match(work: Work, by_title: bool, reason: str) -> None:
+def test_a_match(work: LibraryPaper, by_title: bool, reason: str) -> None:
     assert contradiction(PAPER, work, by_title) == reason
 
 
@@ -662,7 +665,9 @@ works = st.lists(
     st.tuples(texts, texts, authors, years, texts).map(lambda fields: LibraryPaper("x", "", *fields)),
     st.lists(st.tuples(works, st.booleans()), max_size=3),
 )
-def test_what_a_paper_has_never_changes(paper: LibraryPaper, answers: list[tuple[list[Work], bool]]) -> None:
+def test_what_a_paper_has_never_changes(
+    paper: LibraryPaper, answers: list[tuple[list[LibraryPaper], bool]]
+) -> None:
     found = Found(paper)
     for number, (some, by_title) in enumerate(answers):
         found = complete(found, some, by_title, f"s{number}", lambda doi: doi == "10.1/b")
