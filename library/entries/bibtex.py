@@ -140,13 +140,16 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     csl = _SUBTYPES_READ.get(fields.get("entrysubtype", "").lower()) or _TYPES.csl.get(kind, "document")
 
     def text(*names: str) -> str:
-        given = (fields[name] for name in names if name in fields)
-        return next(filter(None, map(latex_to_text, given)), "")
+        for name in names:
+            if (latex := fields.get(name)) and (found := latex_to_text(latex)):
+                return found
+        return ""
 
     def titled(name: str, subtitle: str) -> str:
         return ": ".join(filter(None, (text(name), text(subtitle))))
 
-    values = {variable: text(*names) for variable, names in _VARIABLES.read.items()}
+    given = {_VARIABLES.csl[name] for name in fields if name in _VARIABLES.csl}
+    values = {variable: text(*names) for variable, names in _VARIABLES.read.items() if variable in given}
     values["title"] = titled("title", "subtitle")
     journal = titled("journaltitle", "journalsubtitle") or titled("journal", "journalsubtitle")
     book = titled("booktitle", "booksubtitle")
