@@ -66,13 +66,11 @@ def work_of(paper: LibraryPaper) -> LibraryPaper:
 
     Texts are without mark-up, which comes from other people's web pages.
     """
-    texts = {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
-    kept = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
-    authors, mark = tuple(map(without_elements, paper.authors)), paper.retraction_mark
-    pmid = find_pmid(paper)
-    return LibraryPaper(
-        f"pmid:{pmid}" if pmid else "", authors=authors, filled=(mark,) if mark else (), **texts, **kept
-    )
+    fields: dict[str, Any] = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
+    fields |= {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
+    fields |= {"authors": tuple(map(without_elements, paper.authors))}
+    mark, pmid = paper.retraction_mark, find_pmid(paper)
+    return LibraryPaper(f"pmid:{pmid}" if pmid else "", filled=(mark,) if mark else (), **fields)
 
 
 def without_elements(text: str) -> str:
