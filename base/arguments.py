@@ -25,7 +25,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from citerec.base.errors import InputError, one_line_errors
+from citerec.base.errors import InputError, one_line_errors, without_control_codes
 from citerec.base.settings import Settings, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
@@ -73,7 +73,7 @@ class _Stderr(io.TextIOBase):
     """What sys.stderr is at the time: a bar on the terminal replaces it, and prints above itself."""
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        return sys.stderr.write(without_control_codes(text))
 
     def flush(self) -> None:
         sys.stderr.flush()

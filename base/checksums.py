@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
+from errno import EACCES
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
 
 
 def touched_files(folder: Path, advice: str = "", trust: bool = True) -> list[str]:
-    """Check that all files are there and have their sizes; return those to compare, by name.
+    """Check that all files are there, may be read and have their sizes; return those to compare, by name.
 
     Takes a moment, whatever their sizes. Otherwise like `check_checksums`.
     """
@@ -72,6 +74,8 @@ def touched_files(folder: Path, advice: str = "", trust: bool = True) -> list[st
         for name, parts in sums.items():
             path = folder / name
             stamp = _stamp(path, parts)
+            if not os.access(path, os.R_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES), str(path))
             more = stamp[1] - sum(size for size, _ in parts)
             if more < 0 or (more and not name.endswith(GROWING)):
                 raise ValueError("its size has changed")

@@ -73,8 +73,13 @@ def exit_on_input_error() -> Iterator[None]:
 
 def fail(line: str) -> NoReturn:
     """Print one line on stderr and exit with code 2."""
-    print("error: " + " ".join(line.split()), file=sys.stderr)
+    print("error: " + without_control_codes(" ".join(line.split())), file=sys.stderr)
     raise SystemExit(2)
+
+
+def without_control_codes(text: str) -> str:
+    """Leave out what a terminal obeys, as names of files may have it; lines stay."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
 
 
 def error_text(error: Exception) -> str:

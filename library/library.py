@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
-from citerec.base.errors import InputError
+from citerec.base.errors import DamagedFile, InputError
 from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Papers
 from citerec.library.folder import (
@@ -23,9 +23,12 @@ from citerec.library.folder import (
     lock_folder,
     read_manifest,
 )
+from citerec.library.models import ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
 from citerec.retrieval.base import Retriever, folder_bytes
+from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.networks.store import check_encoded
 
 
 class Added(NamedTuple):
@@ -94,6 +97,12 @@ class Library(Papers):
     def retriever(self) -> Retriever:
         """The ranking model."""
 
+    @property
+    @abstractmethod
+    def networks(self) -> NetworkRetriever | None:
+        """Networks that can read all papers; None if the model has none, or there are more than
+        MOST_ENCODED."""
+
     @abstractmethod
     def candidates(self, request: Request, depth: int) -> Candidates:
         """Return papers to rank for a request, nearly all of the `depth` best among them.
@@ -148,9 +157,17 @@ class Library(Papers):
 
     # Information.
 
-    @abstractmethod
+    @property
+    def encodes(self) -> str:
+        """The command that lets networks read what they have not read."""
+        return f"citerec {'serve' if self.on_disk else 'update'} library={self.path}"
+
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""
+        try:
+            check_encoded(self.path / ENCODED)
+        except DamagedFile as error:
+            raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None
 
     def describe(self) -> dict[str, str]:
         """Return what the library contains, for people; texts may be empty."""

@@ -36,6 +36,8 @@ WITHOUT = "static"
 NETWORKS = "networks"
 ENCODED = "encoded"
 """Folder of a library with what its networks have made of the papers (retrieval.networks.store)."""
+MOST_ENCODED = 50_000
+"""Papers of a library that networks read as a whole; of a larger one, they read the first of an answer."""
 HATTEN = "hatten.json"
 """Settings file of HAtten (hatten.model), which needs torch."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"

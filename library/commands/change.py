@@ -61,6 +61,8 @@ def build(settings: BuildSettings) -> None:
             f"{count_noun(built.skipped, 'file')} skipped",
         ]
         print(f"{path}: {', '.join(counts)}, in {time.perf_counter() - started:.1f} s")
+        if settings.encode:
+            encode_and_tell(open_library(path))
         return
     library, merged = create(settings)
     duration = time.perf_counter() - started

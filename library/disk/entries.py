@@ -19,6 +19,7 @@ from citerec.datasets.word_statistics import WordStatistics
 from citerec.library.candidates import record_of, surnames_of
 from citerec.library.disk.shard_writer import Entry
 from citerec.library.identities import identity
+from citerec.library.models import MOST_ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.rerank.ranker.author_names import longest_part, names_beside
 from citerec.rerank.ranker.paper_names import initials
@@ -26,12 +27,16 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.lexical.terms import Terms, strip_markers
+from citerec.retrieval.networks.encoder import keys_of
+from citerec.retrieval.networks.store import Keys
 from citerec.retrieval.queries import Query
 
 FIRST, INITIALS, CALLED = "first:", "initials:", "called:"
 """Kinds of names in a shard: surname of the first author, initials of the title; id, key or alias."""
 SAME = ("id", "doi", "arxiv", "title")
 """Kinds of hashed identifiers there, which two records of a paper may share (library.identities)."""
+ENCODED = "encoded:"
+"""Kind of name by which networks know what they have read of a paper, in libraries of up to MOST_ENCODED."""
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[PaperRecord]:
@@ -73,9 +78,18 @@ def entries(
     terms = Terms.from_words(corpus.words, **BM25().tokenisation)
     title, abstract = (_join(terms, words) for words in (corpus.title_tokens, corpus.abstract_tokens))
     texts = pc.binary_join_element_wise(title, abstract, " ").to_pylist()
+    rows = np.arange(len(papers))
     found = [Entry(paper, text, names_of(paper)) for paper, text in zip(papers, texts, strict=True)]
+    if whole.papers <= MOST_ENCODED:
+        for entry, name in zip(found, encoded_names(keys_of(corpus, rows)), strict=True):
+            entry.names.append(name)
     dense.prepare(corpus)
-    return found, dense.encode_papers(np.arange(len(papers))), corpus
+    return found, dense.encode_papers(rows), corpus
+
+
+def encoded_names(keys: Keys) -> list[str]:
+    """Return the names of papers [n] by their keys in the store of what networks have read."""
+    return [f"{ENCODED}{key:x}" for key in keys.tolist()]
 
 
 def _join(terms: Terms, words: Ragged) -> pa.Array:

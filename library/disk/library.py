@@ -37,6 +37,7 @@ from citerec.library.disk.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.disk.entries import (
     CALLED,
     FIRST,
+    encoded_names,
     entries,
     folded,
     names_in,
@@ -58,7 +59,7 @@ from citerec.library.folder import (
 from citerec.library.identities import MAX_SAME_KEY, Identity, identity
 from citerec.library.library import Added, Library
 from citerec.library.merging import Deduplicator
-from citerec.library.models import open_model
+from citerec.library.models import ENCODED, MOST_ENCODED, open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query, year_range
 from citerec.library.search import IN_PART, SearchIndex, named_key, query_words, spellings
@@ -186,7 +187,24 @@ class DiskLibrary(Library):
     @cached_property
     def retriever(self) -> Retriever:
         """The ranking model, not indexed: it ranks what shards find."""
-        return self._opened(lambda: _without_contexts(open_model(self.folder / MODEL)))
+        return self._opened(lambda: _without_contexts(open_model(self.folder / MODEL, self.path / ENCODED)))
+
+    @property
+    def _encoder(self) -> NetworkRetriever | None:
+        """The networks of the model, if they read all papers rather than the first ones of an answer."""
+        found = self.retriever.encoder if isinstance(self.retriever, Ranker) else None
+        if found is None:
+            return None
+        found.reads_all = max(self.whole.papers, len(self)) <= MOST_ENCODED
+        return found if found.reads_all else None
+
+    @property
+    def networks(self) -> NetworkRetriever | None:
+        if (encoder := self._encoder) is None:
+            return None
+        with damage_told(self.path):
+            papers = [record_of(paper) for shard in self.shards.all for _, paper in shard.papers()]
+        return copy(encoder).index(SomePapers(papers, self.whole, self.path.name))
 
     @cached_property
     def dense(self) -> DenseRetriever:
@@ -234,11 +252,7 @@ class DiskLibrary(Library):
         with damage_told(self.path):
             answers = self.shards.ask(query)
             wanted = [np.union1d(one.named.rows, one.called.rows).tolist() for one in answers]
-            return [
-                (row * self.manifest.shards + number, paper)
-                for number, found in enumerate(self.shards.read(wanted))
-                for row, paper in sorted(found.items())
-            ]
+            return [*self._by_row(self.shards.read(wanted)).items()]
 
     def encode(self, query: Query) -> Floats:
         """Encode a query, [D]."""
@@ -266,13 +280,26 @@ class DiskLibrary(Library):
             round(MORE_VECTORS * depth),
             between=year_range(filters.years) if filters.years else None,
         )
-        return FoundPapers(self.path, self._read(asked), self.whole, self.retriever)
+        found = {**self._read(asked), **dict(self.find([], self._nearest(query, depth)))}
+        # In the order of the sources, which tells equal scores apart.
+        papers = [
+            found[row] for row in sorted(found, key=lambda row: divmod(row, self.manifest.shards)[::-1])
+        ]
+        return FoundPapers(self.path, papers, self.whole, self.retriever)
+
+    def _nearest(self, query: Query, k: int) -> list[str]:
+        """Return names of the k papers that networks find."""
+        if (encoder := self._encoder) is None:
+            return []
+        corpus = SomePapers([], self.whole, self.path.name)
+        queries = Queries.from_list(corpus, [replace(query, known=(), own=None)])
+        return encoded_names(encoder.nearest(queries, k))
 
     def search_candidates(self, query: str) -> Candidates:
         names = [FIRST + folded(one) for word in query_words(query) for one in spellings(word)]
         called = [CALLED + word for word in query.split()]
-        papers = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
-        return FoundPapers(self.path, papers, self.whole, BM25(query=("context",)))
+        found = self._read(ShardQuery(self._weights(Query(query)), None, names, [], called, IN_PART))
+        return FoundPapers(self.path, [*found.values()], self.whole, BM25(query=("context",)))
 
     def _weights(self, query: Query) -> dict[str, float]:
         """Return BM25's terms of a query, and their counts times their idf in the whole collection."""
@@ -280,8 +307,8 @@ class DiskLibrary(Library):
         rarity = idf(whole.count(BM25_TERM, list(counts)), whole.papers)
         return {term: times * float(rarity[n]) for n, (term, times) in enumerate(counts.items())}
 
-    def _read(self, query: ShardQuery) -> list[LibraryPaper]:
-        """Ask all shards, and read the best papers that they find."""
+    def _read(self, query: ShardQuery) -> dict[int, LibraryPaper]:
+        """Ask all shards, and read the best papers that they find, by row."""
         answers = self.shards.ask(query)
         wanted: list[list[NDArray[np.int64]]] = [[NOTHING.rows] for _ in answers]
         for kind, most in (
@@ -298,7 +325,16 @@ class DiskLibrary(Library):
             for number, own in enumerate(wanted):
                 own.append(rows[best[shard[best] == number]])
         parts = self.shards.read([np.unique(np.concatenate(own)).tolist() for own in wanted])
-        return [paper for part in parts for _, paper in sorted(part.items())]
+        return self._by_row(parts)
+
+    def _by_row(self, found: Sequence[dict[int, LibraryPaper]]) -> dict[int, LibraryPaper]:
+        """Return the papers of all shards by their rows in the library."""
+        shards = self.manifest.shards
+        return {
+            row * shards + number: paper
+            for number, part in enumerate(found)
+            for row, paper in sorted(part.items())
+        }
 
     def _reopened(self) -> Library:
         new = self.open(self.path)
@@ -384,6 +420,7 @@ class DiskLibrary(Library):
             check_checksums(self.folder, trust=False)
         except InputError as error:
             raise damaged(self.path, error) from None
+        super().verify()
 
     def describe(self) -> dict[str, str]:
         lines = super().describe()
@@ -397,11 +434,8 @@ def _inodes(folder: Path) -> list[tuple[int, int]]:
 
 
 def _without_contexts(retriever: Retriever) -> Retriever:
-    """Leave out the parts that need contexts, which a library on disk has not; networks read first papers."""
+    """Leave out the parts that need contexts, which a library on disk has not."""
     if not isinstance(retriever, Ranker):
         return retriever
     parts = {name: part for name, part in retriever.all_parts.items() if not part.reads_contexts}
-    for part in parts.values():
-        if isinstance(part, NetworkRetriever):
-            part.reads_all = False
     return Ranker(retriever.model, parts, retriever.depth, retriever.features)

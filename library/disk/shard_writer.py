@@ -60,7 +60,7 @@ class Entry:
 
     paper: LibraryPaper
     terms: str
-    names: Sequence[str]
+    names: list[str]
 
 
 def train_codes(vectors: Floats) -> Any:

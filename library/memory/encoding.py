@@ -20,14 +20,11 @@ from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
 from citerec.library.folder import read_manifest
 from citerec.library.library import Library
-from citerec.library.memory.library import MemoryLibrary
-from citerec.rerank.ranker.model import Ranker
-from citerec.retrieval.networks.encoder import PART, NetworkRetriever
+from citerec.library.models import MOST_ENCODED
+from citerec.retrieval.networks.encoder import PART
 
 log = logging.getLogger(__name__)
 
-MOST = 50_000
-"""Papers of a library that networks read as a whole; of a larger one, they read the first of an answer."""
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 LONG = 60.0
 """Seconds from which it is said beforehand how long reading will take."""
@@ -51,16 +48,9 @@ class Reading:
         return f"{state} papers read by the encoder{rate}"
 
 
-def networks_of(library: Library) -> NetworkRetriever | None:
-    """Return the networks that can read a library as a whole; None if it has none, or is too large."""
-    if not isinstance(library, MemoryLibrary) or len(library) > MOST:
-        return None
-    return library.retriever.encoder if isinstance(library.retriever, Ranker) else None
-
-
 def state(library: Library) -> Reading | None:
-    """Return what the networks of a library have read; None as for `networks_of`."""
-    if (networks := networks_of(library)) is None:
+    """Return what the networks of a library have read; None as for `Library.networks`."""
+    if (networks := library.networks) is None:
         return None
     networks.refresh()
     return Reading(len(library), len(library) - len(networks.missing()))
@@ -69,18 +59,18 @@ def state(library: Library) -> Reading | None:
 def encode(
     library: Library,
     wait: bool = True,
-    most: int = MOST,
+    most: int = MOST_ENCODED,
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Reading | None:
-    """Let the networks read the papers that they have not read; None as for `networks_of`.
+    """Let the networks read the papers that they have not read; None as for `Library.networks`.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
     is long.
     Raises InputError if another process does it and `wait` is false, OSError if the folder cannot be written.
     """
-    if (networks := networks_of(library)) is None:
+    if (networks := library.networks) is None:
         return None
     with file_lock(library.path / LOCK, WORK, wait):
         networks.refresh()
@@ -108,7 +98,7 @@ def encode_and_tell(library: Library) -> None:
         with disk_errors(library.path, "what the networks make of its papers", "library"):
             done = encode(library, tell=lambda line: print(line, flush=True))
     except KeyboardInterrupt:
-        print(f"{state(library)}; citerec update library={library.path} goes on")
+        print(f"{state(library)}; {library.encodes} goes on")
         raise
     if done is not None and done.new:
         print(done)
@@ -138,6 +128,9 @@ def _encode_or_say_why_not(library: Library) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
     try:
+        reading = state(library)
+        if reading is None or reading.known == reading.papers:  # perhaps where nothing may be written
+            return
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
             encode(library, wait=False, pool=pool)
     except (InputError, OSError) as error:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 import numpy as np
 
-from citerec.base.errors import DamagedFile, InputError
+from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.folder import (
@@ -33,10 +33,11 @@ from citerec.library.memory.contexts import describe_contexts
 from citerec.library.memory.generation import Generation, check_generation
 from citerec.library.memory.writer import GenerationWriter
 from citerec.library.merging import Deduplicator
-from citerec.library.models import ENCODED
+from citerec.library.models import MOST_ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
-from citerec.retrieval.networks.store import check_encoded
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.networks.encoder import NetworkRetriever
 
 SHOWN = 10
 """Maximum number of collections to list."""
@@ -125,6 +126,12 @@ class MemoryLibrary(Generation, Library):
     def load(self) -> None:
         _ = self.retriever
 
+    @property
+    def networks(self) -> NetworkRetriever | None:
+        if not isinstance(self.retriever, Ranker) or len(self) > MOST_ENCODED:
+            return None
+        return self.retriever.encoder
+
     def candidates(self, request: Request, depth: int) -> Candidates:
         return self
 
@@ -184,11 +191,7 @@ class MemoryLibrary(Generation, Library):
             check_generation(self.folder, trust=False)
         except InputError as error:
             raise damaged(self.path, error) from None
-        try:
-            check_encoded(self.path / ENCODED)
-        except DamagedFile as error:
-            again = f"citerec update library={self.path} encodes its papers again"
-            raise DamagedFile(f"{error}; {again}") from None
+        super().verify()
         if (texts := self.path / FOLDER / DATABASE).is_file():
             check_texts(texts.parent)
 

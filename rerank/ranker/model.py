@@ -203,7 +203,8 @@ class Ranker(Retriever):
     @property
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
-        return next((part for part in self.parts.values() if isinstance(part, NetworkRetriever)), None)
+        parts = (self.parts or self.all_parts).values()
+        return next((part for part in parts if isinstance(part, NetworkRetriever)), None)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}

@@ -53,6 +53,7 @@ class NetworkRetriever(Retriever):
         self.networks, self.whole = networks, whole
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
         self._asked: dict[tuple[int, ...], Floats] = {}
+        self._near = np.empty(0, np.uint64), FlatIndex(np.empty((0, networks.dim), np.float32))
 
     def __deepcopy__(self, memo: object) -> Self:
         return copy.copy(self)  # for another corpus; networks and store are shared
@@ -144,6 +145,16 @@ class NetworkRetriever(Retriever):
         """The key of a candidate in the store."""
         return int(self._keys[np.searchsorted(self._candidates, paper)])
 
+    def nearest(self, queries: Queries, k: int) -> Keys:
+        """Keys [n] of the k papers next to each query among all in the store."""
+        self.store.refresh()
+        if len(self._near[0]) != len(self.store):
+            keys = self.store.keys()
+            self._near = keys, FlatIndex(self.store.vectors(keys))
+        keys, vectors = self._near
+        found = vectors.search(self.query_vectors(queries), min(k, len(keys))).papers
+        return keys[np.unique(found[found >= 0])]
+
     # Queries.
 
     def query_vectors(self, queries: Queries) -> Floats:
@@ -184,7 +195,7 @@ class NetworkRetriever(Retriever):
 
     def _index(self, corpus: Corpus) -> None:
         rows = np.flatnonzero(corpus.is_candidate)
-        self._use(corpus, _keys_of(corpus, rows))
+        self._use(corpus, keys_of(corpus, rows))
         if self.whole:
             self._corpus = corpus
             self.encode_missing()
@@ -206,17 +217,17 @@ class NetworkRetriever(Retriever):
         super()._load(folder, old)
         before = self._keys[np.searchsorted(np.flatnonzero(old.is_candidate), kept)]
         new = np.flatnonzero(corpus.is_candidate)[len(kept) :]
-        self._use(corpus, np.concatenate([before, _keys_of(corpus, new)]))
+        self._use(corpus, np.concatenate([before, keys_of(corpus, new)]))
 
     def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
         return corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
 
     def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
         new = np.arange(len(old.paper_ids), len(corpus.paper_ids))
-        continue_arrays(before, folder, keys=_keys_of(corpus, new))
+        continue_arrays(before, folder, keys=keys_of(corpus, new))
 
 
-def _keys_of(corpus: Corpus, rows: Rows) -> Keys:
+def keys_of(corpus: Corpus, rows: Rows) -> Keys:
     """Hash what networks read of papers [n]."""
     keys, titles, abstracts = np.empty(len(rows), np.uint64), corpus.titles, corpus.abstracts
     for number, row in enumerate(rows.tolist()):

@@ -13,7 +13,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import file_lock
 from citerec.library.commands.change import add, build, remove
 from citerec.library.memory import encoding
-from citerec.library.memory.encoding import encode, networks_of, state
+from citerec.library.memory.encoding import encode, state
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import ENCODED
 from citerec.library.recommender import Recommender
@@ -103,14 +103,14 @@ def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(
     assert "all 3 papers read by the encoder, 3 now" in capsys.readouterr().out
     add(AddSettings(library=str(path), source=(str(more),)))
     assert "all 4 papers read by the encoder, 1 now" in capsys.readouterr().out
-    networks = networks_of(MemoryLibrary.open(path))
+    networks = MemoryLibrary.open(path).networks
     assert networks is not None and len(networks.store) == 4
     found = Recommender.open(path).recommend("Carps [CITE] live in rivers.", explain=True)
     assert found[0].key == "carp" and found[0].evidence.sentence == ""  # it has no abstract
     remove(RemoveSettings(library=str(path), id=("trout",)))
     library = MemoryLibrary.open(path)
     encode(library)
-    networks = networks_of(library)
+    networks = library.networks
     assert networks is not None and len(networks.store) == 3 and not len(networks.missing())
 
 

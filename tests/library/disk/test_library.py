@@ -24,12 +24,14 @@ from citerec.library.disk.library import UNCHECKED, DiskLibrary
 from citerec.library.disk.shard import Shard, links_to
 from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, encode_rows, train_codes
 from citerec.library.explanation import Recommendation
+from citerec.library.memory.encoding import state
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters
 from citerec.library.recommender import Recommender, open_library
 from citerec.tests.forked import exit_code
 
 PAPERS, PIECE = 600, 40_000
+ON_DISK = "storage=disk", "shards=2", "workers=1"
 SURNAMES = ["Blei", "Lovelace", "Turing", "Hopper", "Noether", "Curie", "Hill-Climb", "O'Hara", "Müller"]
 
 
@@ -96,7 +98,7 @@ def in_memory(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Recomme
 @pytest.fixture(scope="module")
 def on_disk(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("disk") / "lib"
-    run("build", f"library={folder}", f"source={source}", "storage=disk", "shards=2", "workers=1")
+    run("build", f"library={folder}", f"source={source}", "encode=false", *ON_DISK)
     return folder
 
 
@@ -125,7 +127,8 @@ def test_answers_are_those_of_a_library_in_memory(
     shards: int, papers: list[dict[str, Any]], source: Path, in_memory: Recommender, tmp_path: Path
 ) -> None:
     folder = tmp_path / "lib"
-    run("build", f"library={folder}", f"source={source}", "storage=disk", f"shards={shards}", "workers=1")
+    options = "storage=disk", f"shards={shards}", "workers=1", "encode=false"
+    run("build", f"library={folder}", f"source={source}", *options)
     recommender = Recommender.open(folder)
     assert isinstance(recommender.library, DiskLibrary)
     assert recommender.library.manifest.shards == shards
@@ -137,12 +140,34 @@ def test_answers_are_those_of_a_library_in_memory(
     check_same(in_memory, recommender, questions(papers))
 
 
+@pytest.mark.slow
+def test_answers_are_the_same_where_networks_have_read_all_papers(
+    papers: list[dict[str, Any]], source: Path, tmp_path: Path
+) -> None:
+    folders = [tmp_path / "memory", tmp_path / "disk"]
+    for folder, options in zip(folders, ([], ON_DISK), strict=True):
+        run("build", f"library={folder}", f"source={source}/papers-[0-3].jsonl", *options)
+        check_encoded(folder, 300)
+    check_same(Recommender.open(folders[0]), Recommender.open(folders[1]), questions(papers[:300]))
+    recommender = Recommender.open(folders[1])
+    recommender.remove(["p7", "p150"])
+    recommender.add([LibraryPaper("new", title=papers[400]["title"], abstract=papers[400]["abstract"])])
+    check_encoded(folders[1], 299)
+    assert recommender.recommend(papers[400]["title"])[0].id == "new"
+
+
+def check_encoded(folder: Path, papers: int) -> None:
+    reading = state(open_library(folder))
+    assert reading is not None and reading.known == reading.papers == papers
+
+
 def test_a_single_file_fills_as_many_shards_as_are_asked_for(
     papers: list[dict[str, Any]], in_memory: Recommender, tmp_path: Path
 ) -> None:
     source = tmp_path / "papers.json"
     source.write_text(json.dumps({paper["id"]: paper for paper in papers}))
-    run("build", f"library={tmp_path / 'lib'}", f"source={source}", "storage=disk", "shards=3", "workers=1")
+    options = "storage=disk", "shards=3", "workers=1", "encode=false"
+    run("build", f"library={tmp_path / 'lib'}", f"source={source}", *options)
     recommender = Recommender.open(tmp_path / "lib")
     assert isinstance(recommender.library, DiskLibrary)
     assert [len(shard) for shard in recommender.library.shards.all] == [200, 200, 200]
@@ -182,7 +207,7 @@ def test_known_papers_and_keys(in_memory: Recommender, on_disk: Path) -> None:
 def add(library: Path, folder: Path, *papers: dict[str, Any]) -> None:
     file = folder / "more.jsonl"
     file.write_text("".join(json.dumps(paper) + "\n" for paper in papers), "utf-8")
-    run("add", f"library={library}", f"source={file}")
+    run("add", f"library={library}", f"source={file}", "encode=false")
 
 
 NEW = {"id": "new", "title": "Quantum gardening with spades", "authors": ["Ada Gardner"], "year": 2024}
@@ -258,7 +283,7 @@ def test_a_killed_change_leaves_all_or_nothing(
     file = tmp_path / "more.jsonl"
     completed = papers[4] | {"abstract": "Gardens " * 300}
     file.write_text(json.dumps(NEW) + "\n" + json.dumps(completed) + "\n", "utf-8")
-    command = ["add", f"library={library}", f"source={file}"]
+    command = ["add", f"library={library}", f"source={file}", "encode=false"]
     die(command, target, after=after)
     opened = DiskLibrary.open(library)
     opened.verify()
@@ -309,7 +334,7 @@ def test_a_killed_build_goes_on_to_the_same_library(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "lib"
-    command = ["build", f"library={folder}", f"source={source}", "storage=disk", "shards=2", "workers=1"]
+    command = ["build", f"library={folder}", f"source={source}", "encode=false", *ON_DISK]
     die(command, target, at, after)
     assert not (folder / "library.json").exists()
     run(*command)
@@ -344,7 +369,7 @@ def test_workers_killed_in_each_stage_are_replaced(
     pytest.importorskip("ray")
     again = tmp_path / "again.jsonl"
     again.write_text("".join(json.dumps(paper) + "\n" for paper in papers[:20]), "utf-8")
-    command = ["build", f"source=[{source},{again}]", "storage=disk", "shards=2"]
+    command = ["build", f"source=[{source},{again}]", "storage=disk", "shards=2", "encode=false"]
     run(*command, f"library={tmp_path / 'one'}", "workers=1")
     markers = tmp_path / "killed"
     markers.mkdir()
@@ -530,7 +555,7 @@ def test_a_build_says_once_that_the_model_knows_few_words(
     strange = [f"qz{number}x" for number in range(300)]
     papers = [{"id": word, "title": " ".join(random.Random(word).sample(strange, 9))} for word in strange]
     (tmp_path / "papers.jsonl").write_text("".join(f"{json.dumps(paper)}\n" for paper in papers))
-    run("build", f"library={tmp_path}/it", f"source={tmp_path}/papers.jsonl", "storage=disk", "workers=1")
+    run("build", f"library={tmp_path}/it", f"source={tmp_path}/papers.jsonl", "encode=false", *ON_DISK)
     run("ask", f"library={tmp_path}/it", "qz1x qz2x [CITE]")
     (line,) = (line for line in caplog.messages if "% of the words of" in line)
     assert line.startswith(
