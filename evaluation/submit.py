@@ -262,9 +262,8 @@ or by draft. To add a system:
    rankings, prints the measures and writes the entry.
 4. Open a pull request with the entry, made with `leaderboard=docs/leaderboard`, and say where the run is.
 
-Our BM25 rows: `citerec evaluate benchmark=prefetch retriever=bm25 data=NAME split=test output_dir=OUT`, or
-`retriever=bm25_contexts`, then `run=OUT/run.trec`; for the inductive protocol, add `filters.year=citing
-benchmark.protocols=[inductive]` and take `run=OUT/run-inductive.trec`. No setting was chosen on these data.
+`citerec results reproduce/leaderboard.yaml` makes our BM25 rows, and fails if a figure differs by more than
+.002: submit `run.trec` of its outputs, or `run-inductive.trec`. No setting was chosen on these data.
 
 For drafts: `citerec evaluate benchmark=drafts drafts=citerec/drafts/2026-12 benchmark.model=MODEL
 output_dir=OUT` fetches the drafts on first use, then `citerec submit run=OUT data=citerec/drafts/2026-12

@@ -28,6 +28,7 @@ from citerec.evaluation.results import jobs
 from citerec.evaluation.results.jobs import job_settings, run_all, why_missing, why_step_missing
 from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
+from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done
 
@@ -350,7 +351,6 @@ def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Do
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_smallest_reproduction_runs_and_other_results_fail(
     script: Callable[..., Done], tmp_path: Path
 ) -> None:
@@ -535,6 +535,7 @@ def test_a_page_of_query_papers_in_two_stages(
         row = next(line for line in page.splitlines() if line.startswith(f"| {name} | {of_stages}"))
         assert f"| 4 | {of['f1@20']:.3f} | {of['mrr']:.3f} |" in row
         assert f"| {of['ceiling']:.3f} | {of['gain/f1@20']:+.3f} |" in row
+        assert f"| {format_p(of['gain/f1@20/p'])} |" in row and "| p | p, Holm |" in page
     terms = measured["forms/key_terms"]
     assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page
     longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]

@@ -21,8 +21,10 @@ from citerec.evaluation.benchmarks.contexts.draft_results import MODEL, DraftRes
 from citerec.evaluation.benchmarks.contexts.drafts import PARTS
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.report import METRICS
+from citerec.evaluation.results.plan import read_plan
 from citerec.evaluation.submit import Entry, SubmitSettings, page, read_entries, submit
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.retrieval.settings import measure_name
 
 DATA = "citerec/acl200/test"
 
@@ -172,3 +174,22 @@ def test_the_page_in_docs_is_that_of_its_entries() -> None:
     docs = Path(__file__).parents[2] / "docs"
     entries = read_entries(docs / "leaderboard")
     assert entries and (docs / "leaderboard.md").read_text("utf-8") == page(entries)
+
+
+def test_the_plan_expects_what_the_leaderboard_has() -> None:
+    root = Path(__file__).parents[2]
+    plan = read_plan(root / "reproduce" / "leaderboard.yaml").file
+    entries = {
+        (one.data.split("/")[1], one.protocol, one.name): one
+        for one in read_entries(root / "docs" / "leaderboard")
+    }
+    names = {"bm25": "BM25", "bm25-contexts": "BM25 with training contexts"}
+    seen = set()
+    for job, measures in plan.expected.items():
+        of, row = job.split("/")
+        data, _, protocol = plan.data[of].title.partition(", ")
+        seen.add(key := (data, protocol or "home", names[row]))
+        ours = {measure_name(name): values[0] for name, values in entries[key].measures.items()}
+        found = {name.removeprefix("inductive/"): value for name, value in measures.items()}
+        assert found == pytest.approx(ours, abs=plan.tolerance)
+    assert seen == {key for key in entries if key[2] in names.values()}

@@ -16,6 +16,7 @@ from citerec.evaluation.benchmarks.papers.pools import ABOUT
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
 from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
+from citerec.evaluation.significance import format_p, holm
 from citerec.rerank.cross_encoder.reranker import Reranker
 
 F1 = "f1@20"
@@ -83,19 +84,26 @@ class GlobalReranking(Pipeline):
         rows: dict[str, Metrics] = {}
         for metrics in results.values():
             rows[metrics["retriever"]] = {key: metrics.get(f"{BASE}{key}") for key in MEASURES}
+        tests = {name: p for name, of in results.items() if (p := of.get(f"{GAIN}{F1}/p")) is not None}
+        adjusted = dict(zip(tests, holm([*tests.values()]), strict=True))
         for name, metrics in results.items():
             low, high = (metrics.get(f"{GAIN}{F1}/{end}") for end in ("low", "high"))
             ends = "" if low is None else f"{low:+.3f} to {high:+.3f}"
-            rows[name] = {**metrics, "stages": pipeline_name(metrics), "ends": ends}
+            found = {"stages": pipeline_name(metrics), "ends": ends}
+            if name in tests:
+                found["p"] = format_p(tests[name])
+                found["holm"] = format_p(adjusted[name], tests=len(tests))
+            rows[name] = {**metrics, **found}
         columns = [
             *(Column("stages", "stages"), Column("reranked", "candidates")),
             *(Column(key, label) for key, label in MEASURES.items()),
             *(Column("ceiling", "ceiling"), Column(f"{GAIN}{F1}", "gain", signed=True)),
-            *(Column("ends", "95 %"), Column(f"{GAIN}{F1}/p", "p", decimals=4)),
+            *(Column("ends", "95 %"), Column("p", "p"), Column("holm", "p, Holm")),
         ]
         gains = (
-            "Gain: difference in F1@20 to the first stage, with its 95 % interval and p. Ceiling: the share "
-            "of the cited papers among the reranked candidates; other papers follow in their original order."
+            "Gain: difference in F1@20 to the first stage, with its 95 % interval and p; Holm's is corrected "
+            "for all rows. Ceiling: the share of the cited papers among the reranked candidates; other "
+            "papers follow in their original order."
         )
         depths = depth_columns(results, "mrr")
         by_depth = [Table.of(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
