@@ -50,9 +50,9 @@ SENTENCE = 20
 PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
 LEAST_PROBABILITY = 0.12
-TOGETHER, LEAST_TOGETHER, LEAST_TIMES = 10, 0.3, 3
-"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER have LEAST_TOGETHER, and LEAST_TIMES
-what as many papers of the library have on average; else nothing does."""
+TOGETHER, LEAST_TOGETHER = 10, 0.3
+"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER, or the first tenth of a library of fewer
+than a hundred, have LEAST_TOGETHER; else nothing does."""
 NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 
@@ -164,9 +164,8 @@ def note_on(found: Sequence[Recommendation]) -> str:
 
 
 def stands_out(probabilities: NDArray[np.floating], papers: int) -> bool:
-    """True if the first TOGETHER of a ranked list of all papers, or of its head, are probable together."""
-    first = probabilities[:TOGETHER]
-    return bool(first.sum() >= max(LEAST_TOGETHER, LEAST_TIMES * len(first) / max(papers, 1)))
+    """True if the first of a ranked list of all papers, or of its head, are probable together."""
+    return bool(probabilities[: min(TOGETHER, -(-papers // 10))].sum() >= LEAST_TOGETHER)
 
 
 class Explainer:

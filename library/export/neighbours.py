@@ -23,12 +23,16 @@ READ = 50
 SORTED = 5
 """Least number of entries whose order by keys counts."""
 _PRIVATE = re.compile(
-    r"abstract|annot(?:e|ation)|bdsk-.*|comments?(?:-.*)?|creationdate|date-(?:added|modified)|files?|groups|intra"
-    r"|keywords?|local-url|marked(?:entry)?|mendeley-.*|modificationdate|note[_-]?private|owner|pdf|printed"
-    r"|priority|qualityassured|rating|ranking|read(?:status)?|relevance|review|shorthand_key|timestamp|__.*",
+    r"abstract|added-at|annot(?:e|ation)|attachments?|bdsk-.*|checked|citeulike-.*|comments?(?:-.*)?|creationdate"
+    r"|date-(?:added|modified)|files?(?:[_-].*)?|groups?|int(?:er|ra)(?:hash)?|keywords?|local-?(?:file|url)"
+    r"|marked(?:entry)?|mendeley-.*|modificationdate|notes|note[_-]?private|opt(?!ions).*|owne[dr]|pdf|posted-at"
+    r"|printed|priority|qualityassured|rating|ranking|read(?:status)?|relevance|remarks?|review|shorthand_key"
+    r"|timestamp|username|__.*",
     re.IGNORECASE,
 )
 """What reference managers keep about an entry; an abstract if asked, keywords if the neighbours have them."""
+_OWN_FILE = re.compile(r"[{\"]*(?:file|papers\d?|zotero|x-bdsk):", re.IGNORECASE)
+"""The beginning of an address that opens on the owner's machine only."""
 _FIELD = re.compile(r"^([ \t]*)([A-Za-z][\w-]*)([ \t]*)=([ \t]*)([{\"]?)", re.MULTILINE)
 _YEAR = re.compile(r"\byear\s*=\s*([\"{]?)", re.IGNORECASE)
 _EQUALS = re.compile(r"(?<=\w) ?= ?(?=[{\"\w])")
@@ -152,7 +156,8 @@ def new_entry(text: str, paper: LibraryPaper, key: str, abstract: bool = False) 
 
 def _public(fields: Iterable[tuple[str, str]], keywords: bool) -> Iterator[tuple[str, str]]:
     for name, value in fields:
-        if not _PRIVATE.fullmatch(name) or (keywords and name.lower() == "keywords"):
+        is_wanted = not _PRIVATE.fullmatch(name) or (keywords and name.lower() == "keywords")
+        if is_wanted and not _OWN_FILE.match(value):
             yield name, value
 
 

@@ -146,8 +146,9 @@ def test_why_is_one_readable_line() -> None:
     [
         ([0.04] * 10, 1000, True),
         ([0.02] * 50, 1000, False),  # the first ten have 20 %
-        ([0.04] * 10, 60, False),  # hardly more than ten of 60 papers
+        ([0.04] * 10, 60, False),  # hardly more than six of 60 papers
         ([0.06] * 10, 60, True),
+        ([0.11, 0.1, 0.1], 29, True),
         ([0.11, 0.1, 0.1], 5000, True),
         ([0.11, 0.02, 0.01], 5000, False),
         ([], 0, False),
