@@ -51,8 +51,8 @@ PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
 LEAST_PROBABILITY = 0.12
 TOGETHER, LEAST_TOGETHER = 10, 0.3
-"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER, or the first tenth of a library of fewer
-than a hundred, have LEAST_TOGETHER; else nothing does."""
+"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER, or the first tenth of a library of
+fewer than a hundred, have LEAST_TOGETHER; else nothing does."""
 NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -33,8 +33,13 @@ _ACCENT = r"\\(?:not|hat|bar|tilde|vec|dot|ddot|acute|grave|check|breve)\s*"
 _NO_ARGUMENT = re.compile(
     rf"(?<!\\)\$\s*{_ACCENT}\$|{_ACCENT}(?=\$)"
     r"|\\(?:kern|mkern|hskip|raise|lower)\s*[-+]?[\d.]+\s*(?:em|ex|pt|mu|cm|mm|in)\b"
+    r"|\\begin\s*\{CJK\*?\}(?:\{\w*\}){2}"
 )
-"""Accents at the end of a formula, which would take its $ for their letter, and TeX's distances."""
+"""Accents at the end of a formula, which would take its $ for their letter, TeX's distances, and fonts."""
+_OUTSIDE_FORMULAS = re.compile(
+    r"\\ifmmode\b(?:(?!\\ifmmode\b).)*?\\else\b\s*((?:(?!\\ifmmode\b).)*?)\\fi\b(?:\{\})?", re.DOTALL
+)
+"""A letter in two forms, as the American Physical Society writes it; the second is for text."""
 # Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
 _DROPPED = {
     "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
@@ -45,11 +50,28 @@ _DROPPED = {
 }
 _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
 _ONE_ARGUMENT_KEPT = {
-    **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage"), ("{{", 2)),
+    **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage", "raisebox", "scalebox"), ("{{", 2)),
     "textcolor": ("[{{", 3),
 }
 _LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
-_SIGNS = {"braceleft": "{", "braceright": "}", "asciicircum": "^"}
+_SIGNS = {
+    **{"textbraceleft": "{", "textbraceright": "}", "textasciicircum": "^", "textbar": "|", "textslash": "/"},
+    **{"textless": "<", "textgreater": ">", "textunderscore": "_", "lt": "<", "gt": ">", "ne": "≠"},
+    **{"S": "§", "P": "¶", "pounds": "£", "euro": "€", "copyright": "©", "ddag": "‡", "degree": "°"},
+    **{"Dash": "—", "hyp": "-", "-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
+}
+_SWITCHES = (
+    "aftergroup allowbreak begingroup bf bfseries bgroup Big big Bigl bigl Bigr bigr boldmath break cal "
+    "centering displaystyle egroup else em endgroup enspace fi footnotesize frenchspacing hfil hfill Huge "
+    "huge ifmmode ignorespaces indent it itshape LARGE Large large leavevmode left limits linebreak "
+    "mathsurround mdseries mit negthinspace newblock newline nobreak noexpand noindent nolimits "
+    "normalfont normalsize null par protect raggedright relax right rm rmfamily sc scriptsize scriptstyle "
+    "scshape selectfont sf sffamily sl sloppy slshape small strut textstyle thinspace tiny tt ttfamily "
+    "unboldmath unskip upshape xspace"
+)
+"""Macros that print nothing of their own."""
+_MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
+"""A macro that takes no argument."""
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
     "upsilon phi chi psi omega"
@@ -68,8 +90,8 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
     printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
     printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
     printed += [MacroTextSpec(name, name) for name in _LOGOS.split()]
-    printed += [MacroTextSpec("LaTeXe", "LaTeX2e"), MacroTextSpec("slash", "/")]
-    printed += [MacroTextSpec(f"text{name}", letter) for name, letter in (*_GREEK, *_SIGNS.items())]
+    printed += [MacroTextSpec(name, sign) for name, sign in _SIGNS.items()]
+    printed += [MacroTextSpec(f"{kind}{name}", sign) for kind in ("text", "up") for name, sign in _GREEK]
     parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
     texts.add_context_category("ours", prepend=True, macros=printed)
     known.add_context_category("ours", prepend=True, macros=parsed)
@@ -79,6 +101,23 @@ def _converter() -> tuple[LatexNodes2Text, Any]:
         find(text, at, *state, **more) if text[at] in first else None
     )
     return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), known
+
+
+@cache
+def _is_known(macro: str) -> bool:
+    """True if it is known what a macro prints."""
+    found = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
+    is_defined = any(spec is not None and spec.macroname == macro for spec in found)
+    return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
+
+
+def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:
+    r"""Write out macros without arguments that are not known: what `texts` has for them, else their names.
+
+    >>> with_unknown_macros(r"{\TUG} \emph{a} in \apj", {"apj": "Astrophysical Journal"})
+    '{TUG} \\emph{a} in Astrophysical Journal'
+    """
+    return _MACRO.sub(lambda found: found[0] if _is_known(found[1]) else texts.get(found[1], found[1]), latex)
 
 
 @cache
@@ -113,6 +152,8 @@ def plain_text(latex: str) -> str:
     'An étude of x_i ≤ 5%'
     >>> plain_text(r"{GaN}$\\slash${AlN}, \\TeX\\kern-.15em XeT, So{$\\not$}rem, $\\hat$a and $b$")
     'GaN/AlN, TeXXeT, Sorem, a and b'
+    >>> plain_text(r"Spi\\ifmmode \\check{s}\\else \\v{s}\\fi{}\\'ak on $z \\lt 2$ {\\textbar} hy\\-phens")
+    'Spišák on z < 2 | hyphens'
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
@@ -127,7 +168,7 @@ def text_in_braces(latex: str) -> str:
 def _convert(latex: str, converter: LatexNodes2Text) -> str:
     try:
         text = converter.latex_to_text(
-            _brace_open_brackets(_NO_ARGUMENT.sub("", latex)),
+            _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
             tolerant_parsing=True,
             latex_context=_converter()[1],
         )

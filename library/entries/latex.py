@@ -5,12 +5,36 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from functools import cache
 
-from citerec.datasets.languages.latex_text import plain_text, text_in_braces
+from citerec.datasets.languages.latex_text import plain_text, text_in_braces, with_unknown_macros
 from citerec.library.papers import clean_text
 
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
+_ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
+_JOURNALS = (
+    "aj=Astronomical Journal; actaa=Acta Astronomica; araa=Annual Review of Astronomy and Astrophysics; "
+    "apj=Astrophysical Journal; apjl=Astrophysical Journal Letters; apjlett=Astrophysical Journal Letters; "
+    "apjs=Astrophysical Journal Supplement; apjsupp=Astrophysical Journal Supplement; ao=Applied Optics; "
+    "apss=Astrophysics and Space Science; aap=Astronomy and Astrophysics; aapr=Astronomy and Astrophysics "
+    "Reviews; aaps=Astronomy and Astrophysics Supplement; azh=Astronomicheskii Zhurnal; baas=Bulletin of "
+    "the American Astronomical Society; cjaa=Chinese Journal of Astronomy and Astrophysics; "
+    "fcp=Fundamentals of Cosmic Physics; gca=Geochimica et Cosmochimica Acta; grl=Geophysical Research "
+    "Letters; jcap=Journal of Cosmology and Astroparticle Physics; jcp=Journal of Chemical Physics; "
+    "jgr=Journal of Geophysical Research; jrasc=Journal of the Royal Astronomical Society of Canada; "
+    "jqsrt=Journal of Quantitative Spectroscopy and Radiative Transfer; memras=Memoirs of the Royal "
+    "Astronomical Society; memsai=Memorie della Societa Astronomica Italiana; mnras=Monthly Notices of the "
+    "Royal Astronomical Society; na=New Astronomy; nar=New Astronomy Reviews; nat=Nature; nphysa=Nuclear "
+    "Physics A; pra=Physical Review A; prb=Physical Review B; prc=Physical Review C; prd=Physical Review D; "
+    "pre=Physical Review E; prl=Physical Review Letters; pasa=Publications of the Astronomical Society of "
+    "Australia; pasp=Publications of the Astronomical Society of the Pacific; pasj=Publications of the "
+    "Astronomical Society of Japan; physrep=Physics Reports; physscr=Physica Scripta; planss=Planetary and "
+    "Space Science; psj=Planetary Science Journal; qjras=Quarterly Journal of the Royal Astronomical "
+    "Society; rmxaa=Revista Mexicana de Astronomia y Astrofisica; skytel=Sky and Telescope; solphys=Solar "
+    "Physics; sovast=Soviet Astronomy; ssr=Space Science Reviews; zap=Zeitschrift fur Astrophysik"
+)
+"""Macros of the American Astronomical Society, which NASA's ADS writes for journals."""
 _QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
 _SPECIAL = {char: f"\\{char}" for char in "%&#_$"} | {
     # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
@@ -41,7 +65,10 @@ def latex_to_text(latex: str) -> str:
 
     >>> latex_to_text(r"{BERT} and \'etudes of $x_i$ -- 5\%")
     'BERT and études of x_i – 5%'
+    >>> latex_to_text(r"\mnras, see \url{http://a.org/~b_c%20d}")
+    'Monthly Notices of the Royal Astronomical Society, see http://a.org/~b_c%20d'
     """
+    latex = _written_out(latex)
     unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
     if _NEEDS_PARSER.search(unescaped):
         return clean_text(plain_text(latex))
@@ -57,7 +84,27 @@ def latex_to_names(latex: str) -> str:
     >>> latex_to_names(r"{Moss and Fern} and \v{S}imek, Bo and Mu\~noz, A.~B.")
     '{Moss and Fern} and Šimek, Bo and Muñoz, A. B.'
     """
-    return " ".join(text_in_braces(latex).split()) if _NEEDS_PARSER.search(latex) else latex
+    if not _NEEDS_PARSER.search(latex):
+        return latex
+    return " ".join(text_in_braces(_written_out(latex)).split())
+
+
+def _written_out(latex: str) -> str:
+    """Return LaTeX with addresses, journals and unknown macros as text."""
+    if "\\" not in latex:
+        return latex
+    latex = _ADDRESS.sub(lambda found: "".join(_SPECIAL.get(char, char) for char in _plain(found[1])), latex)
+    return with_unknown_macros(latex, _journals())
+
+
+@cache
+def _journals() -> dict[str, str]:
+    return {macro: name for macro, _, name in (pair.partition("=") for pair in _JOURNALS.split("; "))}
+
+
+def _plain(address: str) -> str:
+    """Return an address without what protects its signs."""
+    return _ESCAPED.sub(r"\1", address)
 
 
 def escape_latex(text: str) -> str:

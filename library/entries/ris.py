@@ -14,6 +14,8 @@ _TYPES, _VARIABLES = Names("types", "ris"), Names("variables", "ris")
 _TAGS = _VARIABLES.written | {"container-title": "T2"}
 _SERIES = ("book", "report", "thesis", "software", "dataset")
 """Types whose T2 is a series."""
+_NUMBERED = ("report", "patent", "standard")
+"""Types whose SN is their own number, as in Zotero, unless it is an ISBN or ISSN."""
 _ROLES = {
     **{"AU": "author", "A1": "author", "ED": "editor", "A2": "editor"},
     **{"A3": "collection-editor", "A4": "translator", "TA": "translator"},
@@ -22,7 +24,8 @@ _ROLES_WRITTEN = {
     **{"author": "AU", "editor": "A2", "container-author": "A2"},
     **{"collection-editor": "A3", "translator": "A4"},
 }
-_ISSN = re.compile(r"\d{4}-?\d{3}[\dXx]")
+_ISSN = re.compile(r"\d{4}-?\d{3}[\dXx](?![\w-])")
+_ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
 
 
 def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
@@ -36,7 +39,7 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
         fields.setdefault("collection-title", fields.pop("container-title"))
     if "issue" in fields:
         fields.setdefault(number_variable(csl), fields.pop("issue"))
-    add_places(tags, fields)
+    add_places(tags, fields, csl)
     fields["issued"] = max(
         (iso_date(value) for tag in ("PY", "Y1", "DA") for value in tags.get(tag, ())),
         key=lambda date: (date.count("-"), bool(date)),
@@ -59,13 +62,17 @@ def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
     return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
 
 
-def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str]) -> None:
-    """Add pages, ISBN or ISSN, DOI and URL, which several tags may have."""
+def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str], csl: str) -> None:
+    """Add pages, ISBN, ISSN or a report's number, DOI and URL, which several tags may have."""
+    own_number = "number" if csl in _NUMBERED else ""
     first, last = (next(iter(tags.get(tag, ())), "") for tag in ("SP", "EP"))
     fields["page"] = f"{first}-{last}" if first and last and last not in first else first or last
+    numbers = dict[str, list[str]]()
     for value in tags.get("SN", ()):
-        found = _ISSN.match(value)
-        fields.setdefault("ISSN" if found and len(re.sub(r"\W", "", value)) < 10 else "ISBN", value)
+        is_known = "ISSN" if _ISSN.match(value) else "ISBN" if not own_number or _ISBN.search(value) else ""
+        numbers.setdefault(is_known or own_number, []).append(value)
+    for name, values in numbers.items():
+        fields[name] = ", ".join(dict.fromkeys(filter(None, [fields.get(name, ""), *values])))
     urls = [url.strip() for value in tags.get("UR", ()) for url in re.split(r"[;\s]+(?=https?:)", value)]
     places = [fields.get("DOI", ""), fields.get("genre", ""), *(url for url in urls if "doi.org/" in url)]
     fields["DOI"] = next(filter(None, map(clean_doi, places)), "")
@@ -86,6 +93,8 @@ def write_record(item: Item, key: str) -> str:
         lines += [(tag, inverted(name)) for name in names]
     if item.type in _SERIES and "collection-title" in left:
         lines.append(("T2", left.pop("collection-title")))
+    if item.type in _NUMBERED and not {"ISBN", "ISSN"} & left.keys():
+        left["ISBN"] = left.pop("number", "")  # SN
     left.setdefault("issue", left.pop(number_variable(item.type), ""))
     lines += _dates(left.pop("issued", ""))
     first, _, last = left.pop("page", "").partition("-")

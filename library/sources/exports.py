@@ -154,7 +154,7 @@ def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequenc
     """Return an item of one of EndNote's formats. tags: pages, numbers and addresses, by RIS's tags."""
     csl = _ENDNOTE_TYPES.csl.get(kind, "document")
     page = fields.get("page", "")
-    add_places(tags, fields)
+    add_places(tags, fields, csl)
     fields["page"] = page or fields["page"]
     if "issue" in fields:
         fields[number_variable(csl)] = fields.pop("issue")

@@ -15,7 +15,7 @@ PAPER = LibraryPaper(
     bibtex="""@article{old, title = {Trees in {Forests}}, author = {Kim, Ann}, year = 2020,
   journal = {J. Trees}, file = {:/home/ann/kim.pdf:PDF}, abstract = {Trees and plants.},
   annote = {A bad paper}, keywords = {to read}, date-added = {2020-01-01}, bdsk-file-1 = {YnB},
-  mendeley-groups = {mine}, localfile = {/home/ann/kim.pdf}, uri = {papers3://publication/1}, intrahash = {1f},
+  mendeley-groups = {mine}, localfile = {/home/ann/kim.pdf}, uri = {papers3://p/1}, intrahash = {1f},
   url = {file:///home/ann/kim.pdf}, OPTnote = {}, remark = {ask Bo}, month = jan, doi = {10.1000/x}}""",
 )  # fmt: skip
 PLAIN = """@article{kim2020,
