@@ -61,13 +61,14 @@ _SIGNS = {
     **{"Dash": "—", "hyp": "-", "-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
 }
 _SWITCHES = (
-    "aftergroup allowbreak begingroup bf bfseries bgroup Big big Bigl bigl Bigr bigr boldmath break cal "
-    "centering displaystyle egroup else em endgroup enspace fi footnotesize frenchspacing hfil hfill Huge "
-    "huge ifmmode ignorespaces indent it itshape LARGE Large large leavevmode left limits linebreak "
-    "mathsurround mdseries mit negthinspace newblock newline nobreak noexpand noindent nolimits "
-    "normalfont normalsize null par protect raggedright relax right rm rmfamily sc scriptsize scriptstyle "
-    "scshape selectfont sf sffamily sl sloppy slshape small strut textstyle thinspace tiny tt ttfamily "
-    "unboldmath unskip upshape xspace"
+    "Big Bigl Bigr Huge LARGE Large aftergroup allowbreak begingroup bf bfseries bgroup big bigl bigr "
+    "boldmath break cal centering char displaystyle egroup else em endgroup enspace fi footnotesize "
+    "frenchspacing hfil hfill hskip huge ifmmode ignorespaces indent it itshape kern large leavevmode "
+    "left limits linebreak llap lower mathsurround mdseries mit mkern negthinspace newblock newline "
+    "nobreak noexpand noindent nolimits normalfont normalsize null par penalty phantom protect "
+    "raggedright raise relax right rlap rm rmfamily sc scriptsize scriptstyle scshape selectfont sf "
+    "sffamily sl sloppy slshape small strut textstyle thinspace tiny tt ttfamily unboldmath unskip "
+    "upshape vphantom vskip xspace"
 )
 """Macros that print nothing of their own."""
 _MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
