@@ -53,6 +53,9 @@ _READ = {*_READ_NAMES.split(), *ROLES, "bookauthor"}
 """Fields that a paper of a library needs; its entry has the others."""
 _HEAD = re.compile(r"@\s*(\w+)\s*[{(]\s*(?:([^\s,{}()=]+)\s*(?:,|(?=\s[A-Za-z][\w-]*\s*=)))?")
 """The beginning of an entry: its type and its key, if it has one."""
+_NO_KEY = re.compile(r"(@\s*\w+\s*[{(])\s*,?")
+_NOT_A_KEY = re.compile(r"=\s*[{\"]")
+"""A field stands where the key should."""
 _SPLIT_HEAD = re.compile(r"^([ \t]*)@(?=[ \t]|\w+[ \t]*\n)(\s*)(\w+)(\s*)([{(])", re.MULTILINE)
 """An entry with a space before its type, or its brace on the next line, which the parser does not expect."""
 _FIELD = re.compile(
@@ -141,7 +144,7 @@ def _parse_block(
     # The parser keeps what it has read of an entry with a duplicate field or key.
     entry = block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block
     raw = block.raw or ""
-    if not isinstance(entry, Entry) or rest:
+    if not isinstance(entry, Entry) or rest or _NOT_A_KEY.search(entry.key):
         return _recover(raw + rest, strings)
     fields: dict[str, str] = {}  # the first of duplicate fields counts, as in BibTeX
     for field in entry.fields:
@@ -204,7 +207,7 @@ def _recover(raw: str, strings: dict[str, str]) -> _ParsedEntry | None:
     """Read a malformed entry by its lines: a field begins at `name =` and ends where the next one begins."""
     raw = raw.lstrip()
     head = _HEAD.match(raw)
-    if head and head[2] and not head[0].endswith(","):
+    if head and not head[0].endswith(","):
         raw = f"{head[0]},{raw[head.end() :]}"
     starts = list(_FIELD.finditer(raw))
     if not head or not starts:
@@ -288,4 +291,4 @@ def _with_key(paper: LibraryPaper, taken: set[str]) -> LibraryPaper:
     key = next(key for key in keys if key not in taken)
     taken.add(key)
     id = f"key:{key}" if paper.id.startswith("title:") else paper.id
-    return paper._replace(key=key, id=id, bibtex=_HEAD.sub(f"@\\1{{{key},", paper.bibtex, count=1))
+    return paper._replace(key=key, id=id, bibtex=_NO_KEY.sub(f"\\1{key},", paper.bibtex, count=1))

@@ -23,7 +23,7 @@ from citerec.library.entries.item import (
     read_csl_date,
 )
 from citerec.library.entries.names import Name
-from citerec.library.entries.ris import write_record
+from citerec.library.entries.ris import read_record, write_record
 from citerec.library.entries.tables import VARIABLES, Names
 from citerec.library.export.references import bibtex, csl, paper_item, ris
 from citerec.library.sources.bib_files import entry_item, parse_bibtex
@@ -225,3 +225,28 @@ def test_every_type_of_bibtex_and_biblatex_has_one_in_csl_and_comes_back(kind: s
 def test_dates_of_csl_json(value: object, date: str) -> None:
     assert read_csl_date(value) == date
     assert not date or read_csl_date(csl_date(date)) == date
+
+
+@pytest.mark.parametrize("head", ["@manual{,\n  ", "@manual{ , ", "@manual{", "@manual{\n"])
+def test_an_entry_without_a_key_gets_one_and_is_written_with_it(head: str) -> None:
+    told: list[str] = []
+    text = f"{head}title = {{A tree}}, year = 2000}}"
+    [paper] = parse_bibtex(text, "a.bib", lambda error: told.append(str(error)))
+    assert told == ["a.bib, line 1: has no key; it is tree2000 in the library"]
+    [again] = parse_bibtex(bibtex([paper]), "test", raise_bad)
+    assert (again.key, again.title, again.year) == ("tree2000", "A tree", 2000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "field"),
+    [
+        ("RPRT", ["NASA TM-1"], ("number", "NASA TM-1")),
+        ("PAT", ["US 123"], ("number", "US 123")),
+        ("RPRT", ["978-3-16-148410-0"], ("ISBN", "978-3-16-148410-0")),
+        ("JOUR", ["0028-0836 (Print)", "1476-4687"], ("ISSN", "0028-0836 (Print), 1476-4687")),
+    ],
+)
+def test_numbers_in_ris(kind: str, values: list[str], field: tuple[str, str]) -> None:
+    item = read_record({"TY": [kind], "TI": ["A tree"], "SN": values})
+    assert field in item.fields.items()
+    assert f"SN  - {field[1]}\n" in write_record(item, "key")

@@ -46,6 +46,8 @@ from citerec.library.entries.names import (
         ("Lee, Ann and xdata=staff-author-1, % the first", [Name("Lee", "Ann")]),
         (r"So{$\not$}rem, C. and Pakul{$\bar$}a, K. and Roe\raise0.5ex\hbox{}, R.",
          [Name("Sorem", "C."), Name("Pakula", "K."), Name("Roe", "R.")]),
+        (r"Spi\ifmmode \check{s}\else \v{s}\fi{}\'ak, D. and \Luczak, M.",
+         [Name("Spišák", "D."), Name("Luczak", "M.")]),
         (r"{\noopsort{Gogh}}{van Gogh}, Vin", [Name("van Gogh", "Vin")]),
         ("Lee, Ann and others", [Name("Lee", "Ann"), OTHERS]),
         ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),
