@@ -56,7 +56,7 @@ PAPERS = {
     "bib-tilde/refs.bib": [
         "w1 | El Niño y la niña en España | João Muñoz; Anĩ São; A Ibáñez |",
         "w2 | Tĩlde over other letters ĩ ẽ ỹ | Vũ Nguyễn; A Nes̃ |",
-        "w3 | Tie between words here | A. B. Lee; C van Dam |",
+        "w3 | Tie between words http://a.org/~user here | A. B. Lee; C van Dam |",
         "Heinz Müller-Lüdenscheidt; Ö. Özgür; Ž Šíp; İlker Çelik; Ś Dąbrowski |",
         "Karl Müller; Eva Groß; U Straße; L' Hôpital; T Bjørn; H. C. Ørsted |",
         "| Élie; É. Cartan; Élie Cartan |",
