@@ -98,11 +98,13 @@ class Office(Language):
         return Source(text, identified(self.metadata(text), paper), [*number_keys(cites)], references)
 
     def metadata(self, head: str) -> Metadata:
-        """Title and abstract have their styles; or the first paragraph, and what follows that word."""
+        """Title and abstract have their styles; or the first paragraph, unless it cites, and what follows
+        that word."""
         lines = [line for line in head.split("\n") if line]
         title = next((line for line in lines if line.startswith(TITLE)), "")
-        if not title and lines and len(lines[0]) <= LONGEST_TITLE and lines[0][0] not in SIGNS:
-            title = lines[0]
+        first = lines[0] if lines else SIGNS
+        if not title and len(first) <= LONGEST_TITLE and first[0] not in SIGNS and "[@" not in first:
+            title = first
         abstract = self.plain("\n".join(line for line in lines if line.startswith(ABSTRACT)))
         abstract = abstract or self.named_section(self.sections(head)[0], "abstract")
         if not abstract and (found := _ABSTRACT.search(head)):

@@ -237,6 +237,13 @@ def test_adverse_texts_are_read_in_linear_time(piece: str) -> None:
     language.paragraphs(text)
 
 
+def test_a_paragraph_that_cites_is_no_title() -> None:
+    titles = [
+        office(".odt").metadata(text).title for text in ("On trees\nThey grow.", "They grow [@?].\n", "")
+    ]
+    assert titles == ["On trees", "", ""]
+
+
 def test_fields_in_one_another_are_limited(tmp_path: Path) -> None:
     deep = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 200
     with pytest.raises(InputError, match=r"document\.xml: has more than 100 fields in one another"):
