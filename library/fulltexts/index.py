@@ -43,7 +43,7 @@ LANGUAGE = {"stemmer": "english", "stopwords": "en"}
 ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
 CURRENT = "index"
 """State of a store: the name of the index of its texts."""
-CHUNK = 1 << 14
+CHUNK = 1 << 12
 """Passages that are read and encoded at a time."""
 
 
@@ -332,7 +332,9 @@ def _read_texts(
         tokens = table.ids(texts)
         known = known.with_words(table.words()[words:].to_pylist(), more_terms=True)
         words = len(table)
-        counts.append(known.counts(np.arange(len(texts)), tokens, len(texts)))
+        part = known.counts(np.arange(len(texts)), tokens, len(texts))
+        part.data = part.data.astype(np.uint16)  # half the memory
+        counts.append(part)
         if encoder is not None:
             found, factors = quantise(encoder.encode(texts))
             vectors.append(found)

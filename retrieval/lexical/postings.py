@@ -74,7 +74,7 @@ class Formula:
     def tf_weights(self, counts: csc_matrix, lengths: Floats, average: float) -> Floats:
         """The term frequency component of each count, before IDF; lengths: of the texts."""
         length = self.b * lengths[counts.indices] / average
-        return METHODS[self.method][0](counts.data, length, self.k1, self.b)
+        return METHODS[self.method][0](counts.data.astype(np.float32, copy=False), length, self.k1, self.b)
 
 
 ADDS_PER_LOOKUP = 16
@@ -111,7 +111,7 @@ class Postings:
 
         whole: if the texts are some of many, document frequencies [T], number and average length of these.
         """
-        lengths = [np.asarray(part.sum(axis=1)).ravel() for part in counts]
+        lengths = [_text_lengths(part) for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
         total = sum(map(len, lengths))
         frequency = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
@@ -139,7 +139,7 @@ class Postings:
         """Texts `kept`, ascending, followed by new ones [n, T']. The IDF of known terms stays the same."""
         new, frequency = np.diff(counts.indptr), self._frequency(counts.shape[1])
         idf = formula.idf(np.where(frequency, frequency, new), self.total)
-        length = np.asarray(counts.sum(axis=1)).ravel()
+        length = _text_lengths(counts)
         data = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
         more = Postings(data, counts.indices, counts.indptr.astype(np.int64), len(length), self.average)
         if len(kept) == self.total:
@@ -229,6 +229,11 @@ class Postings:
             later = cls.load(folder / LATER, int(load_arrays(folder / LATER, "texts")[0][2]))
             texts -= later.texts
         return cls(data, indices, offsets, texts, average, int(changed), later)
+
+
+def _text_lengths(counts: csc_matrix) -> Floats:
+    """Terms of each text: [texts, T] -> [texts]."""
+    return np.asarray(counts.sum(axis=1)).ravel().astype(np.float32)
 
 
 def _lengths(offsets: NDArray[np.int64], terms: int) -> NDArray[np.int64]:
