@@ -6,6 +6,9 @@ data: a data set whose cited papers have full texts there. Its validation contex
 all these papers and in small ones, with and without abstracts, in which all, half or a fifth of the papers
 have a full text. Prints how they are ranked before, and after with weights fitted to the other half of the
 citing papers.
+
+With report=true nothing is fitted: the test contexts are asked in the small libraries, with the whole
+built-in model. Prints how they are ranked, and how sure the model is, without full texts and with them.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence, wit
 from citerec.rerank.ranker.features import PASSAGES
 from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_group, measure_variants, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.networks import READ
 from citerec.rerank.ranker.training import read_lists
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.queries import Queries, Query
@@ -59,7 +63,9 @@ class PassageSettings(Settings):
     texts: str
     """folder with full texts NAME.xml in ScisummNet's format, NAME a paper of the data"""
     queries: int = 500
-    """contexts asked in each library"""
+    """contexts asked in each library, or in the small ones together"""
+    report: bool = False
+    """report on the test contexts instead"""
     cache_dir: str = cache_setting()
     """cache for prepared data"""
     output: str = str(BUILT_IN)
@@ -69,14 +75,17 @@ class PassageSettings(Settings):
 def fit(settings: PassageSettings) -> None:
     """Fit the weights of the built-in ranker, and save them."""
     options = {"candidates": "all", "field": "authors", "cache_dir": settings.cache_dir}
-    corpus = open_corpus(dir=settings.data, splits=["val"], **options)
+    corpus = open_corpus(dir=settings.data, splits=["test" if settings.report else "val"], **options)
     texts = read_texts(Path(settings.texts), corpus)
+    model = RankingModel.open(Path(settings.output) / RankingModel.folder)
+    if settings.report:
+        _report(model, TrainingLists.concat(list(read_libraries(corpus, texts, None, settings.queries))))
+        return
     halves = [
         TrainingLists.concat(list(read_libraries(corpus, texts, half, settings.queries // 2)))
         for half in (0, 1)
     ]
     both = TrainingLists.concat(halves)
-    model = RankingModel.open(Path(settings.output) / RankingModel.folder)
     given, before = RankerSettings(), _without_own(model.model)
     fitted = [fit_group(given, useful(half), before, PASSAGES) for half in halves]
     scores = np.concatenate([one.scores(half) for one, half in zip(fitted[::-1], halves, strict=True)])
@@ -90,6 +99,30 @@ def fit(settings: PassageSettings) -> None:
     for name, value in {**weights, **sure}.items():
         print(f"  {name} {value:.3f}")
     _add(Path(settings.output) / RankingModel.folder, weights, deviations, sure)
+
+
+def _report(model: RankingModel, lists: TrainingLists) -> None:
+    """Print what full texts change where the networks have read all papers."""
+    networks = model.networks
+    assert networks is not None
+    read, confidence = networks.read, networks.confidences[READ]
+    without = lists.drop_group(PASSAGES)
+    print(f"{len(lists):,} contexts, without texts -> with them")
+    _compare(measure_variants(lists, read.scores(without)), measure_variants(lists, read.scores(lists)))
+    for name, own in (("without", without), ("with", lists)):
+        for variant in dict.fromkeys(lists.variant.tolist()):
+            part = own.take(own.variant == variant)
+            starts = part.offsets[:-1]
+            sure = np.exp(confidence.log_probabilities(part, read.scores(part)).astype(np.float64))
+            best = np.maximum.reduceat(sure, starts)
+            right = np.logical_or.reduceat(part.cited & (sure == best[part.query]), starts)
+            of_cited = np.add.reduceat(np.where(part.cited, sure, 0), starts)
+            loss, shown = -np.log(np.maximum(of_cited, 1e-9)).mean(), best >= 0.5
+            about = f"sure {best.mean():.3f}, right {right.mean():.3f}, log loss {loss:.3f}"
+            print(
+                f"{variant:18} {name:8} {about}; at least .5 sure {shown.mean():.3f}, "
+                f"of them right {right[shown].mean():.3f}"
+            )
 
 
 def _is_own(name: str) -> bool:
@@ -162,29 +195,30 @@ def read_texts(folder: Path, corpus: Corpus) -> Texts:
     return found
 
 
-def read_libraries(corpus: Corpus, texts: Texts, half: int, count: int) -> Iterator[TrainingLists]:
-    """Yield the lists of contexts of every other citing paper in each library."""
+def read_libraries(corpus: Corpus, texts: Texts, half: int | None, count: int) -> Iterator[TrainingLists]:
+    """Yield the lists of contexts of every other citing paper in each library.
+
+    half: which citing papers; None: all, in small libraries alone, with what the networks make of the papers.
+    """
     rows = [corpus.paper_row(name) for name in texts]
-    draw = random.Random(half)
+    draw = random.Random(half or 0)
     for has_abstracts in (True, False):
         kind = "abstracts" if has_abstracts else "titles"
-        for share in SHARES:
-            yield from _read_library(
-                corpus, texts, rows, half, count, has_abstracts, share, f"{kind}, {share:.0%} texts", draw
-            )
-        for number in range(SMALL_LIBRARIES):
-            some = random.Random(number).sample(rows, SMALL)
-            few = count // SMALL_LIBRARIES
-            yield from _read_library(
-                corpus, texts, some, half, few, has_abstracts, 0.5, f"{kind}, small", draw
-            )
+        named = [(rows, count, share, f"{kind}, {share:.0%} texts") for share in SHARES]
+        few = count // SMALL_LIBRARIES
+        small = [random.Random(number).sample(rows, SMALL) for number in range(SMALL_LIBRARIES)]
+        for own, size, share, name in [
+            *(named if half is not None else ()),
+            *((own, few, 0.5, f"{kind}, small") for own in small),
+        ]:
+            yield from _read_library(corpus, texts, own, half, size, has_abstracts, share, name, draw)
 
 
 def _read_library(
     corpus: Corpus,
     texts: Texts,
     rows: Sequence[int],
-    half: int,
+    half: int | None,
     count: int,
     has_abstracts: bool,
     share: float,
@@ -192,11 +226,12 @@ def _read_library(
     draw: random.Random,
 ) -> Iterator[TrainingLists]:
     inside = set(rows)
-    val = corpus.split("val")
+    [split] = corpus.splits
+    val = corpus.split(split)
     asked = [
         (context, [row for row in cited.tolist() if row in inside])
         for context, cited in zip(val.contexts.tolist(), val.positives, strict=True)
-        if corpus.citing[context] % 2 == half
+        if half is None or corpus.citing[context] % 2 == half
     ]
     asked = [one for one in asked if one[1]]
     asked = draw.sample(asked, min(count, len(asked)))
@@ -223,6 +258,8 @@ def _read_library(
         store.set_papers({one: one for one in own}, {})
         update_index(library.path / FOLDER, store, encoder)
         ranker.passages = FullTexts.open(library.path, library.corpus, encoder)
+        if half is None and ranker.encoder is not None:
+            ranker.encoder.encode_missing()
         queries = replace(
             Queries.from_list(library.corpus, [_query(corpus, library.corpus, one) for one, _ in asked]),
             positives=Ragged.from_rows(
