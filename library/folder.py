@@ -79,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Ids and keys of records that are not merged with others; "all": none are."""
     fulltext: bool = False
     """Whether the PDFs of papers are read (library.fulltexts)."""
+    encode_texts: bool = False
+    """Whether the model's encoder reads their passages."""
     pdfs: list[str] = []
     """Folders of PDFs of any papers, absolute."""
     shards: int = 0

@@ -157,6 +157,9 @@ class Library(Papers):
 
     # Information.
 
+    encoded: ClassVar[tuple[str, ...]] = (ENCODED,)
+    """Folders of what networks have made of its papers and texts"""
+
     @property
     def encodes(self) -> str:
         """The command that lets networks read what they have not read."""
@@ -165,7 +168,8 @@ class Library(Papers):
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""
         try:
-            check_encoded(self.path / ENCODED)
+            for folder in self.encoded:
+                check_encoded(self.path / folder)
         except DamagedFile as error:
             raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None
 

@@ -34,6 +34,7 @@ BUILT_IN = Path(__file__).parent / "builtin"
 WITHOUT = "static"
 """`model` that names the built-in model without its networks."""
 NETWORKS = "networks"
+NO_ENCODER = "encode_texts needs a model with an encoder, such as the built-in one"
 ENCODED = "encoded"
 """Folder of a library with what its networks have made of the papers (retrieval.networks.store)."""
 MOST_ENCODED = 50_000

@@ -11,6 +11,7 @@ from citerec.base.settings import Settings, check_count, setting
 from citerec.library.serving import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
+NEEDS_TEXTS = "encode_texts needs fulltext=true"
 FORMATS = ("table", "json", "bibtex", "ris", "csl", "cite", "markdown")
 
 
@@ -62,6 +63,9 @@ class AddSettings(ChangeSettings):
     longer"""
     pdfs: tuple[str, ...] = ()
     """folders of further PDFs of any of the papers, with fulltext"""
+    encode_texts: bool | None = None
+    """let the encoder of the model read the passages of full texts, too, after the papers: about 60 a second;
+    false: no longer"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,6 +110,8 @@ class BuildSettings(AddSettings):
             raise InputError("fulltext needs storage=memory")
         if self.storage == "memory" and (self.shards, self.workers, self.bad_parts) != (0, 0, "refuse"):
             raise InputError("shards, workers and bad_parts need storage=disk")
+        if self.encode_texts and self.source and not self.fulltext:
+            raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:
             raise InputError("source is required, as in source=papers.bib: files of papers")
 

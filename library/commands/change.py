@@ -26,7 +26,7 @@ from citerec.library.memory.contexts import context_files, current_contexts
 from citerec.library.memory.encoding import encode_and_tell, state
 from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.merging import Deduplicator
-from citerec.library.models import model_files
+from citerec.library.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.recommender import edit_library, open_library
 from citerec.library.settings import (
@@ -131,7 +131,9 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
-    model_files(model, ranker)  # to report errors before the papers are read
+    installed, _ = model_files(model, ranker)  # to report errors before the papers are read
+    if settings.encode_texts and not any(name.startswith(NETWORKS) for name in installed):
+        raise InputError(NO_ENCODER)
     separate = [*settings.separate] or (old.separate if old else [])
     with (
         disk_errors(path, "the library", "library"),
@@ -145,6 +147,9 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
+        encode_texts = settings.encode_texts
+        if encode_texts is None:
+            encode_texts = fulltext and old is not None and old.encode_texts
         library = MemoryLibrary.create(
             path,
             records.papers_with_progress(),
@@ -158,6 +163,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
+            encode_texts=encode_texts,
         )
         return library, MergedRecords.of(records)
 
@@ -210,10 +216,10 @@ def add(settings: AddSettings) -> None:
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
-    if settings.fulltext is not None:
+    if (settings.fulltext, settings.encode_texts) != (None, None):
         from citerec.library.fulltexts.library import set_full_texts
 
-        set_full_texts(library.path, settings.fulltext, settings.pdfs)
+        set_full_texts(library.path, settings.fulltext, settings.pdfs, settings.encode_texts)
     tell_texts(library.path)
     if settings.encode:
         encode_and_tell(open_library(settings.library))

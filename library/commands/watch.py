@@ -23,6 +23,7 @@ from citerec.library.export.formats import count_noun
 from citerec.library.folder import read_manifest
 from citerec.library.fulltexts.files import stamp_of
 from citerec.library.memory.encoding import encode, encode_and_tell
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
@@ -42,7 +43,7 @@ def update(settings: UpdateSettings) -> None:
         change = refresh(settings.library, settings.wait, settings.force)
         change.tell()
         tell_texts(settings.library)
-        encode_and_tell(change.library)
+        encode_and_tell(MemoryLibrary.open(settings.library))  # whose texts are those of now
         return
     named = read_manifest(expand_user(settings.library)).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
@@ -136,6 +137,8 @@ def _update(path: Path, before: str) -> str:
         return problem
     if report is not None and report.changed:
         log.info("%s", report)
+        with suppress(InputError):  # another process does it
+            encode(MemoryLibrary.open(path), wait=False)
     return ""
 
 

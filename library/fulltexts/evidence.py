@@ -22,20 +22,23 @@ from citerec.library.fulltexts.index import PassageIndex, TextEncoder, open_inde
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.refresh import FOLDER
 from citerec.library.fulltexts.store import DATABASE, TextStore
+from citerec.library.fulltexts.vectors import PassageVectors
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.base import Retriever
+from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
-COSINE, REACH = 0.25, 40.0
-"""Of the score of a passage: weight of the cosine beside the share of the words' idf, and distance from the
-mark at which a word has half the weight. Chosen on the training claims of Citation-Integrity."""
+COSINE, ENCODER, REACH = 0.25, 0.5, 40.0
+"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, beside the
+share of the words' idf, and distance from the mark at which a word has half the weight. Chosen on the
+training claims of Citation-Integrity."""
 
 
 class FoundPassage(NamedTuple):
-    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE."""
+    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE + ENCODER."""
 
     passage: Passage
     file: str
@@ -68,10 +71,17 @@ class FullTexts:
     encoder: TextEncoder | None
     rows: NDArray[np.int64]
     place: NDArray[np.int64]
+    vectors: PassageVectors | None = None
 
     @classmethod
-    def open(cls, library: Path, corpus: Corpus, encoder: TextEncoder | None) -> Self | None:
-        """Open the full texts of a library; None if it has none.
+    def open(
+        cls,
+        library: Path,
+        corpus: Corpus,
+        encoder: TextEncoder | None,
+        networks: NetworkRetriever | None = None,
+    ) -> Self | None:
+        """Open the full texts of a library; None if it has none. networks: of its ranker.
 
         Raises InputError if they are damaged.
         """
@@ -91,7 +101,8 @@ class FullTexts:
         rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
         known, place = np.array(rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
         place[known[known >= 0]] = np.flatnonzero(known >= 0)
-        return cls(store, index, encoder, known, place)
+        vectors = None if networks is None else PassageVectors(folder, store, index, networks)
+        return cls(store, index, encoder, known, place, vectors)
 
     # For the ranker.
 
@@ -136,6 +147,20 @@ class FullTexts:
         """Return the file of a paper's full text."""
         return self.store.text(self.index.papers[self.place[row]])[0].file
 
+    def fit(self, text: str, places: Rows) -> Floats:
+        """Return how well the passages [n] of papers, rows of the index, fit a text: the share of its words'
+        weights, and cosines."""
+        index, (words, weights) = self.index, query_words(text, REACH)
+        passages, _ = index.passages_of(places)
+        most = np.float32(max(index.most_words(words, weights), 1e-9))
+        scores = index.word_scores(words, weights)[passages] / most
+        if self.encoder is not None:
+            [vector] = self.encoder.encode_queries([text])
+            scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
+        if self.vectors is not None:
+            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(text, places)), 0)
+        return scores
+
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
         """Return the k passages of each paper (row of the corpus) that fit a text best, best first.
 
@@ -144,9 +169,8 @@ class FullTexts:
         places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
         if not places:
             return {}
-        vector = None if self.encoder is None else self.encoder.encode_queries([text])[0]
-        inside, offsets = self.index.passages_of(np.array([*places.values()], np.int64))
-        scores = fit_passages(self.index, text, vector, inside)
+        rows = np.array([*places.values()], np.int64)
+        scores, offsets = self.fit(text, rows), self.index.passages_of(rows)[1]
         found = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])
@@ -156,16 +180,6 @@ class FullTexts:
             order = np.argsort(-own, kind="stable")[:k].tolist()
             found[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
         return found
-
-
-def fit_passages(index: PassageIndex, text: str, vector: Floats | None, passages: Rows) -> Floats:
-    """Return how well passages [n] fit a text: the share of its words' weights, and the cosine."""
-    words, weights = query_words(text, REACH)
-    most = np.float32(max(index.most_words(words, weights), 1e-9))
-    scores = index.word_scores(words, weights)[passages] / most
-    if vector is not None and index.vectors is not None:
-        scores += COSINE * np.maximum(index.cosines(vector, passages), 0)
-    return scores
 
 
 def query_words(text: str, reach: float) -> tuple[list[str], Floats]:

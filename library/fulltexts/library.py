@@ -14,16 +14,18 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library.enrichment.matching import SHORTEST_ABSTRACT, Found
-from citerec.library.folder import lock_folder, now, read_manifest, write_manifest
+from citerec.library.folder import generation_folder, lock_folder, now, read_manifest, write_manifest
 from citerec.library.fulltexts.evidence import text_encoder
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.fulltexts.store import DATABASE, TextStore
+from citerec.library.fulltexts.vectors import ENCODED
 from citerec.library.memory.contexts import current_contexts
 from citerec.library.memory.generation import MODEL
 from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import open_model
+from citerec.library.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers import LibraryPaper
+from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
 from citerec.library.sources.zotero_files import read_annotations
 from citerec.library.sources.zotero_places import is_zotero
@@ -34,14 +36,28 @@ SOURCE = "pdf"
 """Source of what is filled in from PDFs."""
 
 
-def set_full_texts(path: Path, fulltext: bool, pdfs: Sequence[str] = ()) -> None:
-    """Say whether a library reads the PDFs of its papers; pdfs: folders in which there are more."""
+def set_full_texts(
+    path: Path, fulltext: bool | None = None, pdfs: Sequence[str] = (), encode_texts: bool | None = None
+) -> None:
+    """Say whether a library reads the PDFs of its papers, and its encoder their passages; None: as before.
+
+    pdfs: folders in which there are more.
+    """
     with lock_folder(path, wait=True):
         manifest = read_manifest(path)
         if manifest.shards:
             raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
+        fulltext = manifest.fulltext if fulltext is None else fulltext
+        if encode_texts and not fulltext:
+            raise InputError(NEEDS_TEXTS)
+        if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
+            raise InputError(NO_ENCODER)
+        if encode_texts is None:
+            encode_texts = manifest.encode_texts and fulltext
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
-        wanted = msgspec.structs.replace(manifest, fulltext=fulltext, pdfs=folders if fulltext else [])
+        wanted = msgspec.structs.replace(
+            manifest, fulltext=fulltext, pdfs=folders if fulltext else [], encode_texts=encode_texts
+        )
         if wanted != manifest:
             write_manifest(path, wanted)
 
@@ -55,6 +71,8 @@ def update_full_texts(path: Path) -> TextReport | None:
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
         return None
+    if not library.manifest.encode_texts:
+        shutil.rmtree(path / FOLDER / ENCODED, ignore_errors=True)
     report = refresh_texts(
         path,
         lambda: _papers(library),

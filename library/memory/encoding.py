@@ -13,18 +13,21 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
 from citerec.library.folder import read_manifest
+from citerec.library.fulltexts.vectors import PassageVectors
 from citerec.library.library import Library
+from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import MOST_ENCODED
 from citerec.retrieval.networks.encoder import PART
 
 log = logging.getLogger(__name__)
 
+TEXTS = "full texts"
 LOCK, WORK = "encoding.lock", "lets the networks read this library"
 LONG = 60.0
 """Seconds from which it is said beforehand how long reading will take."""
@@ -40,12 +43,26 @@ class Reading:
     known: int
     new: int = 0
     seconds: float = 0.0
+    what: str = "papers"
+    texts: Reading | None = None
+    """of their full texts, if the library wants that"""
+
+    @property
+    def any_new(self) -> bool:
+        return bool(self.new or (self.texts and self.texts.new))
 
     def __str__(self) -> str:
         """In one line, for people."""
         state = f"all {self.papers:,}" if self.known == self.papers else f"{self.known:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
-        return f"{state} papers read by the encoder{rate}"
+        texts = f"; {self.texts}" if self.texts else ""
+        return f"{state} {self.what} read by the encoder{rate}{texts}"
+
+
+def texts_of(library: Library) -> PassageVectors | None:
+    """Return the vectors of its full texts, if a library wants them."""
+    wanted = isinstance(library, MemoryLibrary) and library.manifest.encode_texts and library.full_texts
+    return wanted.vectors if wanted else None
 
 
 def state(library: Library) -> Reading | None:
@@ -53,7 +70,12 @@ def state(library: Library) -> Reading | None:
     if (networks := library.networks) is None:
         return None
     networks.refresh()
-    return Reading(len(library), len(library) - len(networks.missing()))
+    reading = Reading(len(library), len(library) - len(networks.missing()))
+    if (texts := texts_of(library)) is not None:
+        texts.refresh()
+        known = len(texts) - len(texts.missing())
+        reading = replace(reading, texts=Reading(len(texts), known, what=TEXTS))
+    return reading
 
 
 def encode(
@@ -63,7 +85,8 @@ def encode(
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Reading | None:
-    """Let the networks read the papers that they have not read; None as for `Library.networks`.
+    """Let the networks read the papers that they have not read, and then full texts if the library wants
+    that; None as for `Library.networks`.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
@@ -73,23 +96,39 @@ def encode(
     if (networks := library.networks) is None:
         return None
     with file_lock(library.path / LOCK, WORK, wait):
-        networks.refresh()
-        before, started = networks.missing(), time.perf_counter()
-        missing = before[:most]
-        with count_progress("reading papers", len(missing)) as advance:
-            for start in range(0, len(missing), PART):
-                networks.encode(missing[start : start + PART], advance, pool)
-                left = (time.perf_counter() - started) * (len(missing) / PART - 1)
-                if start == 0 and left > LONG:
-                    tell(
-                        f"reading {len(missing):,} papers takes about {left / 60:.0f} minutes; questions are "
-                        "answered meanwhile, and Ctrl-C only puts the rest off"
-                    )
-        seconds = time.perf_counter() - started
+        done = _encode(library, networks, len(library), "papers", most, pool, tell)
         networks.search_known()
-        if read_manifest(library.path).generation == library.manifest.generation:
-            networks.store.keep(networks.keys.tolist())
-    return Reading(len(library), len(library) - len(before) + len(missing), len(missing), seconds)
+        if (texts := texts_of(library)) is not None:
+            done = replace(done, texts=_encode(library, texts, len(texts), TEXTS, most, pool, tell))
+    return done
+
+
+def _encode(
+    library: Library,
+    networks: NetworkRetriever | PassageVectors,
+    papers: int,
+    what: str,
+    most: int,
+    pool: Executor | None,
+    tell: Callable[[str], None],
+) -> Reading:
+    """As `encode`, for the papers or for their full texts."""
+    networks.refresh()
+    before, started = networks.missing(), time.perf_counter()
+    missing = before[:most]
+    with count_progress(f"reading {what}", len(missing)) as advance:
+        for start in range(0, len(missing), PART):
+            networks.encode(missing[start : start + PART], advance, pool)
+            left = (time.perf_counter() - started) * (len(missing) / PART - 1)
+            if start == 0 and left > LONG:
+                tell(
+                    f"reading {len(missing):,} {what} takes about {left / 60:.0f} minutes; questions are "
+                    "answered meanwhile, and Ctrl-C only puts the rest off"
+                )
+    seconds = time.perf_counter() - started
+    if read_manifest(library.path).generation == library.manifest.generation:
+        networks.store.keep(networks.keys.tolist())
+    return Reading(papers, papers - len(before) + len(missing), len(missing), seconds, what)
 
 
 def encode_and_tell(library: Library) -> None:
@@ -100,7 +139,7 @@ def encode_and_tell(library: Library) -> None:
     except KeyboardInterrupt:
         print(f"{state(library)}; {library.encodes} goes on")
         raise
-    if done is not None and done.new:
+    if done is not None and done.any_new:
         print(done)
 
 

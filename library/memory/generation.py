@@ -53,7 +53,8 @@ class Generation(Candidates):
             raise outdated(self.path) from None
         except (InputError, OSError) as error:
             raise damaged(self.path, error) from None
-        self._full_texts = FullTexts.open(self.path, self.corpus, text_encoder(retriever))
+        networks = retriever.encoder if isinstance(retriever, Ranker) else None
+        self._full_texts = FullTexts.open(self.path, self.corpus, text_encoder(retriever), networks)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

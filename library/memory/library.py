@@ -28,6 +28,7 @@ from citerec.library.folder import (
 from citerec.library.fulltexts.index import check_texts
 from citerec.library.fulltexts.refresh import FOLDER
 from citerec.library.fulltexts.store import DATABASE
+from citerec.library.fulltexts.vectors import ENCODED as OF_TEXTS
 from citerec.library.library import Added, Library
 from citerec.library.memory.contexts import describe_contexts
 from citerec.library.memory.generation import Generation, check_generation
@@ -47,6 +48,7 @@ class MemoryLibrary(Generation, Library):
     """A library all of whose papers are candidates for each question."""
 
     on_disk: ClassVar[bool] = False
+    encoded: ClassVar[tuple[str, ...]] = (*Library.encoded, f"{FOLDER}/{OF_TEXTS}")
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         folder = generation_folder(path, manifest)

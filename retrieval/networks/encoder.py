@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import FlatIndex
-from citerec.retrieval.networks.inputs import names_of
+from citerec.retrieval.networks.inputs import Subwords, names_of
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import Keys, VectorStore
 from citerec.retrieval.queries import Queries
@@ -159,7 +159,11 @@ class NetworkRetriever(Retriever):
 
     def query_vectors(self, queries: Queries) -> Floats:
         """[Q, D]"""
-        texts = [*map(tuple, self.networks.reader.queries(queries))]
+        return self.text_vectors(self.networks.reader.queries(queries))
+
+    def text_vectors(self, queries: Sequence[Subwords]) -> Floats:
+        """Vectors [Q, D] of queries as subwords."""
+        texts = [*map(tuple, queries)]
         # A ranker searches for queries, scores its candidates for them and explains some.
         known, new = self._asked, list(dict.fromkeys(text for text in texts if text not in self._asked))
         if new:

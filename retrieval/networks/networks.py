@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
 ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
 FORMAT = 1
+PASSAGE = 130
+"""Subwords of a passage that are read."""
 _encoders: WeakValueDictionary[str, Network] = WeakValueDictionary()
 """Those in use, by the hash of their file."""
 
@@ -99,10 +101,10 @@ class Networks:
         """A hash of `fingerprint`."""
         return hashlib.blake2b(json.dumps(self.fingerprint()).encode(), digest_size=8).hexdigest()
 
-    def vectors(self, texts: list[Subwords]) -> Floats:
+    def vectors(self, texts: list[Subwords], pool: Executor | None = None) -> Floats:
         """Vectors [n, D] of unit length."""
         inputs = [(self.reader.alone(text), None) for text in texts]
-        found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)))
+        found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)), pool=pool)
         return np.stack(found) if found else np.empty((0, self.dim), np.float32)
 
     def encode(
@@ -131,6 +133,15 @@ class Networks:
             np.array(sentences, np.int8).reshape(-1, dim),
             np.array([len(own) for _, own in found], np.int32),
         )
+
+    def encode_texts(self, keys: Keys, texts: list[list[str]], pool: Executor | None = None) -> Encoded:
+        """Encode full texts [n] of one passage or more: the beginning of each, as a sentence of Encoded."""
+        counts = np.array([len(passages) for passages in texts], np.int32)
+        read = self.reader.subwords([passage for passages in texts for passage in passages], PASSAGE)
+        vectors = self.vectors(read, pool)
+        means = [_unit(part.mean(axis=0)) for part in np.split(vectors, np.cumsum(counts)[:-1])]
+        sentences, none = np.rint(vectors * 127).astype(np.int8), np.empty(0, np.int32)
+        return Encoded(keys, np.array(means, np.float16), none, np.zeros_like(counts), sentences, counts)
 
     def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
         """Scores [n] of pairs."""

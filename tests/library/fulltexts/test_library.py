@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2 as httpx
@@ -16,13 +19,18 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.pdf import read_pdf
+from citerec.library.fulltexts import vectors
+from citerec.library.fulltexts.evidence import ENCODER
+from citerec.library.memory.encoding import state, texts_of
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.recommender import Recommender
 from citerec.library.serving.mcp import make_server
 from citerec.library.serving.messages import Claim, find_passages
 from citerec.recommend import run
 from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.networks.networks import PASSAGE, Networks
 from citerec.tests.conftest import Run
+from citerec.tests.forked import exit_code
 from citerec.tests.library.conftest import serving
 from citerec.tests.library.fulltexts.made import paper_made, write_papers
 from citerec.tests.library.serving.test_mcp import call_tools
@@ -229,11 +237,60 @@ def test_a_damaged_index_is_one_line_and_update_mends_it(output: Output) -> None
         (["source=papers.bib", "pdfs=pdfs"], "pdfs needs fulltext=true"),
         (["source=papers.bib", "fulltext=true", "storage=disk"], "fulltext needs storage=memory"),
         (["source=papers.bib", "fulltext=true", "pdfs=nowhere"], "pdfs=.*nowhere: no such folder"),
+        (["source=papers.bib", "encode_texts=true"], "encode_texts needs fulltext=true"),
+        (["source=papers.bib", "fulltext=true", "encode_texts=true", "model=static"], "with an encoder"),
     ],
 )
 def test_options(bibliography: Path, options: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         run(["build", "library=new", *options])
+
+
+def test_the_encoder_reads_passages_for_those_who_want_it(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Recommender.open("mine").passages(SENTENCE, "made1")[1]
+    monkeypatch.setattr(vectors, "PART", 1)
+    encode_texts, calls = Networks.encode_texts, list[object]()
+
+    def dies(self: Networks, *given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode_texts(self, *given)  # type: ignore[arg-type]
+
+    def killed() -> None:
+        monkeypatch.setattr(Networks, "encode_texts", dies)
+        run(["add", "library=mine", "source=papers.bib", "encode_texts=true"])
+
+    assert exit_code(killed) == -signal.SIGKILL
+    half = state(MemoryLibrary.open("mine"))
+    assert half is not None and half.texts is not None and (half.texts.known, half.texts.papers) == (1, 2)
+    output()
+    run(["update", "library=mine"])
+    assert "all 2 full texts read by the encoder, 1 now" in output()
+    library = MemoryLibrary.open("mine")
+    texts = library.full_texts
+    assert texts is not None and texts.vectors is not None and isinstance(library.retriever, Ranker)
+    assert library.retriever.encoder is not None
+    networks = library.retriever.encoder.networks
+    reader, row = networks.reader, texts.index.papers.index("doi:10.5555/made.1")
+    passages = [passage.text for passage in texts.store.text("doi:10.5555/made.1")[1]]
+    [query] = networks.vectors(reader.passages([SENTENCE], [""]))
+    expected = networks.vectors(reader.subwords(passages, PASSAGE)) @ query
+    np.testing.assert_allclose(texts.vectors.cosines(SENTENCE, np.array([row])), expected, atol=0.01)
+    one = library.corpus.paper_row("doi:10.5555/made.1")
+    found = texts.passages(SENTENCE, [one], 1)[one][0]
+    plain = replace(texts, vectors=None).passages(SENTENCE, [one], 1)[one][0]
+    assert found.score == pytest.approx(plain.score + ENCODER * expected.max(), abs=0.01)
+    assert Recommender.open("mine").passages(SENTENCE, "made1")[1][0] == before[0]
+    library.verify()
+    run(["remove", "library=mine", "id=made1"])
+    run(["update", "library=mine"])
+    left = texts_of(MemoryLibrary.open("mine"))
+    assert left is not None and len(left.store) == 1
+    run(["add", "library=mine", "source=papers.bib", "encode_texts=false"])
+    assert not Path("mine/fulltexts/encoded").exists()
 
 
 def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
