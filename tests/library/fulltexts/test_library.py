@@ -246,6 +246,7 @@ def test_options(bibliography: Path, options: list[str], problem: str) -> None:
         run(["build", "library=new", *options])
 
 
+@pytest.mark.slow
 def test_the_encoder_reads_passages_for_those_who_want_it(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
