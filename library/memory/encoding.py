@@ -23,7 +23,7 @@ from citerec.library.fulltexts.vectors import PassageVectors
 from citerec.library.library import Library
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import MOST_ENCODED
-from citerec.retrieval.networks.encoder import PART
+from citerec.retrieval.networks.encoder import PART, NetworkRetriever
 
 log = logging.getLogger(__name__)
 
