@@ -13,6 +13,8 @@ from citerec.library.papers import clean_text
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
+_BACKSLASH = re.compile(r"\\char\s*`\\\\")
+"""A backslash by its code, as in the names of macros."""
 _JOURNALS = (
     "aj=Astronomical Journal; actaa=Acta Astronomica; araa=Annual Review of Astronomy and Astrophysics; "
     "apj=Astrophysical Journal; apjl=Astrophysical Journal Letters; apjlett=Astrophysical Journal Letters; "
@@ -67,6 +69,8 @@ def latex_to_text(latex: str) -> str:
     'BERT and études of x_i – 5%'
     >>> latex_to_text(r"\mnras, see \url{http://a.org/~b_c%20d}")
     'Monthly Notices of the Royal Astronomical Society, see http://a.org/~b_c%20d'
+    >>> latex_to_text(r"From {\tt\char`\\newcommand} on")
+    'From \\newcommand on'
     """
     latex = _written_out(latex)
     unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
@@ -94,7 +98,7 @@ def _written_out(latex: str) -> str:
     if "\\" not in latex:
         return latex
     latex = _ADDRESS.sub(lambda found: "".join(_SPECIAL.get(char, char) for char in _plain(found[1])), latex)
-    return with_unknown_macros(latex, _journals())
+    return with_unknown_macros(_BACKSLASH.sub(r"\\textbackslash{}", latex), _journals())
 
 
 @cache
