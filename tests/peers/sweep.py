@@ -48,7 +48,7 @@ def pandoc_items(text: str) -> list[Row] | None:
     """Return CSL items as pandoc reads BibLaTeX; None if it refuses the text or hangs."""
     command = ["pandoc", "-f", "biblatex", "-t", "csljson"]
     try:
-        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=10)
+        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=60)
     except subprocess.TimeoutExpired:
         return None
     return None if done.returncode else json.loads(done.stdout)
