@@ -48,6 +48,10 @@ class Reading:
     """of their full texts, if the library wants that"""
 
     @property
+    def complete(self) -> bool:
+        return self.known == self.papers and (self.texts is None or self.texts.complete)
+
+    @property
     def any_new(self) -> bool:
         return bool(self.new or (self.texts and self.texts.new))
 
@@ -168,7 +172,7 @@ def _encode_or_say_why_not(library: Library) -> None:
 
     try:
         reading = state(library)
-        if reading is None or reading.known == reading.papers:  # perhaps where nothing may be written
+        if reading is None or reading.complete:  # perhaps where nothing may be written
             return
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
             encode(library, wait=False, pool=pool)

@@ -21,7 +21,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.fulltext.pdf import read_pdf
 from citerec.library.fulltexts import vectors
 from citerec.library.fulltexts.evidence import ENCODER
-from citerec.library.memory.encoding import state, texts_of
+from citerec.library.memory.encoding import BackgroundEncoding, state, texts_of
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.recommender import Recommender
 from citerec.library.serving.mcp import make_server
@@ -292,6 +292,12 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
     assert left is not None and len(left.store) == 1
     run(["add", "library=mine", "source=papers.bib", "encode_texts=false"])
     assert not Path("mine/fulltexts/encoded").exists()
+    run(["add", "library=mine", "source=papers.bib", "encode_texts=true", "encode=false"])
+    background = BackgroundEncoding()
+    background.start(MemoryLibrary.open("mine"))
+    background.join()
+    read = state(MemoryLibrary.open("mine"))
+    assert read is not None and read.texts is not None and read.texts.known == read.texts.papers > 0
 
 
 def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
