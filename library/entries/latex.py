@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
-from functools import cache
 
 from citerec.datasets.languages.latex_text import plain_text, text_in_braces, with_unknown_macros
 from citerec.library.papers import clean_text
@@ -15,7 +14,7 @@ _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
 _BACKSLASH = re.compile(r"\\char\s*`\\\\")
 """A backslash by its code, as in the names of macros."""
-_JOURNALS = (
+_JOURNALS_OF_ADS = (
     "aj=Astronomical Journal; actaa=Acta Astronomica; araa=Annual Review of Astronomy and Astrophysics; "
     "apj=Astrophysical Journal; apjl=Astrophysical Journal Letters; apjlett=Astrophysical Journal Letters; "
     "apjs=Astrophysical Journal Supplement; apjsupp=Astrophysical Journal Supplement; ao=Applied Optics; "
@@ -37,15 +36,19 @@ _JOURNALS = (
     "Physics; sovast=Soviet Astronomy; ssr=Space Science Reviews; zap=Zeitschrift fur Astrophysik"
 )
 """Macros of the American Astronomical Society, which NASA's ADS writes for journals."""
+_JOURNALS = dict(pair.split("=") for pair in _JOURNALS_OF_ADS.split("; "))
 _QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
-_SPECIAL = {char: f"\\{char}" for char in "%&#_$"} | {
-    # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
-    "{": r"\textbraceleft{}",
-    "}": r"\textbraceright{}",
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
+_SPECIAL = str.maketrans(
+    {char: f"\\{char}" for char in "%&#_$"}
+    | {
+        # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
+        "{": r"\textbraceleft{}",
+        "}": r"\textbraceright{}",
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
 _MATHS = re.compile(r"(\$[^$]+\$)")
 _WORDS = re.compile(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)")
 _TAG = re.compile(r"<(/?)(i|em|b|strong|sub|sup|sc|span)\b([^<>]*)>")
@@ -97,18 +100,8 @@ def _written_out(latex: str) -> str:
     """Return LaTeX with addresses, journals and unknown macros as text."""
     if "\\" not in latex:
         return latex
-    latex = _ADDRESS.sub(lambda found: "".join(_SPECIAL.get(char, char) for char in _plain(found[1])), latex)
-    return with_unknown_macros(_BACKSLASH.sub(r"\\textbackslash{}", latex), _journals())
-
-
-@cache
-def _journals() -> dict[str, str]:
-    return {macro: name for macro, _, name in (pair.partition("=") for pair in _JOURNALS.split("; "))}
-
-
-def _plain(address: str) -> str:
-    """Return an address without what protects its signs."""
-    return _ESCAPED.sub(r"\1", address)
+    latex = _ADDRESS.sub(lambda found: _ESCAPED.sub(r"\1", found[1]).translate(_SPECIAL), latex)
+    return with_unknown_macros(_BACKSLASH.sub(r"\\textbackslash{}", latex), _JOURNALS)
 
 
 def escape_latex(text: str) -> str:
@@ -119,7 +112,7 @@ def escape_latex(text: str) -> str:
     """
     pieces = _MATHS.split(text)
     return "".join(
-        piece if index % 2 and _is_balanced(piece) else "".join(_SPECIAL.get(char, char) for char in piece)
+        piece if index % 2 and _is_balanced(piece) else piece.translate(_SPECIAL)
         for index, piece in enumerate(pieces)
     )
 
