@@ -23,7 +23,7 @@ def ray_session(processes: int | None = None) -> Iterator[None]:
         import ray
         import ray.data
     except ImportError as error:
-        raise InputError(missing_extra(f"Ray ({error})", "ray") + ", or choose local") from None
+        raise InputError(missing_extra(f"Ray ({error})", "ray")) from None
     context: Any = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = context.print_on_execution_start = False

@@ -98,7 +98,7 @@ class BuildSettings(AddSettings):
     shards: int = 0
     """storage=disk: number of shards; 0: one per 5 million papers, and at least one per worker"""
     workers: int = 0
-    """storage=disk: number of processes, over Ray if more than one; 0: one per core"""
+    """storage=disk: number of processes, over Ray if more than one; 0: one per core if Ray is installed"""
     bad_parts: str = setting("refuse", choices=("refuse", "skip"))
     """storage=disk: refuse or skip source files that are damaged or hold no papers"""
 

@@ -7,10 +7,12 @@ files, so that a cluster needs a shared disk.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +20,7 @@ from citerec.base.errors import InputError
 from citerec.base.over_ray import ray_session
 from citerec.base.progress import count_progress
 
+log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 RETRIES = 3
@@ -104,11 +107,16 @@ class RayRunner:
 def task_runner(workers: int = 0) -> Iterator[TaskRunner]:
     """Yield a runner of tasks.
 
-    workers: 1 runs tasks in this process, more over a local Ray; 0 means one per core. With RAY_ADDRESS,
-    tasks run on all cores of that cluster. Raises InputError if Ray is missing or cannot be reached.
+    workers: 1 runs tasks in this process, more over a local Ray; 0 means one per core where Ray is installed,
+    else 1. With RAY_ADDRESS, tasks run on all cores of that cluster. Raises InputError if Ray is missing
+    although it is asked for, or cannot be reached.
     """
+    cluster = bool(os.environ.get("RAY_ADDRESS"))
+    if not workers and not cluster and find_spec("ray") is None:
+        log.warning("one process builds the library; pip install 'citerec[ray]' for one per core")
+        workers = 1
     workers = workers or os.cpu_count() or 1
-    if workers == 1 and not os.environ.get("RAY_ADDRESS"):
+    if workers == 1 and not cluster:
         yield LocalRunner()
         return
     with ray_session(workers):

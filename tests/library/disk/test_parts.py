@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
+from citerec.library.disk import tasks
 from citerec.library.disk.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.disk.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
 from citerec.library.disk.tasks import LocalRunner, TaskRunner, task_runner
@@ -375,6 +377,18 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path) -> None:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_without_ray_one_process_works(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
+    monkeypatch.setattr(tasks, "find_spec", lambda name: None)
+    with task_runner() as run:
+        assert run.workers == 1
+    assert "citerec[ray]" in caplog.text
+    with pytest.raises(InputError, match=r"ray: pip install 'citerec\[ray\]'$"), task_runner(2):
+        pass
 
 
 @pytest.fixture(scope="module")
