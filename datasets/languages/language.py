@@ -28,7 +28,7 @@ PLACEHOLDER = "\uf000"
 MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 """A key that stands for a missing one."""
 CITE_MARK = re.compile(r"(?i:\[(?:cite|citation needed)\])")
-"""A missing citation in every language but LaTeX."""
+"""A missing citation in every language."""
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 

@@ -24,6 +24,7 @@ from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.entries import bib_entries
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES, Inputs
 from citerec.datasets.languages.language import (
+    CITE_MARK,
     PLACEHOLDER,
     Citation,
     Key,
@@ -62,6 +63,8 @@ _CLASS, _BODY = re.compile(r"\\documentclass\b"), re.compile(r"\\begin\s*\{docum
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
 _COMMAND = re.compile(r"\\(?=[A-Za-z]*(?:[cC]ite|bibentry))([A-Za-z]++)\*?")
+_CITATION = re.compile(rf"{_COMMAND.pattern}|{CITE_MARK.pattern}")
+_OPTION_OF = re.compile(r"\\[A-Za-z@]+\*?\Z")
 _OTHER = re.compile(
     r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont"
     r"|cite(?:alias|authoryear|reset|setup|style|text)"
@@ -101,7 +104,7 @@ class Latex(Language):
     name = "LaTeX"
     ids = ("latex", "tex", "plaintex", "rsweave")
     suffixes = (".tex", ".ltx", ".latex", ".rnw")
-    marks = r"\cite{?}, \cite{} or \citep{TODO}"
+    marks = r"\cite{?}, \citep{TODO} or [CITE]"
     comment = "% {}\n"
     lead = "~"
     _hidden = re.compile(
@@ -123,12 +126,17 @@ class Latex(Language):
     def _commands(self, text: str) -> Iterator[tuple[str, Citation]]:
         """Yield the citations with the names of their commands. One in a note of another is a part of it."""
         last: tuple[str, Citation] | None = None
-        for command in _COMMAND.finditer(text):
-            groups = [] if _OTHER.fullmatch(command[1]) else _key_groups(text, command)
-            if not groups:
+        for command in _CITATION.finditer(text):
+            if not command[1]:  # CITE_MARK
+                start, end = command.span()
+                if (last and start < last[1].end) or _OPTION_OF.search(text, max(0, start - 40), start):
+                    continue  # a note, or an option
+                citation = Citation(start, end, (Key("", start, end),))
+            elif groups := [] if _OTHER.fullmatch(command[1]) else _key_groups(text, command):
+                keys = tuple(key for group in groups for key in _group_keys(text, *group.span(1)))
+                citation = Citation(command.start(), groups[-1].end(), keys, command[1] != "nocite")
+            else:
                 continue
-            keys = tuple(key for group in groups for key in _group_keys(text, *group.span(1)))
-            citation = Citation(command.start(), groups[-1].end(), keys, command[1] != "nocite")
             if last and citation.start < last[1].end:
                 last = (
                     last[0],

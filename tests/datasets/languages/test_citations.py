@@ -90,6 +90,8 @@ def test_keys(suffix: str, text: str, keys: str) -> None:
         (".tex", r"\volcite{2}[p]{?}", r"\volcite{2}[p]{new}"),
         (".tex", r"\cite{a, TODO, ?}", r"\cite{a, new, ?}"),
         (".tex", r"\nocite{?}", None),
+        (".tex", r"\emph{trees}[CITE]", r"\emph{trees}\cite{new}"),
+        (".tex", r"\citep[cite]{a} \item[CITE]", None),
         (".md", "[see @a; @?]", "[see @a; @new]"),
         (".md", "[CITE]", "[@new]"),
         (".typ", '#cite(form: "prose", <?>)', '#cite(form: "prose", <new>)'),
