@@ -273,7 +273,7 @@ def test_a_question_with_a_sign_of_equality(cases: Path, command: Run) -> None:
 )
 def test_beir(folder: str, said: str, script: Callable[..., Done], cases: Path, tmp_path: Path) -> None:
     options = ["benchmark=prefetch", "retriever=bm25", "data=custom", "split=test", "data.candidates=all"]
-    done = script("evaluate", *options, f"data.dir={cases / folder}", f"output_dir={tmp_path}/out")
+    done = script("evaluate.py", *options, f"data.dir={cases / folder}", f"output_dir={tmp_path}/out")
     assert said in done.out + done.err and done.code == (0 if said == "0.7500" else 2)
 
 

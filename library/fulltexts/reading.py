@@ -139,7 +139,7 @@ class _Process:
         self._closed = False
 
     def read(self, file: Path) -> ReadText:
-        if problem := _unreadable(file):
+        if problem := unreadable(file):
             return ReadText(problem=problem)
         was_used = self._process is not None
         found, how = self._ask(file)
@@ -210,7 +210,7 @@ def _exit_name(code: int) -> str:
         return f"signal {-code}"
 
 
-def _unreadable(file: Path) -> str:
+def unreadable(file: Path) -> str:
     """Why a file is not opened at all; "" if it is."""
     try:
         about = file.stat()
@@ -232,17 +232,21 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    for line in sys.stdin.buffer:
+        answers.write(msgspec.json.encode(read_here(msgspec.json.decode(line, type=str))) + b"\n")
+        answers.flush()
+
+
+def read_here(file: str | Path) -> ReadText:
+    """Read a PDF in this process."""
     from citerec.datasets.fulltext.pdf import read_pdf
 
-    for line in sys.stdin.buffer:
-        try:
-            found = ReadText.of(read_pdf(msgspec.json.decode(line, type=str)))
-        except InputError as error:
-            found = ReadText(problem=str(error))
-        except MemoryError:
-            found = ReadText(problem="needs too much memory")
-        answers.write(msgspec.json.encode(found) + b"\n")
-        answers.flush()
+    try:
+        return ReadText.of(read_pdf(file))
+    except InputError as error:
+        return ReadText(problem=str(error))
+    except MemoryError:
+        return ReadText(problem="needs too much memory")
 
 
 def _limit(memory: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -99,6 +100,13 @@ def output(bibliography: Path, capsys: pytest.CaptureFixture[str]) -> Output:
     return read
 
 
+@pytest.fixture
+def copied(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the library to change, in the working folder."""
+    shutil.copytree(built / "mine", tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+
+
 def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     lines = output().splitlines()
     assert lines[0].startswith("mine: 3 papers")
@@ -160,7 +168,8 @@ def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
     assert Recommender.open("mine").recommend("some words")
 
 
-def test_removing_over_python_drops_the_text_at_once(output: Output) -> None:
+@pytest.mark.usefixtures("copied")
+def test_removing_over_python_drops_the_text_at_once() -> None:
     recommender = Recommender.open("mine")
     recommender.remove(["made1"])
     content = b"".join(file.read_bytes() for file in Path("mine/fulltexts").rglob("*") if file.is_file())
@@ -215,12 +224,13 @@ def test_abstracts_of_pdfs_by_enrich(output: Output) -> None:
     run(["enrich", "library=mine", "from=pdf", "format=json"])
     told = json.loads(output())
     assert told["statuses"] == {"not found": 3} and told["sent"] is False
-    run(["build", "library=other", "source=papers.bib"])
+    run(["build", "library=other", "source=papers.bib", "model=bm25"])
     with pytest.raises(InputError, match="from=pdf: other has no full texts"):
         run(["enrich", "library=other", "from=pdf"])
 
 
-def test_a_damaged_index_is_one_line_and_update_mends_it(output: Output) -> None:
+@pytest.mark.usefixtures("copied")
+def test_a_damaged_index_is_one_line_and_update_mends_it() -> None:
     [file] = Path("mine/fulltexts").rglob("vectors.npy")
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(
@@ -307,7 +317,8 @@ def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
     assert SENTENCE in found.passages[0].text
 
 
-def test_verify_and_questions_notice_a_text_that_has_changed(output: Output) -> None:
+@pytest.mark.usefixtures("copied")
+def test_verify_and_questions_notice_a_text_that_has_changed() -> None:
     library = MemoryLibrary.open("mine")
     library.verify()
     file = Path("mine/fulltexts/texts.sqlite")

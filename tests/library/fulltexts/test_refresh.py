@@ -15,7 +15,7 @@ from citerec.datasets.tokenize import default_tokenize
 from citerec.library.fulltexts import index as index_module
 from citerec.library.fulltexts.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.fulltexts.passages import Passage
-from citerec.library.fulltexts.reading import ReadText, read_files
+from citerec.library.fulltexts.reading import ReadText, read_here, unreadable
 from citerec.library.fulltexts.refresh import FOLDER, TextReport, refresh_texts
 from citerec.library.fulltexts.store import TextStore
 from citerec.library.papers import LibraryPaper
@@ -25,9 +25,16 @@ from citerec.tests.library.fulltexts.made import HashedWords, paper_made, write_
 Papers = list[LibraryPaper]
 
 
-def refresh(library: Path, papers: Papers, **options: Any) -> TextReport:
+def read_all(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
+    """Read as `read_files` does, in this process."""
+    for file in files:
+        problem = unreadable(file)
+        yield file, ReadText(problem=problem) if problem else read_here(file)
+
+
+def refresh(library: Path, papers: Papers, read: Any = read_all, **options: Any) -> TextReport:
     library.mkdir(exist_ok=True)
-    return refresh_texts(library, lambda: papers, HashedWords(), workers=1, **options)
+    return refresh_texts(library, lambda: papers, HashedWords(), workers=1, read=read, **options)
 
 
 def opened(library: Path) -> tuple[TextStore, PassageIndex]:
@@ -166,7 +173,7 @@ def test_a_refresh_that_is_stopped_goes_on(tmp_path: Path, after: int) -> None:
         pass
 
     def stopping(files: Iterable[Path], workers: int) -> Iterator[tuple[Path, ReadText]]:
-        for number, found in enumerate(read_files(files, workers)):
+        for number, found in enumerate(read_all(files, workers)):
             if number == after:
                 raise Stopped
             yield found

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import word
-from citerec.datasets.prepare import prepare_store
-from citerec.datasets.records import PaperRecord, Source
+from citerec.datasets.records import PaperRecord
 from citerec.rerank.ranker.author_names import (
     author_names,
     capitalised_words,
@@ -23,31 +21,14 @@ from citerec.rerank.ranker.author_names import (
     years_near,
 )
 from citerec.rerank.ranker.features import FEATURES, Candidates
-from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.model import Ranker
 from citerec.rerank.ranker.paper_names import Names, SortedNames, word_hash
-from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
-from citerec.tests.rerank.made import linear
+from citerec.tests.rerank.made import make_corpus, over_bm25, top
 
 WEIGHTS = {"bm25.score": 0.1, "initials_near": 1.0, "name_near": 1.0}
 AUTHORS = {"first_author_near": 1.0, "other_author_near": 0.5, "year_near": 0.5, "author_and_year": 1.0}
-PAPERS = 3000
-
-
-def make_corpus(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
-    source = Source("made", {}, papers=lambda: papers, contexts=tuple, splits={})
-    prepare_store(source, folder, {"tokenizer": "default", "candidates": "all", **more})
-    return Corpus(folder)
-
-
-def over_bm25(corpus: Corpus, weights: dict[str, float]) -> Ranker:
-    made = Ranker(RankingModel(linear(weights)), {"bm25": BM25()})
-    return made.index(corpus)
-
-
-def top(made: Ranker, text: str, k: int = 1) -> list[str]:
-    found = made.search(Queries.from_list(made.corpus, [Query(text)]), k).papers[0]
-    return [made.corpus.paper_ids[paper] for paper in found.tolist() if paper >= 0]
+PAPERS = 1000
 
 
 # Surnames and years.

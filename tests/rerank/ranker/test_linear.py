@@ -34,8 +34,7 @@ from citerec.rerank.ranker.linear import TEXTS as TEXTS_GATE
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.queries import Queries
-from citerec.tests.rerank.made import linear
-from citerec.tests.rerank.ranker.test_author_names import make_corpus, over_bm25, top
+from citerec.tests.rerank.made import linear, make_corpus, over_bm25, top
 from citerec.tests.rerank.ranker.test_ranker import contexts, ranker
 
 COLUMNS = ["bm25.score", "bm25.rank", "near_title", "name_near", "unseen", "listed", "length"]
