@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import json
 import logging
@@ -19,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpcore2
 import hypothesis
 import pytest
 import requests
@@ -83,10 +85,12 @@ CONTEXTS: dict[str, tuple[str, str, str, str]] = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests write nothing into the user's cache."""
+def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests write nothing into the user's cache, do not wait for disks, and read certificates once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITATION_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr("os.fsync", lambda _: None)
+        patch.setattr("httpcore2.default_ssl_context", functools.cache(httpcore2.default_ssl_context))
         yield
 
 
