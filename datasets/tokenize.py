@@ -213,7 +213,8 @@ def _look_up(
                     found = count
                     slots[slot], hashes[count] = count, code
                     start = ends[count]
-                    letters[start : start + stop - at] = text[at:stop]
+                    for i in range(stop - at):  # a slice would take four seconds to compile
+                        letters[start + i] = text[at + i]
                     count += 1
                     ends[count] = start + stop - at
                     break

@@ -164,7 +164,7 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
         """Read a model; its vectors become float32. The same for all folders of the same content, as those of
         several libraries are."""
         files = (folder / name for name in (ABOUT, CONFIG, WORDS, WEIGHTS))
-        content = tuple(digest_file(file) if file.is_file() else "" for file in files)
+        content = tuple(_digest(file) if file.is_file() else "" for file in files)
         if (model := _opened.get(content)) is None:
             model = _opened[content] = cls._read(folder, about)
         return model
@@ -222,6 +222,16 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
 
 _opened: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 """Models in use, by hashes of their files."""
+_digests: dict[tuple[int, ...], str] = {}
+"""Hashes of files, by what tells that a file, or a hard link to it, has not changed."""
+
+
+def _digest(file: Path) -> str:
+    about = file.stat()
+    unchanged = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+    if (digest := _digests.get(unchanged)) is None:
+        digest = _digests[unchanged] = digest_file(file)
+    return digest
 
 
 def title_hash(title: str) -> int:

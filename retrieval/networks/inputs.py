@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -44,6 +44,12 @@ class PaperText(NamedTuple):
     bounds: list[int]
 
 
+@lru_cache(maxsize=1)
+def _tokenizer(content: bytes) -> Tokenizer:
+    """The same for all folders with the same tokeniser, as those of several libraries are."""
+    return Tokenizer.from_buffer(content)
+
+
 @dataclass(frozen=True)
 class InputReader:
     """Turns texts into subwords."""
@@ -55,7 +61,7 @@ class InputReader:
     def open(cls, path: Path, lengths: Lengths) -> Self:
         """Read a tokeniser in Hugging Face's format. InputError if it is damaged or lacks a token."""
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = _tokenizer(path.read_bytes())
         except Exception as error:  # tokenizers raises nothing more specific
             raise InputError(f"{path}: not a tokeniser ({error_text(error)})") from None
         return cls.of(tokenizer, lengths, str(path))
