@@ -80,27 +80,27 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
 MISSING = "data.dir is required, as in data.dir=my_corpus: folder or URL"
 
 
-@pytest.mark.parametrize(
-    ("command", "line"),
-    [
-        ("train.py", MISSING),
-        ("evaluate.py", MISSING),
-        ("-m citerec data embed output=out", MISSING),
-        ("train.py data.dir=nowhere", "nowhere: no such folder"),
-        ("train.py data.dir=nowhere resume=maybe", "resume=maybe: must be true or false"),
-    ],
-)
-def test_wrong_options_are_reported_before_slow_imports(command: str, line: str) -> None:
-    name, *arguments = command.removeprefix("-m ").split()
-    runner = "run_path" if name.endswith(".py") else "run_module"
-    code = (
-        f"import runpy, sys\nsys.argv = {[name, *arguments, 'data=custom']}\n"
-        f"try: runpy.{runner}('{name}', run_name='__main__')\n"
-        "except SystemExit: print(sorted({'torch', 'transformers', 'faiss'} & set(sys.modules)))"
-    )
+WRONG = {
+    "train.py": MISSING,
+    "evaluate.py": MISSING,
+    "-m citerec data embed output=out": MISSING,
+    "train.py data.dir=nowhere": "nowhere: no such folder",
+    "train.py data.dir=nowhere resume=maybe": "resume=maybe: must be true or false",
+}
+
+
+def test_wrong_options_are_reported_before_slow_imports() -> None:
+    code = "import runpy, sys\n"
+    for command in WRONG:
+        name, *arguments = command.removeprefix("-m ").split()
+        runner = "run_path" if name.endswith(".py") else "run_module"
+        code += f"sys.argv = {[name, *arguments, 'data=custom']}\n"
+        code += f"try: runpy.{runner}('{name}', run_name='__main__')\n"
+        code += "except SystemExit: print(sorted({'torch', 'transformers', 'faiss'} & set(sys.modules)))\n"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "[]\n"
-    assert done.stderr.startswith(f"error: {line}")
+    assert done.stdout == "[]\n" * len(WRONG)
+    for line, expected in zip(done.stderr.splitlines(), WRONG.values(), strict=True):
+        assert line.startswith(f"error: {expected}")
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ SMALL: Options = {
     "model.rounds": ROUNDS,
     "model.ema": 0.8,
     "model.word_dropout": 0.1,
-    "model.batch.queries": 32,
+    "model.batch.queries": 16,
     "model.batch.mined": 2,
     "model.batch.random": 1,
     "model.batch.contexts_per_paper": 2,
