@@ -141,7 +141,10 @@ def _convert(key: str, text: str, hint: Any) -> Any:
         stripped = text.strip()
         parts = [text]
         if stripped.startswith("[") and stripped.endswith("]"):
-            parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
+            try:
+                parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
+            except csv.Error:
+                raise InputError(f'{key}={text}: put what has a line break in quotes: ["..."]') from None
         return tuple(_convert(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
     if NoneType in get_args(hint) and text.lower() in _NULL:
         return None

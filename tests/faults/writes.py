@@ -365,10 +365,12 @@ def run_all(places: int, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["here"]:
-        print(json.dumps({name: try_change(name, int(sys.argv[2])) for name in sys.argv[3:] or CHANGES}))
+    here = sys.argv[1:2] == ["here"]
+    asked, *names = sys.argv[1 + here :] or ["0"]  # commands change sys.argv
+    if here:
+        print(json.dumps({name: try_change(name, int(asked)) for name in names or CHANGES}))
     else:
-        for name, done in run_all(int((sys.argv[1:] or ["0"])[0]), sys.argv[2:]).items():
+        for name, done in run_all(int(asked), names).items():
             print(
                 f"| {name} | "
                 + " | ".join(f"{done[key]:,}" for key in ("changes of files", "tries", "old", "new")),
