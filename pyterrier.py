@@ -23,6 +23,7 @@ import pyterrier as pt
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.reranker import Reranker
+from citerec.rerank.llm import LlmReranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
 
@@ -86,12 +87,12 @@ class Retrieve(pt.Transformer):
 
 
 class Rerank(pt.Transformer):
-    """Results to results, with the scores of a cross-encoder, or of a retriever."""
+    """Results to results, with the scores of a cross-encoder, a language model, or a retriever."""
 
-    def __init__(self, reranker: Reranker | Retriever, corpus: Corpus | None = None) -> None:
-        """corpus: with the papers' texts; of a retriever, it is the one that was indexed."""
+    def __init__(self, reranker: Reranker | LlmReranker | Retriever, corpus: Corpus | None = None) -> None:
+        """corpus: with the papers' texts, for a cross-encoder; the others know theirs."""
         if corpus is None:
-            if isinstance(reranker, Reranker):
+            if not isinstance(reranker, Retriever | LlmReranker):
                 raise InputError("Rerank: give the corpus with the papers' texts")
             corpus = reranker.corpus
         self.reranker, self.corpus = reranker, corpus

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from threading import Event, Lock
@@ -25,6 +26,7 @@ from typing import Any
 import httpx2
 import msgspec
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
@@ -39,6 +41,8 @@ from citerec.retrieval.queries import Queries
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # otherwise it logs each request
 
+LISTWISE = Path(__file__).parents[1] / "conf" / "llm" / "listwise.yaml"
+"""The prompt of settings that have none."""
 KEY = "OPENAI_API_KEY"
 """Environment variable with the key, if the server wants one."""
 FORMAT = 1
@@ -79,10 +83,13 @@ class LlmReranker:
     """Orders the candidates of queries; has the interface of rerank.cross_encoder.scores.PairScores."""
 
     def __init__(self, settings: LlmSettings, corpus: Corpus, folder: str | Path) -> None:
-        """folder: of the answers. Raises InputError for settings that lack an address, model or prompt."""
+        """folder: of the answers. Raises InputError for settings that lack an address or model."""
         for name in ("base_url", "model"):
             if not getattr(settings, name):
                 raise InputError(f"reranker={LLM} needs {settings.where}.{name}")
+        if not settings.prompt:
+            listwise = yaml.safe_load(LISTWISE.read_text(encoding="utf-8"))
+            settings = replace(settings, prompt=listwise["prompt"], system=settings.system or listwise["system"])
         self.settings, self.corpus, self.folder = settings, corpus, Path(folder)
         self.name, self.scorer = f"{LLM} {settings.model}", self
         self.counts: Counter[str] = Counter()
@@ -101,16 +108,22 @@ class LlmReranker:
     def candidate_scores(
         self, contexts: NDArray[np.int64], papers: NDArray[np.int32]
     ) -> tuple[NDArray[np.float32], ScoredPairs]:
-        """Order candidates: contexts [Q] and papers [Q, K] in their former order, padded with -1 -> scores
-        [Q, K], higher is better (-inf for none), and how long they took.
+        """Score the candidates of contexts [Q] as `score_candidates` does, and tell how long they took."""
+        before = self.counts["asked"], self.counts["milliseconds"]
+        scores = self.score_candidates(Queries.from_contexts(self.corpus, contexts), papers)
+        pairs = scores[papers >= 0]
+        seconds = (self.counts["milliseconds"] - before[1]) / 1000 / self.settings.parallel
+        return scores, ScoredPairs(pairs, seconds, len(pairs) if self.counts["asked"] > before[0] else 0)
+
+    def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Order candidates: papers [Q, K] in their former order, -1 for none -> scores [Q, K], higher is
+        better, -inf for none.
 
         Raises InputError if the server does not answer; what was answered is kept.
         """
-        queries = Queries.from_contexts(self.corpus, contexts)
         scores = np.full(papers.shape, -np.inf, np.float32)
-        before = self.counts["asked"], self.counts["milliseconds"]
         with (
-            count_progress(f"{self.name}: ordering lists", len(contexts)) as advance,
+            count_progress(f"{self.name}: ordering lists", len(papers)) as advance,
             ThreadPoolExecutor(self.settings.parallel) as pool,
         ):
             try:
@@ -124,9 +137,7 @@ class LlmReranker:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        pairs = scores[papers >= 0]
-        seconds = (self.counts["milliseconds"] - before[1]) / 1000 / self.settings.parallel
-        return scores, ScoredPairs(pairs, seconds, len(pairs) if self.counts["asked"] > before[0] else 0)
+        return scores
 
     def facts(self) -> dict[str, Any]:
         """Tokens, money (cost: of all answers, spent: of new ones) and bad answers so far."""
@@ -233,7 +244,7 @@ class LlmReranker:
             pause, begin = 0.0, time.perf_counter()
             try:
                 response = self._http.post(f"{given.base_url.rstrip('/')}/chat/completions", json=body)
-            except httpx2.InvalidURL as error:
+            except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
                 raise InputError(f"{given.where}.base_url: not an address ({error_text(error)})") from None
             except httpx2.HTTPError as error:
                 reason = f"no answer ({type(error).__name__})"

@@ -289,7 +289,8 @@ class LlmSettings(Settings):
     model: str | None = None
     """name of the model there"""
     prompt: str = ""
-    """question with the placeholders $context, $title, $abstract, $papers and $count (conf/llm)"""
+    """question with the placeholders $context, $title, $abstract, $papers and $count (conf/llm); empty: the
+    one of conf/llm/listwise.yaml"""
     system: str = ""
     """system message; empty: none"""
     window: int = setting(20, least=2)

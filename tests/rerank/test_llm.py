@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from citerec.base.errors import InputError
-from citerec.base.help import CONF
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.llm import LlmReranker, cost_lines
 from citerec.rerank.settings import LlmSettings
 from citerec.tests.conftest import Done, Server
 
-PROMPT = yaml.safe_load((CONF / "llm" / "listwise.yaml").read_text())["prompt"]
 CONTEXTS, PAPERS = np.array([8, 9]), np.array([[0, 1, 2, 3, 4], [5, 3, 1, -1, -1]], np.int32)
 
 
@@ -73,7 +70,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
 @pytest.fixture
 def make(model: Model, tiny_corpus: Corpus, tmp_path: Path) -> Callable[..., LlmReranker]:
     def made(**options: Any) -> LlmReranker:
-        given = {"base_url": f"{model.url}/v1", "model": "small", "prompt": PROMPT, "parallel": 2, **options}
+        given = {"base_url": f"{model.url}/v1", "model": "small", "parallel": 2, **options}
         reranker = LlmReranker(LlmSettings(**given), tiny_corpus, tmp_path / "answers")
         reranker.pauses = []  # type: ignore[attr-defined]
         reranker._pause = reranker.pauses.append  # type: ignore[attr-defined, method-assign]
@@ -178,6 +175,8 @@ def test_a_server_that_does_not_answer_is_one_line_and_answers_are_kept(
     model.http.server_close()
     with pytest.raises(InputError, match=r"no answer \(ConnectError\) \(2 attempts\)"):
         make(attempts=2, temperature=1.0).candidate_scores(CONTEXTS, PAPERS)
+    with pytest.raises(InputError, match=r"llm.base_url: not an address"):
+        make(base_url="localhost/v1", temperature=1.0).candidate_scores(CONTEXTS, PAPERS)
 
 
 def test_damaged_answers_are_asked_again(make: Callable[..., LlmReranker], model: Model) -> None:
