@@ -153,8 +153,9 @@ def set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     labels, last = [], 0.0
-    for count in counts:  # neighbouring labels need a minimum ratio between them
-        shown = not last or count / last >= (counts[-1] / counts[0]) ** 0.065
+    gap = (counts[-1] / counts[0]) ** (0.011 * len(f"{counts[-1]:,} "))  # by the width of the longest label
+    for count in counts:
+        shown = not last or count / last >= gap
         labels.append(f"{count:,}" if shown else "")
         last = count if shown else last
-    axes.set_xticks(counts, labels, rotation=30 if counts[-1] >= 10_000 else 0)
+    axes.set_xticks(counts, labels)

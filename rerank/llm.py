@@ -89,7 +89,7 @@ class LlmReranker:
                 raise InputError(f"reranker={LLM} needs {settings.where}.{name}")
         if not settings.prompt:
             listwise = yaml.safe_load(LISTWISE.read_text(encoding="utf-8"))
-            settings = replace(settings, prompt=listwise["prompt"], system=settings.system or listwise["system"])
+            settings = replace(settings, prompt=listwise["prompt"], system=listwise["system"])
         self.settings, self.corpus, self.folder = settings, corpus, Path(folder)
         self.name, self.scorer = f"{LLM} {settings.model}", self
         self.counts: Counter[str] = Counter()

@@ -406,7 +406,7 @@ class DatasetLevel(SampledBenchmark):
         return [
             f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
             *group_tables(ordered, LABELS, lambda size: f"{int(size):,}"),
-            size_curves(tables, title, sample["collection"]),
+            *([size_curves(tables, title, sample["collection"])] if len(sizes) > 2 else []),
         ]
 
 
