@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from citerec.library.entries.item import DATES, ROLES, Item, csl_date, read_csl_date
-from citerec.library.entries.names import OTHERS, Name, parse_name
+from citerec.library.entries.names import OTHERS, Name, parse_name, parse_names, parse_people
 from citerec.library.entries.tables import VARIABLES
 from citerec.library.papers import clean_text, terminal_text
 
 _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title-short"}
 """Names from the time before CSL 1.0.2."""
-_PARTS = ("family", "given", "suffix", "literal", "non-dropping-particle", "dropping-particle")
+_PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle", "dropping-particle")
+"""Of names; `name` is how Crossref writes `literal`."""
 _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 
@@ -32,8 +33,8 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     names = dict[str, Sequence[Name]]()
     for role in ROLES:
         listed = record.get(role)
-        found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-        if named := [name for name in map(read_name, found) if name.full]:
+        listed = listed if isinstance(listed, list) else [listed]
+        if named := [name for one in listed for name in _read_names(one) if name.full]:
             names[role] = named
     kind = texts.get("type", "") or "document"
     if kind == "article" and "container-title" in fields:  # as before CSL had `article-journal`
@@ -41,11 +42,19 @@ def read_csl(texts: Mapping[str, str], record: Mapping[str, Any]) -> Item:
     return Item(kind, fields, names)
 
 
+def _read_names(value: Any) -> list[Name]:
+    """Return the name of an object, or those of a text, which may list several people."""
+    if isinstance(value, str):
+        return parse_names(clean_text(value))
+    name = read_name(value) if isinstance(value, dict) else Name()
+    return parse_people(name.literal, lambda text: [Name(literal=text)]) if name.literal else [name]
+
+
 def read_name(name: Mapping[str, Any]) -> Name:
     """Return a name of CSL JSON; an empty one without texts."""
     parts = {part: clean_text(text) if isinstance(text := name.get(part), str) else "" for part in _PARTS}
-    family, given, suffix, literal, *particles = parts.values()
-    particle = " ".join(filter(None, particles))
+    family, given, suffix, literal, whole, *particles = parts.values()
+    particle, literal = " ".join(filter(None, particles)), literal or whole
     if not family and not literal:
         family, given = given, ""
     if not particle and given:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from citerec.datasets.languages.latex_text import plain_text, text_in_braces, with_unknown_macros
 from citerec.library.papers import clean_text
 
+_COLUMN = re.compile(r"(?<!\\)&")
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
@@ -74,6 +75,8 @@ def latex_to_text(latex: str) -> str:
     'Monthly Notices of the Royal Astronomical Society, see http://a.org/~b_c%20d'
     >>> latex_to_text(r"From {\tt\char`\\newcommand} on")
     'From \\newcommand on'
+    >>> latex_to_text(r"R & D, \emph{A}&B")
+    'R & D, A&B'
     """
     latex = _written_out(latex)
     unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
@@ -97,7 +100,8 @@ def latex_to_names(latex: str) -> str:
 
 
 def _written_out(latex: str) -> str:
-    """Return LaTeX with addresses, journals and unknown macros as text."""
+    """Return LaTeX with addresses, journals, unknown macros and `&`, which separates no columns, as text."""
+    latex = _COLUMN.sub(r"\\&", latex)
     if "\\" not in latex:
         return latex
     latex = _ADDRESS.sub(lambda found: _ESCAPED.sub(r"\1", found[1]).translate(_SPECIAL), latex)

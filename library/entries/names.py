@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from html import unescape
 from typing import NamedTuple
 
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
-_SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv"))
+_SUFFIXES = frozenset(("jr", "sr", "jnr", "snr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd", "md"))
 _COMPANIES = frozenset(("inc", "ltd", "llc", "corp", "co", "gmbh", "ag", "plc", "kg", "ev", "lp", "pty ltd"))
 """What follows the comma in a company's name."""
 _OTHERS = frozenset(("others", "et al", "et al."))
@@ -19,11 +20,25 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 """Parts and options of names in biblatex."""
-_AND = re.compile(r"\band\b", re.IGNORECASE)
+_AND = re.compile(r"\band\b|&", re.IGNORECASE)
 _DELIMITERS = re.compile(r"[{}\",]")
-_WITH_INITIALS = re.compile(r"([^\W\d_][\w'’ -]*[^\W\d_]) ([A-Z](?:-?[A-Z]){0,2})")
-"""A family name and initials, as in PubMed: Penkov MA."""
+_WITH_INITIALS = re.compile(
+    r"([^\W\d_][\w'’ -]*[^\W\d_]) "
+    r"((?:[A-Z](?:-?[A-Z]){0,2}|(?:[A-Z]\.[ -]?)+)(?: (?:[JS]r\.?|2nd|3rd|III?))?)"
+)
+"""A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
+_FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
+_MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*\\?&\s*|\s+(?:and|und|et)\s+", re.IGNORECASE)
+_LAST_COMMA = re.compile(r",\s*(?:and|und|&)\s+", re.IGNORECASE)
+_INSTITUTION = re.compile(
+    r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
+    r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"
+    r"|program|research|scienc|laborat|network|union|trust|federation)",
+    re.IGNORECASE,
+)
+_LOOSE_AND = re.compile(r"^(?:and\s+)+|(?:\s+and)+$|(?<=\band)(?:\s+and)+(?=\s)", re.IGNORECASE)
 
 
 class Name(NamedTuple):
@@ -99,6 +114,10 @@ def parse_name(text: str) -> Name:
     if _AND.search(text) or (text.count(",") == 1 and text[-1] == "," and " " in text):
         return Name(literal=_without_braces(text).rstrip(", "))
     suffix = ""
+    if "," not in text and "." in text:
+        text = _with_comma(text)
+    if text.count(",") == 1 and " " in text.partition(",")[0] and _is_suffix(text.rpartition(",")[2]):
+        text = text.replace(",", "")  # Martin Lee, Jr.
     if "," not in text and _is_suffix(text.rpartition(" ")[2]) and " " in text:
         text, _, suffix = text.rpartition(" ")
     parts = parse_single_name_into_parts(text, strict=False)
@@ -158,22 +177,76 @@ def _without_braces(text: str) -> str:
 
 
 def _is_suffix(word: str) -> bool:
-    return word.strip("., ").lower() in _SUFFIXES
+    return word.replace(".", "").strip(", ").lower() in _SUFFIXES
 
 
 def parse_names(text: str) -> list[Name]:
-    """Parse a list of names with "and" between them, or with semicolons, or commas after initials.
+    """Parse a list of names with "and" between them, or as people write them otherwise.
 
     >>> [name.full for name in parse_names("Lee, Ann and {Moss and Fern, Inc.} and others")]
     ['Ann Lee', 'Moss and Fern, Inc.', 'others']
+    >>> [name.full for name in parse_names("Lee, A., Roe, B. C. & Fern, D., et al.")]
+    ['A. Lee', 'B. C. Roe', 'D. Fern', 'others']
     """
-    pieces = split_multiple_persons_names(text)
-    if len(pieces) == 1 and not {"{", "="} & set(text):
-        if ";" in text:
-            pieces = text.split(";")
-        elif "," in text and all(map(_WITH_INITIALS.fullmatch, map(str.strip, text.split(",")))):
-            return [parse_inverted(piece) for piece in text.split(",")]
-    return [name for piece in pieces if (name := parse_name(piece.strip())).full]
+    if {"{", "="} & set(text):
+        names = [*map(parse_name, split_multiple_persons_names(text))]
+    elif _LAST_COMMA.search(text):
+        names = parse_people(text, _by_and)
+    else:
+        names = _by_and(text)
+    return [name for name in names if name.full]
+
+
+def _by_and(text: str) -> list[Name]:
+    pieces = map(str.strip, split_multiple_persons_names(_LOOSE_AND.sub("", text)))
+    return [name for piece in pieces for name in parse_people(piece, lambda one: [parse_name(one)])]
+
+
+def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
+    """Parse a text that may list several people: with semicolons, "&", "and", commas, "et al.".
+
+    Separators other than semicolons count if what is between them are names of people, not of institutions.
+    parse: what is no such list.
+    """
+    text = unescape(text)
+    listed = _MORE.sub("", text)
+    more = [OTHERS] if listed != text else []
+    if ";" in listed:
+        return [name for piece in listed.split(";") for name in parse_people(piece.strip(), parse)] + more
+    with_commas = _LAST_COMMA.sub(", ", listed)
+    pieces = (not _BETWEEN.search(with_commas) and _by_commas(with_commas)) or [
+        one for piece in _BETWEEN.split(listed) for one in _by_commas(piece) or [piece.strip(" ,")]
+    ]
+    if (more or len(pieces) > 1) and all(map(_is_person, pieces)):
+        return [parse_name(_with_comma(piece)) for piece in pieces] + more
+    return parse(listed) + more
+
+
+def _by_commas(text: str) -> list[str]:
+    """Split names with commas between them, where none or all have one after the family name, too."""
+    parts = [*filter(None, map(str.strip, text.split(",")))]
+    for form, fewest in ((_WITH_INITIALS, 2), (_INITIALS_FIRST, 2), (_FULL, 3)):
+        if len(parts) >= fewest and all(map(form.fullmatch, parts)):
+            return parts
+    if len(parts) < 4 or len(parts) % 2:
+        return []
+    return [f"{family}, {given}" for family, given in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _with_comma(text: str) -> str:
+    """Return a name with a comma after the family name if initials follow it."""
+    found = _WITH_INITIALS.fullmatch(text)
+    return f"{found[1]}, {found[2]}" if found else text
+
+
+def _is_person(text: str) -> bool:
+    """True for a family name with given names or initials, on either side."""
+    _, comma, given = text.partition(",")
+    if _INSTITUTION.search(text) or given.strip(" .").lower() in _COMPANIES:
+        return False
+    if comma:
+        return bool(given) and "," not in given
+    return any(form.fullmatch(text) for form in (_WITH_INITIALS, _INITIALS_FIRST, _FULL))
 
 
 def parse_inverted(text: str) -> Name:
@@ -188,11 +261,15 @@ def parse_inverted(text: str) -> Name:
     name, _, last = text.rpartition(",")
     if last.strip(" .").lower() in _COMPANIES and name:
         return Name(literal=text)
-    if initials := _WITH_INITIALS.fullmatch(text):
-        return Name(initials[1], initials[2])
+    text = _with_comma(text)
     if " " in text and "," not in text.rstrip(",") and not _INITIALS_FIRST.fullmatch(text):
         return Name(literal=text.rstrip(", "))
     return parse_name(text)
+
+
+def parse_all_inverted(texts: Iterable[str]) -> list[Name]:
+    """Parse texts with names as in RIS, each of one or, against the rule, of several people."""
+    return [name for text in texts for name in parse_people(text, lambda one: [parse_inverted(one)])]
 
 
 def inverted(name: Name) -> str:
@@ -210,9 +287,3 @@ def ambiguous(names: Sequence[Name]) -> tuple[str, ...]:
 def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
     """Return names as the value of a field in BibTeX."""
     return " and ".join(name.bibtex(write) for name in names)
-
-
-def split_semicolons(texts: Iterable[str]) -> Iterator[str]:
-    """Yield names, of which several may be in one text with semicolons between them."""
-    for text in texts:
-        yield from filter(None, map(str.strip, text.split(";")))

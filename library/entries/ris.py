@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from citerec.library.entries.item import Item, iso_date, number_variable
-from citerec.library.entries.names import Name, inverted, parse_inverted, split_semicolons
+from citerec.library.entries.names import Name, inverted, parse_all_inverted
 from citerec.library.entries.tables import Names
 from citerec.library.papers import clean_doi, clean_text, split_names, terminal_text
 
@@ -49,7 +49,7 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
     fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
     names = dict[str, list[Name]]()
     for tag, role in _ROLES.items():
-        if found := [*map(parse_inverted, split_semicolons(tags.get(tag, ())))]:
+        if found := parse_all_inverted(tags.get(tag, ())):
             names.setdefault(role, []).extend(found)
     return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
 

@@ -15,7 +15,7 @@ from citerec.datasets.languages.inputs import decode_text
 from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.csl import read_csl
 from citerec.library.entries.item import Item, iso_date
-from citerec.library.entries.names import Name, parse_inverted
+from citerec.library.entries.names import Name, parse_all_inverted
 from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.fields import Fields, parse_records
@@ -137,5 +137,5 @@ def _names(value: Any) -> list[Name]:
             is_whole = " " in family and not (given or prefix or suffix)
             found.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
         elif isinstance(one, str):
-            found.append(parse_inverted(one))
+            found += parse_all_inverted([one])
     return [name for name in found if name.full]

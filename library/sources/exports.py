@@ -14,7 +14,7 @@ from citerec.datasets.languages.inputs import decode_text
 from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.files import SUFFIX, file_folders, resolve_files
 from citerec.library.entries.item import Item, iso_date, number_variable
-from citerec.library.entries.names import Name, parse_inverted, split_semicolons
+from citerec.library.entries.names import Name, parse_all_inverted
 from citerec.library.entries.ris import add_places, edited, read_record
 from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, split_names, usable_paper
@@ -116,8 +116,8 @@ def _parse_nbib(tags: Tags) -> LibraryPaper:
     if "BTI" in tags:
         csl = "chapter" if "TI" in tags else "book"
     names = {
-        "author": [*map(parse_inverted, tags.get("FAU", tags.get("AU", ()))), *_literals(tags.get("CN", ()))],
-        "editor": [*map(parse_inverted, tags.get("FED", tags.get("ED", ())))],
+        "author": parse_all_inverted(tags.get("FAU", tags.get("AU", ()))) + _literals(tags.get("CN", ())),
+        "editor": parse_all_inverted(tags.get("FED", tags.get("ED", ()))),
     }
     words = [term.replace("*", "") for name in ("OT", "MH") for term in tags.get(name, ())]
     return entry_paper(Item.of(csl, fields, names), "", tags=words)
@@ -141,10 +141,10 @@ def _parse_enw(tags: Tags) -> LibraryPaper:
     )
     words = [name for text in tags.get("K", ()) for line in text.splitlines() for name in split_names(line)]
     names = {
-        "author": _inverted(tags.get("A", ())),
-        "editor": _inverted(tags.get("E", ())),
-        "translator": _inverted(tags.get("H", ())),
-        "collection-editor": _inverted(tags.get("Y", ())),
+        "author": parse_all_inverted(tags.get("A", ())),
+        "editor": parse_all_inverted(tags.get("E", ())),
+        "translator": parse_all_inverted(tags.get("H", ())),
+        "collection-editor": parse_all_inverted(tags.get("Y", ())),
     }
     key = next(iter(tags.get("F", ())), "")
     return entry_paper(_endnote_item(kind, fields, names, by_tag), key, tags=words)
@@ -163,10 +163,6 @@ def _endnote_item(kind: str, fields: dict[str, str], names: Mapping[str, Sequenc
     if kind == "Edited Book":
         names = edited(names)
     return Item.of(csl, fields, names)
-
-
-def _inverted(texts: Sequence[str]) -> list[Name]:
-    return [*map(parse_inverted, split_semicolons(texts))]
 
 
 def _literals(texts: Sequence[str]) -> list[Name]:
@@ -216,10 +212,10 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
     tags = {"SN": texts("isbn"), "UR": urls}
     people = "contributors/{}/author"
     names = {
-        "author": _inverted(texts(people.format("authors"))),
-        "editor": _inverted(texts(people.format("secondary-authors"))),
-        "collection-editor": _inverted(texts(people.format("tertiary-authors"))),
-        "translator": _inverted(texts(people.format("translated-authors"))),
+        "author": parse_all_inverted(texts(people.format("authors"))),
+        "editor": parse_all_inverted(texts(people.format("secondary-authors"))),
+        "collection-editor": parse_all_inverted(texts(people.format("tertiary-authors"))),
+        "translator": parse_all_inverted(texts(people.format("translated-authors"))),
     }
     item = _endnote_item("" if kind is None else kind.get("name", ""), fields, names, tags)
     words = [name for text in texts("keywords/keyword") for name in split_names(text)]

@@ -17,6 +17,7 @@ import msgspec
 from citerec.datasets.formats.json_lines import Object, validate
 from citerec.datasets.fulltext.catalogue import find_arxiv_id
 from citerec.datasets.records import YEARS
+from citerec.library.entries.names import OTHERS, parse_names
 from citerec.library.papers import LibraryPaper, clean_doi, clean_text, derived_id
 from citerec.library.sources.fields import Fields
 
@@ -105,7 +106,7 @@ class OwnRecord(msgspec.Struct):
     def _authors(self) -> list[str]:
         """Return the names of objects, or else of texts."""
         if isinstance(self.authors, str):
-            return [self.authors]
+            return [name.full for name in parse_names(self.authors) if name != OTHERS]
         given = self.authors or []
         objects = [str(one.name or "") for one in given if isinstance(one, Author)]
         return objects or [one for one in given if isinstance(one, str)]

@@ -46,8 +46,9 @@ from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.inputs import MAX_FILE_BYTES
 from citerec.datasets.languages.latex_text import plain_text
 from citerec.datasets.records import json_type, quoted
+from citerec.library.entries.names import parse_names
 from citerec.library.folder import MANIFEST
-from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, split_names, usable_paper
+from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
 from citerec.library.sources.bib_files import read_bibtex
 from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
 from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
@@ -275,7 +276,7 @@ def _parse_arxiv(fields: Fields) -> LibraryPaper:
         f"arxiv:{find_arxiv_id(id)}",
         title=_remove_latex(fields.text("title")),
         abstract=_remove_latex(fields.text("abstract")),
-        authors=[*map(_remove_latex, authors)] or split_names(fields.text("authors")),
+        authors=[*map(_remove_latex, authors or [name.full for name in parse_names(fields.text("authors"))])],
         year=arxiv_year(id) or find_year(fields.text("update_date")),
         venue=fields.text("journal-ref"),
         doi=fields.text("doi"),

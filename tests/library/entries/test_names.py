@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from citerec.library.entries.csl import read_name, write_csl
+from citerec.library.entries.csl import read_csl, read_name, write_csl
 from citerec.library.entries.item import Item
 from citerec.library.entries.latex import escape_latex, latex_to_names
 from citerec.library.entries.names import (
@@ -14,6 +14,7 @@ from citerec.library.entries.names import (
     Name,
     ambiguous,
     inverted,
+    parse_all_inverted,
     parse_inverted,
     parse_name,
     parse_names,
@@ -53,6 +54,19 @@ from citerec.library.entries.names import (
         ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),
         ("Lee, Ann; Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
         ("Aristotle and van Gogh", [Name("Aristotle"), Name("Gogh", "", "van")]),
+        ("Lee, Ann & Roe, B. \\& Fern, C. D., et al.",
+         [Name("Lee", "Ann"), Name("Roe", "B."), Name("Fern", "C. D."), OTHERS]),
+        ("Ann Lee et~al.", [Name("Lee", "Ann"), OTHERS]),
+        ("Lee, A., Roe, B. C., & Fern, D.", [Name("Lee", "A."), Name("Roe", "B. C."), Name("Fern", "D.")]),
+        ("Ann Lee, Bo van der Roe, and Cy Fern",
+         [Name("Lee", "Ann"), Name("Roe", "Bo", "van der"), Name("Fern", "Cy")]),
+        ("Lee, Ann, and Bo Roe and and Fern C.D. and",
+         [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "C.D.")]),
+        ("A. Lee, B. Roe", [Name("Lee", "A."), Name("Roe", "B.")]),
+        (r"Ernst \& Young and National Oceanic \& Atmospheric Administration",
+         [Name(literal="Ernst & Young"), Name(literal="National Oceanic & Atmospheric Administration")]),
+        ("Martin Lee, Jr. and Ann Roe, Ph.D.",
+         [Name("Lee", "Martin", suffix="Jr."), Name("Roe", "Ann", suffix="Ph.D.")]),
         (r"{\'E}lie Cartan and {{\'E}lie} Cartan", [Name("Cartan", "Élie")] * 2),
     ],
 )  # fmt: skip
@@ -61,20 +75,46 @@ def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "names"),
     [
-        ("García Márquez, Gabriel", Name("García Márquez", "Gabriel")),
-        ("Smith, John, Jr.", Name("Smith", "John", suffix="Jr.")),
-        ("World Health Organization", Name(literal="World Health Organization")),
-        ("World Health Organization,", Name(literal="World Health Organization")),
-        ("Barnes and Noble, Inc.", Name(literal="Barnes and Noble, Inc.")),
-        ("Penkov MA", Name("Penkov", "MA")),
-        ("J. R. R. Tolkien", Name("Tolkien", "J. R. R.")),
-        ("UNESCO", Name("UNESCO")),
+        ("García Márquez, Gabriel", [Name("García Márquez", "Gabriel")]),
+        ("Smith, John, Jr.", [Name("Smith", "John", suffix="Jr.")]),
+        ("World Health Organization", [Name(literal="World Health Organization")]),
+        ("World Health Organization,", [Name(literal="World Health Organization")]),
+        ("Barnes and Noble, Inc.", [Name(literal="Barnes and Noble, Inc.")]),
+        (
+            "Department of Health and Human Services",
+            [Name(literal="Department of Health and Human Services")],
+        ),
+        ("Penkov MA", [Name("Penkov", "MA")]),
+        ("Penkov M.A. and Moss RJ 3rd", [Name("Penkov", "M.A."), Name("Moss", "RJ", suffix="3rd")]),
+        ("J. R. R. Tolkien", [Name("Tolkien", "J. R. R.")]),
+        ("UNESCO", [Name("UNESCO")]),
+        ("Lee, Ann; Roe, Bo &amp; Fern, C.", [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "C.")]),
+        ("Lee, A., Roe, B., et al.", [Name("Lee", "A."), Name("Roe", "B."), OTHERS]),
     ],
 )
-def test_names_of_ris(text: str, name: Name) -> None:
-    assert parse_inverted(text) == name
+def test_names_of_ris(text: str, names: list[Name]) -> None:
+    assert parse_all_inverted([text]) == names
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        (
+            [{"literal": "Ann Lee & Bo Roe"}, "Fern, Cy"],
+            [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "Cy")],
+        ),
+        ({"family": "Lee", "given": "Ann"}, [Name("Lee", "Ann")]),
+        ("Lee, Ann and Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
+        (
+            [{"name": "World Bank"}, {"literal": "Health, Inc."}],
+            [Name(literal="World Bank"), Name(literal="Health, Inc.")],
+        ),
+    ],
+)
+def test_names_of_csl(listed: object, names: list[Name]) -> None:
+    assert read_csl({"type": "book"}, {"author": listed}).names["author"] == names
 
 
 WORD = st.from_regex(r"[A-ZÀ-Ö][a-zà-ö]{1,6}(-[A-Z][a-z]{1,4})?", fullmatch=True).filter(
