@@ -21,10 +21,11 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass
 from itertools import pairwise
+from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -57,9 +58,24 @@ class Settings:
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            if isinstance(part.default, tuple):  # OmegaConf passes a list
-                object.__setattr__(self, part.name, tuple(getattr(self, part.name)))
+            value, kind = getattr(self, part.name), str(part.type)
+            if kind.startswith("tuple[") and (value is not None or not kind.endswith("None")):
+                key = f"{self.where}.{part.name}".lstrip(".")
+                object.__setattr__(self, part.name, listed(value, key))
         check(self, self.where)
+
+
+def listed(value: Any, option: str) -> tuple[Any, ...]:
+    """Return a list, or one text or path as a list of it. Raises InputError for another value.
+
+    >>> listed("a.bib", "source"), listed(["a.bib", "b.bib"], "source")
+    (('a.bib',), ('a.bib', 'b.bib'))
+    """
+    if isinstance(value, str | PathLike):
+        value = [value] if value else []
+    if not isinstance(value, Iterable):
+        raise InputError(f"{option}={value}: must be a list")
+    return tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
 
 
 def check(settings: Any, where: str) -> None:

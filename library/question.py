@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from citerec.base.errors import InputError
+from citerec.base.settings import listed
 from citerec.datasets.languages.known import LANGUAGES
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.candidates import Candidates
@@ -81,6 +82,10 @@ class Filters:
     years: str | None = None
     collection: str | None = None
     venue: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("exclude", "only"):
+            object.__setattr__(self, name, listed(getattr(self, name), name))
 
     def mask(self, library: Candidates) -> Mask | None:
         """Return a mask [P] of the papers that pass; None means all. Raises InputError for a bad filter."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import expand_user
+from citerec.base.settings import listed
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, stands_out
 from citerec.library.folder import damage_told, read_manifest
@@ -152,7 +153,7 @@ class Recommender:
         rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
         Raises InputError for a text without words and for invalid filters.
         """
-        request = Request(Query(text, title, abstract, known=tuple(known)), filters or Filters())
+        request = Request(Query(text, title, abstract, known=listed(known, "known")), filters or Filters())
         return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
@@ -251,7 +252,7 @@ class Recommender:
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
         with edit_library(self.library.path) as library:
-            library.remove(names)
+            library.remove(listed(names, "names"))
         if library.manifest.fulltext:
             from citerec.library.fulltexts.library import forget_texts
 

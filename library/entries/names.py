@@ -30,8 +30,7 @@ _WITH_INITIALS = re.compile(
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
 _MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\s*\\?&\s*|\s+(?:and|und|et)\s+", re.IGNORECASE)
-_LAST_COMMA = re.compile(r",\s*(?:and|und|&)\s+", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*\\?&\s*|[\s,]+(?:and|und|et)\s+", re.IGNORECASE)
 _INSTITUTION = re.compile(
     r"\b(?:universi|institu|departm|minist|agenc|council|commit|commiss|associ|societ|foundat|administ|servic"
     r"|cent(?:er|re)\b|group|collab|consort|team|office|bureau|bank|board|compan|corpor|press|academ|organi[sz]at"
@@ -190,15 +189,14 @@ def parse_names(text: str) -> list[Name]:
     """
     if {"{", "="} & set(text):
         names = [*map(parse_name, split_multiple_persons_names(text))]
-    elif _LAST_COMMA.search(text):
-        names = parse_people(text, _by_and)
     else:
-        names = _by_and(text)
+        text = _LOOSE_AND.sub("", text)
+        names = parse_people(text, _by_and) if "," in text else _by_and(text)
     return [name for name in names if name.full]
 
 
 def _by_and(text: str) -> list[Name]:
-    pieces = map(str.strip, split_multiple_persons_names(_LOOSE_AND.sub("", text)))
+    pieces = map(str.strip, split_multiple_persons_names(text))
     return [name for piece in pieces for name in parse_people(piece, lambda one: [parse_name(one)])]
 
 
@@ -213,13 +211,14 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
     more = [OTHERS] if listed != text else []
     if ";" in listed:
         return [name for piece in listed.split(";") for name in parse_people(piece.strip(), parse)] + more
-    with_commas = _LAST_COMMA.sub(", ", listed)
+    with_commas = _BETWEEN.sub(", ", listed, count=1)
     pieces = (not _BETWEEN.search(with_commas) and _by_commas(with_commas)) or [
         one for piece in _BETWEEN.split(listed) for one in _by_commas(piece) or [piece.strip(" ,")]
     ]
-    if (more or len(pieces) > 1) and all(map(_is_person, pieces)):
-        return [parse_name(_with_comma(piece)) for piece in pieces] + more
-    return parse(listed) + more
+    if not (more or len(pieces) > 1) or not all(map(_is_person, pieces)):
+        return parse(listed) + more
+    pieces = [piece if _FULL.fullmatch(piece) else _with_comma(piece) for piece in pieces]
+    return [parse_name(piece) if one.literal else one for piece in pieces for one in parse(piece)] + more
 
 
 def _by_commas(text: str) -> list[str]:
@@ -227,8 +226,8 @@ def _by_commas(text: str) -> list[str]:
     parts = [*filter(None, map(str.strip, text.split(",")))]
     for form, fewest in ((_WITH_INITIALS, 2), (_INITIALS_FIRST, 2), (_FULL, 3)):
         if len(parts) >= fewest and all(map(form.fullmatch, parts)):
-            return parts
-    if len(parts) < 4 or len(parts) % 2:
+            return [*map(_with_comma, parts)] if form is _WITH_INITIALS else parts
+    if len(parts) < 4 or len(parts) % 2 or any(map(_is_suffix, parts)):
         return []
     return [f"{family}, {given}" for family, given in zip(parts[::2], parts[1::2], strict=True)]
 

@@ -44,6 +44,20 @@ def test_given_values_become_the_dataclass() -> None:
     assert type(whole.part.margin) is float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Files(Settings):
+    source: tuple[str, ...]
+    only: tuple[str, ...] | None = None
+
+
+@pytest.mark.parametrize("given", ["a.bib", Path("a.bib"), ["a.bib"], [Path("a.bib")], ("a.bib",)])
+def test_one_text_or_path_is_a_list_of_it(given: Any) -> None:
+    assert Files(source=given) == Files(source=("a.bib",)) and Files(source="").source == ()
+    assert Files(source=(), only="a").only == ("a",)
+    with pytest.raises(InputError, match="source=5: must be a list"):
+        Files(source=5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -146,6 +146,7 @@ def test_results_equal_those_of_a_search(library: Path) -> None:
     [
         ({"exclude": ["parsing", "id:graph", "unknown"]}, lambda p: p.key not in ("parsing", "graph")),
         ({"only": ["speech", "id:vision"]}, lambda p: p.key in ("speech", "vision")),
+        ({"exclude": "parsing"}, lambda p: p.key != "parsing"),
         ({"years": "2003-2005"}, lambda p: 2003 <= p.year <= 2005),
         ({"years": "-2004"}, lambda p: p.year <= 2004),
         ({"years": "2004"}, lambda p: p.year == 2004),
