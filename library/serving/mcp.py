@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -35,6 +35,7 @@ from citerec.library.serving.messages import (
     Title,
     Words,
     answer_question,
+    field_errors,
     file_link,
     find_papers,
     find_passages,
@@ -73,8 +74,24 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
+    class Server(MCPServer[Any]):
+        """Says what is wrong with arguments in one line."""
+
+        async def call_tool(self, name: str, arguments: dict[str, Any], *rest: Any) -> Any:
+            [known] = [
+                one.input_schema["properties"] for one in await self.list_tools() if one.name == name
+            ] or [arguments]
+            if unknown := ", ".join(arguments.keys() - known):
+                raise ToolError(f"{unknown}: there is no such option; choose from {', '.join(known)}")
+            try:
+                return await super().call_tool(name, arguments, *rest)
+            except ToolError as error:
+                if isinstance(error.__cause__, ValidationError):
+                    raise ToolError(field_errors(error.__cause__.errors())) from None
+                raise
+
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every session
-    server = MCPServer(
+    server = Server(
         "citation-recommendation", instructions=INSTRUCTIONS, version=version("citerec"), log_level="WARNING"
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)

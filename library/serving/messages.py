@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
@@ -387,3 +387,14 @@ def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[s
         notes = [kinds.replace("array", "list"), about.get("description", "")]
         notes.append("required" if required else "")
         yield name, "; ".join(filter(None, notes))
+
+
+def field_errors(errors: Sequence[Mapping[str, Any]], depth: int = 0) -> str:
+    """Return one line about invalid fields, without their values. depth: of the fields in what was read."""
+    said = []
+    for error in errors[:5]:
+        if error["type"] == "json_invalid":
+            return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
+        where = ".".join(map(str, error["loc"][depth:]))
+        said.append(f"{where or 'body'}: {error['msg']}")
+    return "; ".join(said)

@@ -57,6 +57,7 @@ from citerec.library.serving.messages import (
     Search,
     answer_question,
     describe_api,
+    field_errors,
     file_link,
     find_papers,
     find_passages,
@@ -253,7 +254,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": "; ".join(map(field_error, error.errors()[:5]))}, 422)
+        return JSONResponse({"detail": field_errors(error.errors(), 1)}, 422)
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
@@ -361,14 +362,6 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     if settings.mcp:
         app.router.routes.append(Route("/mcp", tools, include_in_schema=False))
     return app
-
-
-def field_error(error: dict[str, Any]) -> str:
-    """Return the message for an invalid field, without its value."""
-    if error["type"] == "json_invalid":
-        return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
-    where = ".".join(map(str, error["loc"][1:]))  # after `body` or `query`
-    return f"{where or 'body'}: {error['msg']}"
 
 
 def security_headers(page: str) -> dict[str, str]:

@@ -83,10 +83,17 @@ def test_errors_are_returned(recommender: RecommenderSpy, connect: Callable[...,
             ("recommend_citation", {"text": "Adam", "k": 0}),
             ("recommend_citation", {"text": "crash"}),
             ("recommend_citation", {"text": "Adam"}),
+            ("recommend_citation", {"k": "many"}),
+            ("search", {"query": "Adam", "year": 2015}),
         )
-        assert [answer.is_error for answer in answers] == [True, True, True, False]
+        assert [answer.is_error for answer in answers] == [True, True, True, False, True, True]
         said = [answer.content[0].text for answer in answers]
         assert "has no words" in said[0] and "secret" not in said[2]
+        assert (
+            said[4].startswith("text: Field required; k: Input should be a valid integer")
+            and "\n" not in said[4]
+        )
+        assert said[5] == "year: there is no such option; choose from query, k"
 
     connect(recommender, check)
 
