@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -47,6 +48,9 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         for prepare in BEFORE_MAIN:
             prepare()
         try:
+            for word in sys.argv[1:]:
+                if not is_utf8(word):
+                    fail(not_utf8(word))
             with exit_on_input_error():
                 main()
                 sys.stdout.flush()
@@ -80,6 +84,17 @@ def fail(line: str) -> NoReturn:
 def without_control_codes(text: str) -> str:
     """Leave out what a terminal obeys, as names of files may have it; lines stay."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
+
+
+def is_utf8(name: str | Path) -> bool:
+    """False for what Python makes of a file's name in another encoding, which no file of ours can hold."""
+    return not re.search(r"[\ud800-\udfff]", str(name))
+
+
+def not_utf8(name: str | Path) -> str:
+    """Return the line for a name that is not UTF-8, which can be printed."""
+    shown = str(name).encode("utf-8", "replace").decode()
+    return f"{shown}: the name is not UTF-8; rename the file or folder"
 
 
 def error_text(error: Exception) -> str:
@@ -140,6 +155,8 @@ def error_line(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
         return missing_extra(f"{_command()} ({error.name})", extra)
+    if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
+        return not_utf8(error.object)
     if isinstance(error, OSError) and is_full(error):
         where = error.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"

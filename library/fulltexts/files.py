@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, is_utf8, not_utf8
 from citerec.base.files import expand_user, real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
 from citerec.library.entries.files import SUFFIX
@@ -40,7 +40,8 @@ def cache_of(file: Path) -> Path:
 
 
 def folder_files(name: str) -> tuple[list[Path], list[str]]:
-    """Return the PDFs in a folder and below it, and a line for each link out of it, which is not followed.
+    """Return the PDFs in a folder and below it, and a line for each that is not read: a link out of it, or a
+    name that is not UTF-8.
 
     Raises InputError if there is no such folder.
     """
@@ -51,7 +52,9 @@ def folder_files(name: str) -> tuple[list[Path], list[str]]:
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() != SUFFIX or path.is_dir():
             continue
-        if root in real_path(path).parents:
+        if not is_utf8(path):
+            lines.append(not_utf8(path))
+        elif root in real_path(path).parents:
             files.append(path)
         else:
             lines.append(f"{path}: is a link out of the folder, and was not read")

@@ -260,10 +260,12 @@ def test_a_folder_of_pdfs_is_matched_by_doi_arxiv_and_title(tmp_path: Path) -> N
     )
     (pdfs / "2.pdf").rename(pdfs / "2001.00002v3.pdf")
     (pdfs / "link.pdf").symlink_to(write_papers(tmp_path / "elsewhere", [9])[0].files[0])
+    (pdfs / "other\udce9.pdf").write_bytes(b"x")
     report = refresh(tmp_path / "library", papers[:3], pdfs=[str(pdfs)])
     assert report.papers == 3
     assert [re.sub(".*/", "", line) for line in report.lines] == [
         "link.pdf: is a link out of the folder, and was not read",
+        "other?.pdf: the name is not UTF-8; rename the file or folder",
         "  1 PDFs are of no paper in the library",
     ]
     store, index = opened(tmp_path / "library")
