@@ -71,8 +71,11 @@ def texts_of(library: Library) -> PassageVectors | None:
 
 def state(library: Library) -> Reading | None:
     """Return what the networks of a library have read; None as for `Library.networks`."""
-    if (networks := library.networks) is None:
-        return None
+    networks = library.networks
+    return None if networks is None else _state(library, networks)
+
+
+def _state(library: Library, networks: NetworkRetriever) -> Reading:
     networks.refresh()
     reading = Reading(len(library), len(library) - len(networks.missing()))
     if (texts := texts_of(library)) is not None:
@@ -88,16 +91,17 @@ def encode(
     most: int = MOST_ENCODED,
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    networks: NetworkRetriever | None = None,
 ) -> Reading | None:
     """Let the networks read the papers that they have not read, and then full texts if the library wants
     that; None as for `Library.networks`.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
-    is long.
+    is long. networks: those of the library, by default `Library.networks`, which on disk reads all records.
     Raises InputError if another process does it and `wait` is false, OSError if the folder cannot be written.
     """
-    if (networks := library.networks) is None:
+    if (networks := networks or library.networks) is None:
         return None
     with file_lock(library.path / LOCK, WORK, wait):
         done = _encode(library, networks, len(library), "papers", most, pool, tell)
@@ -171,10 +175,10 @@ def _encode_or_say_why_not(library: Library) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
     try:
-        reading = state(library)
-        if reading is None or reading.complete:  # perhaps where nothing may be written
+        networks = library.networks
+        if networks is None or _state(library, networks).complete:  # perhaps where nothing may be written
             return
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
-            encode(library, wait=False, pool=pool)
+            encode(library, wait=False, pool=pool, networks=networks)
     except (InputError, OSError) as error:
         log.warning("%s: its papers are not read in the background (%s)", library.path, error_text(error))
