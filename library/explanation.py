@@ -7,6 +7,7 @@ words weighted by idf and nearness to the mark (rerank.ranker.texts), and traini
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -49,10 +50,18 @@ SENTENCE = 20
 """Usual words of a sentence."""
 PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
-LEAST_PROBABILITY = 0.12
-TOGETHER, LEAST_TOGETHER = 10, 0.3
-"""If no paper has LEAST_PROBABILITY, several fit if the first TOGETHER, or the first tenth of a library of
-fewer than a hundred, have LEAST_TOGETHER; else nothing does."""
+TOGETHER = 10
+"""Papers that are looked at to say that several or none fit."""
+SURE = 0.5
+"""Probability of a paper above which something fits."""
+LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.15, 0.03, 10_000
+"""Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
+the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
+NO_PAPER, TOO_FEW, FEW_PAPERS = 0.12, 0.3, 1000
+"""The same without an encoder: the least probability of a paper, of the first ones together, and the papers
+from which nothing is said."""
+SEVERAL, TOGETHER_SURE = 0.2, 0.5
+"""Several fit if no paper has SEVERAL, but the first ones have TOGETHER_SURE."""
 NOTHING_FITS = "nothing in the library fits well"
 SEVERAL_FIT = "several papers fit about equally well"
 
@@ -124,7 +133,7 @@ class Recommendation:
     """A recommended paper; year None and empty fields are unknown.
 
     features: the ranker's, if requested. probability: that it is the paper meant; None if the library's model
-    cannot tell. cited: the draft cites it elsewhere. shared: it may be one of several (SEVERAL_FIT).
+    cannot tell. cited: the draft cites it elsewhere. note: on all papers of the list (`what_fits`).
     """
 
     rank: int
@@ -143,7 +152,7 @@ class Recommendation:
     """as `LibraryPaper.names`"""
     retracted: str = ""
     """as `LibraryPaper.retracted`"""
-    shared: bool = False
+    note: str = ""
 
     @property
     def why(self) -> str:
@@ -156,16 +165,28 @@ class Recommendation:
 
 
 def note_on(found: Sequence[Recommendation]) -> str:
-    """Return what to say above a list if no paper is probable; else nothing."""
-    known = [paper.probability for paper in found if paper.probability is not None]
-    if not known or max(known) >= LEAST_PROBABILITY:
+    """Return what to say above a list: that none of its papers fits, that several do, or nothing."""
+    return next((paper.note for paper in found), "")
+
+
+def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | None) -> str:
+    """Return NOTHING_FITS, SEVERAL_FIT or nothing.
+
+    probabilities: of the first papers of a ranked list. papers: among which they were ranked. cosine: the
+    highest of the first TOGETHER papers with the passage by the encoder; None without one.
+
+    The first ones are TOGETHER, or the first tenth of fewer than a hundred papers.
+    """
+    if not len(probabilities):
         return ""
-    return SEVERAL_FIT if any(paper.shared for paper in found) else NOTHING_FITS
-
-
-def stands_out(probabilities: NDArray[np.floating], papers: int) -> bool:
-    """True if the first of a ranked list of all papers, or of its head, are probable together."""
-    return bool(probabilities[: min(TOGETHER, -(-papers // 10))].sum() >= LEAST_TOGETHER)
+    best, together = probabilities.max(), probabilities[: min(TOGETHER, -(-papers // 10))].sum()
+    if cosine is None:
+        nothing = papers <= FEW_PAPERS and best < NO_PAPER and together < TOO_FEW
+    else:
+        nothing = best < SURE and cosine < LEAST_COSINE + PER_PAPERS * math.log(min(papers, MOST_PAPERS))
+    if nothing:
+        return NOTHING_FITS
+    return SEVERAL_FIT if best < SEVERAL and together >= TOGETHER_SURE else ""
 
 
 class Explainer:

@@ -19,13 +19,14 @@ from citerec.base.errors import InputError, error_text
 from citerec.base.files import expand_user
 from citerec.base.settings import listed
 from citerec.library.candidates import Candidates, Rows
-from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, stands_out
+from citerec.library.explanation import TOGETHER, Recommendation, TextPlace, what_fits
 from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
 from citerec.library.memory.encoding import BackgroundEncoding, encode
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, append_mark, mark_context, mark_query
 from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
+from citerec.rerank.ranker.model import Ranker
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -176,7 +177,7 @@ class Recommender:
         query = replace(query, known=tuple(corpus.paper_ids[row] for row in known))
         queries = Queries.from_list(corpus, [query])
         if not len(papers):
-            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {})
+            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
         with papers.lock:
             allowed = request.filters.mask(papers)
             found = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
@@ -185,7 +186,8 @@ class Recommender:
         if reranks:
             found = self._rerank(queries, found)
         found = _named_first(found, list(named), papers.retriever.log_probabilities)
-        return Ranked(papers, queries, found, named)
+        count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
+        return Ranked(papers, queries, found, named, count)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -288,13 +290,14 @@ class Ranked:
     """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
     papers: among which they were ranked. ranking: their rows there, [1, depth] and some more that the
-    question names. named: rows of these, and their names in it.
+    question names. named: rows of these, and their names in it. count: papers that may be recommended.
     """
 
     papers: Candidates
     query: Queries
     ranking: Ranking
     named: dict[int, str]
+    count: int
 
     def best(self, k: int, explain: bool = False) -> list[Recommendation]:
         """Return what `Recommender.recommend_batch` returns."""
@@ -320,6 +323,18 @@ class Ranked:
     @property
     def _rows(self) -> Rows:
         return self.ranking.papers[0, self.ranking.papers[0] >= 0]
+
+    @cached_property
+    def _note(self) -> str:
+        """What to say above the papers."""
+        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
+        if not retriever.log_probabilities or not len(rows):
+            return ""
+        cosine = None
+        if isinstance(retriever, Ranker) and (encoder := retriever.encoder) is not None:
+            encoder.read(rows)
+            cosine = float(encoder.cosines(self.query, rows[None].astype(np.int32)).max())
+        return what_fits(np.exp(self.ranking.scores[0, : len(rows)]), self.count, cosine)
 
     @property
     def ids(self) -> list[str]:
@@ -350,8 +365,6 @@ class Ranked:
         rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
         evidence = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
-        scores = self.ranking.scores[0, : len(self._rows)]
-        shared = retriever.log_probabilities and stands_out(np.exp(scores), self.papers.corpus.total_papers)
         recommendations = []
         for index, row in enumerate(rows.tolist()):
             paper = self.papers.paper(row)
@@ -361,7 +374,7 @@ class Ranked:
             why = replace(evidence[index], name=self.named[row]) if row in self.named else evidence[index]
             probability = math.exp(score) if retriever.log_probabilities else None
             about = why, values, probability, row in known, paper.names, paper.retracted
-            recommendations.append(Recommendation(index + 1, score, *fields, *about, shared=shared))
+            recommendations.append(Recommendation(index + 1, score, *fields, *about, note=self._note))
         return recommendations
 
 

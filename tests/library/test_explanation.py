@@ -16,12 +16,14 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize
 from citerec.library.explanation import (
     NO_EVIDENCE,
+    NOTHING_FITS,
+    SEVERAL_FIT,
     Explainer,
     Explanation,
     best_sentence,
     citing_sentence,
     excerpt,
-    stands_out,
+    what_fits,
 )
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.queries import Queries, Query
@@ -142,17 +144,26 @@ def test_why_is_one_readable_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "papers", "several"),
+    ("probabilities", "papers", "cosine", "said"),
     [
-        ([0.04] * 10, 1000, True),
-        ([0.02] * 50, 1000, False),  # the first ten have 20 %
-        ([0.04] * 10, 60, False),  # hardly more than six of 60 papers
-        ([0.06] * 10, 60, True),
-        ([0.11, 0.1, 0.1], 29, True),
-        ([0.11, 0.1, 0.1], 5000, True),
-        ([0.11, 0.02, 0.01], 5000, False),
-        ([], 0, False),
+        ([0.06] * 10, 1000, 0.5, SEVERAL_FIT),
+        ([0.06] * 10, 1000, None, SEVERAL_FIT),
+        ([0.04] * 10, 1000, 0.5, ""),  # the first ten have 40 %
+        ([0.06] * 10, 60, 0.5, ""),  # so have the first six of 60 papers
+        ([0.19, 0.17, 0.15], 29, 0.3, SEVERAL_FIT),
+        ([0.21, 0.17, 0.15], 29, 0.3, ""),
+        ([0.3, 0.1], 29, 0.2, NOTHING_FITS),  # near to nothing, whatever the probability
+        ([0.3, 0.1], 29, 0.3, ""),
+        ([0.3, 0.1], 5000, 0.3, NOTHING_FITS),  # the best of so many would be nearer
+        ([0.6, 0.1], 5000, 0.3, ""),  # a name, perhaps
+        ([0.06] * 10, 1000, 0.3, NOTHING_FITS),
+        ([0.02] * 50, 1_000_000, 0.43, ""),
+        ([0.02] * 50, 1000, None, NOTHING_FITS),
+        ([0.02] * 50, 1001, None, ""),
+        ([], 0, None, ""),
     ],
 )
-def test_whether_several_papers_fit(probabilities: list[float], papers: int, several: bool) -> None:
-    assert stands_out(np.array(probabilities), papers) == several
+def test_whether_anything_fits(
+    probabilities: list[float], papers: int, cosine: float | None, said: str
+) -> None:
+    assert what_fits(np.array(probabilities), papers, cosine) == said

@@ -16,11 +16,8 @@ from citerec.datasets.languages.latex_text import plain_text
 from citerec.library.entries.latex import escape_latex
 from citerec.library.explanation import (
     NO_EVIDENCE,
-    NOTHING_FITS,
-    SEVERAL_FIT,
     Explanation,
     Recommendation,
-    note_on,
 )
 from citerec.library.export.formats import as_json, citation, short_authors, table
 from citerec.library.export.references import bibtex
@@ -67,16 +64,6 @@ def test_probabilities_and_what_is_cited(probability: float | None, cited: bool,
     Console(file=file, width=200).print(table([replace(ADAM, probability=probability, cited=cited)]))
     assert file.getvalue().startswith(shown)
     assert ("already cited in this draft" in file.getvalue()) == cited
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "note"),
-    [([], ""), ([None], ""), ([0.02, 0.09], NOTHING_FITS), ([0.02, 0.5], ""), ([None, 0.02], NOTHING_FITS)],
-)
-def test_when_nothing_fits(probabilities: list[float | None], note: str) -> None:
-    assert note_on([replace(BARE, probability=one) for one in probabilities]) == note
-    several = [replace(BARE, probability=one, shared=True) for one in probabilities]
-    assert note_on(several) == (SEVERAL_FIT if note else "")
 
 
 def test_only_matches_are_coloured() -> None:
