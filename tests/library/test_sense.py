@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.memory.encoding import encode
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.recommender import Recommender
@@ -22,17 +23,14 @@ LEAST, SLACK = 38, 2
 may change."""
 
 
-def first_keys(place: Path, model: str) -> list[tuple[str, str, str]]:
-    """Question, key of the right paper, and of the first one found."""
+def recommenders(place: Path, model: str) -> list[Recommender]:
+    """Recommenders for the libraries of PARTS."""
     found = []
     for number, part in enumerate(PARTS):
         papers = list(read_source(FOLDER / part["library"], print))
         library = MemoryLibrary.create(place / f"{model}{number}", papers, model=model)
         encode(library)
-        recommender = Recommender.open(library.path)
-        for text, key in part["questions"]:
-            assert library.row(key) is not None, key
-            found.append((text, key, recommender.recommend(text, k=1)[0].key))
+        found.append(Recommender.open(library.path))
     return found
 
 
@@ -40,13 +38,29 @@ def first_keys(place: Path, model: str) -> list[tuple[str, str, str]]:
 def test_the_built_in_model_has_more_sense_than_words_alone(tmp_path: Path) -> None:
     right = {}
     for model in ("", "static", "bm25"):
-        found = first_keys(tmp_path, model)
+        found = [
+            (text, key, recommender.recommend(text, k=1)[0].key)
+            for part, recommender in zip(PARTS, recommenders(tmp_path, model), strict=True)
+            for text, key in part["questions"]
+        ]
         right[model] = sum(key == first for _, key, first in found)
         print(f"\n{model or 'builtin'}: {right[model]} of {len(found)} right first")
         for text, key, first in found if not model else ():
             if key != first:
                 print(f"  {first} for {key}: {text}")
     assert right[""] >= max(LEAST - SLACK, right["bm25"])
+
+
+@pytest.mark.slow
+def test_it_says_that_nothing_fits_in_libraries_of_other_fields(tmp_path: Path) -> None:
+    said = {True: list[bool](), False: list[bool]()}
+    for number, recommender in enumerate(recommenders(tmp_path, "")):
+        for own, part in enumerate(PARTS):
+            notes = (note_on(recommender.recommend(text, k=1)) for text, _ in part["questions"])
+            said[own == number] += [note == NOTHING_FITS for note in notes]
+    for own, found in said.items():
+        print(f"\n{'own' if own else 'other'} fields: nothing fits {sum(found)} of {len(found)} questions")
+    assert sum(said[True]) <= SLACK and sum(said[False]) >= 80
 
 
 def test_the_optimiser_with_a_step_size_for_each_parameter_is_adam(tmp_path: Path) -> None:
