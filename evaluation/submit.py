@@ -277,4 +277,10 @@ set; all queries and all candidates, unless the source says otherwise. **They ar
 tables above.**
 """
 
-main = command("submit", SubmitSettings, submit)
+
+def _run(given: SubmitSettings) -> None:
+    """Check a run, measure it by a protocol, and write an entry for the leaderboard."""
+    submit(given)
+
+
+main = command("submit", SubmitSettings, _run)
