@@ -5,7 +5,8 @@ agrees:
 
 - titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
   ids, first authors' surnames
-- first page, volume and, unless these are equal, number; of software, data and manuals the version
+- first page, volume and number, or else day and month of what is no paper of a conference; of software, data
+  and manuals the version
 - the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
   since programs confuse them, and `misc` and the like are none
 - years, which may be two apart if one record is of a preprint, or if the first pages are equal
@@ -37,6 +38,7 @@ from citerec.datasets.fulltext.catalogue import (
     title_key,
 )
 from citerec.datasets.letters import fold
+from citerec.library.entries.item import MONTHS
 from citerec.library.papers import LibraryPaper, is_preprint
 
 MAX_SAME_KEY = 100
@@ -54,8 +56,11 @@ _NO_TITLES = frozenset(
 )  # fmt: skip
 _PRINTED = re.compile(r"\b(pages|eid|volume|number|issue)\s*=\s*[{\"]*([^,}\"]*)", re.IGNORECASE)
 _VERSION = re.compile(
-    r"\s*@(?:software|dataset|manual)\b.*?\bversion\s*=\s*[{\"]*v?([^,}\"]*)", re.IGNORECASE | re.DOTALL
+    r"\s*@(?:software|dataset|manual|misc)\b.*?\b(?:version\s*=\s*[{\"]*|R package version )v?([^,}\"]*)",
+    re.IGNORECASE | re.DOTALL,
 )
+_MONTH = re.compile(r"\bmonth\s*=\s*[{\"]*(\w{1,3})", re.IGNORECASE)
+_DATE = re.compile(r"\bdate\s*=\s*[{\"]*\d{4}-(\d\d)(?:-(\d\d))?", re.IGNORECASE)
 _KIND = re.compile(r"\s*@\s*(\w+)")
 _KINDS = {
     **dict.fromkeys(("article", "inproceedings", "conference", "incollection", "inbook"), 1),
@@ -68,7 +73,7 @@ _KINDS = {
     **dict.fromkeys(("techreport", "report", "manual"), 4),
     **{"software": 5, "dataset": 6, "patent": 7, "standard": 8},
 }
-_SHORT, _PREPRINT, _KIND_BITS = 1, 2, 2
+_SHORT, _PREPRINT, _KIND_BITS, _MONTH_BITS, _DAY_BITS = 1, 2, 2, 6, 10
 _PART, _PARTS = 21, 3
 """Bits of each of the hashed first page, volume and number."""
 _PART_MASK = (1 << _PART) - 1
@@ -90,7 +95,7 @@ class Identity(NamedTuple):
     printed: int
     """First page, volume and number."""
     traits: int
-    """If the title is short, if it is a preprint, and the kind of work."""
+    """If the title is short, if it is a preprint, the kind of work, month and day."""
     year: int
 
     def agrees(self, other: Identity, apart: int = 0) -> bool:
@@ -127,13 +132,16 @@ class Identity(NamedTuple):
         return versions and abs(self.year - other.year) <= MAX_YEARS_APART
 
     def _same_place_and_kind(self, other: Identity) -> bool:
-        parts = [*zip(self._parts(), other._parts(), strict=True)]
-        if all(one and one == two for one, two in parts[:2]):
-            parts.pop()  # a number may be a month elsewhere
-        if any(one and two and one != two for one, two in parts):
-            return False
-        one, two = self.traits >> _KIND_BITS, other.traits >> _KIND_BITS
-        return not (one and two) or one == two
+        both = (
+            *zip(self._parts(), other._parts(), strict=True),
+            *zip(self._kinds(), other._kinds(), strict=True),
+        )
+        return not any(one and two and one != two for one, two in both)
+
+    def _kinds(self) -> tuple[int, int, int]:
+        """Return kind of work, month and day; 0 if unknown."""
+        kind = self.traits >> _KIND_BITS & 15
+        return kind, self.traits >> _MONTH_BITS & 15, self.traits >> _DAY_BITS
 
     def _parts(self) -> list[int]:
         return [self.printed >> shift & _PART_MASK for shift in range(0, _PART * _PARTS, _PART)]
@@ -144,8 +152,9 @@ class Identity(NamedTuple):
             (one or two) << number * _PART
             for number, (one, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
         )
-        kind = self.traits >> _KIND_BITS or other.traits >> _KIND_BITS
-        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT | kind << _KIND_BITS
+        kind, month, day = (one or two for one, two in zip(self._kinds(), other._kinds(), strict=True))
+        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT
+        traits |= kind << _KIND_BITS | month << _MONTH_BITS | day << _DAY_BITS
         either = Identity(*(one or two for one, two in zip(self, other, strict=True)))
         return either._replace(printed=printed, traits=traits)
 
@@ -173,6 +182,8 @@ def _identity(paper: LibraryPaper) -> Identity:
     title = title_key(letters) if letters and letters not in _NO_TITLES else 0
     preprint = is_preprint(paper)
     kind = _KIND.match(paper.bibtex)
+    printed = 0 if preprint else _printed(paper.bibtex)
+    month, day = (0, 0) if preprint or printed else _month_and_day(paper.bibtex)
     return Identity(
         _hash(_record_id(paper, title)),
         _hash(paper.doi or _after(paper.id, "doi:")),
@@ -180,10 +191,12 @@ def _identity(paper: LibraryPaper) -> Identity:
         title,
         _hash(surname(paper.authors[0]).casefold()) if paper.authors else 0,
         _title_bits(paper.title),
-        0 if preprint else _printed(paper.bibtex),
+        printed,
         int(len(letters) < LONG_TITLE)
         | preprint * _PREPRINT
-        | (0 if preprint or not kind else _KINDS.get(kind[1].lower(), 0)) << _KIND_BITS,
+        | (0 if preprint or not kind else _KINDS.get(kind[1].lower(), 0)) << _KIND_BITS
+        | month << _MONTH_BITS
+        | day << _DAY_BITS,
         paper.year,
     )
 
@@ -220,9 +233,24 @@ def _printed(bibtex: str) -> int:
         parts[2] = (_hash(version[1].strip().lower()) & _PART_MASK) or 1
     for match in _PRINTED.finditer(bibtex):
         place = {"volume": 1, "number": 2, "issue": 2}.get(match[1].lower(), 0)
-        if place not in parts and (words := re.findall(r"[^\W_]+", match[2].lower())):
+        words = re.findall(r"[^\W_]+", match[2].lower())
+        if place == 2 and words and words[0][:3] in MONTHS:
+            continue  # a number elsewhere
+        if place not in parts and words:
             parts[place] = (_hash(words[0].lstrip("0")) & _PART_MASK) or 1
     return sum(value << place * _PART for place, value in parts.items())
+
+
+def _month_and_day(bibtex: str) -> tuple[int, int]:
+    """Return when an entry appeared; 0 if unknown, and for papers of conferences, which have two dates."""
+    if bibtex.lstrip("@ \n").lower().startswith(("inproceedings", "conference")):
+        return 0, 0
+    if date := _DATE.search(bibtex):
+        return min(int(date[1]), 12), min(int(date[2] or 0), 31)
+    month = match[1].lower() if (match := _MONTH.search(bibtex)) else ""
+    if month.isdecimal():
+        return min(int(month), 12), 0
+    return MONTHS.index(month) + 1 if month in MONTHS else 0, 0
 
 
 def _hash(text: str) -> int:

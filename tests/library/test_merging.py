@@ -49,6 +49,16 @@ def leaders_of(*papers: LibraryPaper) -> list[int]:
             [0, 0, 2],
         ),
         ([entry("pages=3, volume=4, number=2"), entry("pages=3, volume=4, number=June")], [0, 0]),
+        ([entry(f"pages=5, volume=4, number={one}") for one in (1, 2, 1)], [0, 1, 0]),
+        (
+            [entry(f"month={one}") for one in ("mar", "{April}", "3")] + [entry("volume=4, month=may")],
+            [0, 1, 0, 0],
+        ),
+        ([entry(f"date={{{one}}}") for one in ("2009-03-01", "2009-03-08", "2009-03")], [0, 1, 0]),
+        (
+            [entry(f"note={{R package version {one}}}", 2010, "manual") for one in ("1.0", "1.1", "1.0")],
+            [0, 1, 0],
+        ),
         ([paper("a", arxiv="1", doi="10.48550/arxiv.1"), paper("b", venue="ICML", doi="10.1/x")], [0, 0]),
         ([entry("volume = 4, number = {2}"), entry("volume=4, number=3"), entry("volume = {4}")], [0, 1, 0]),
         ([entry("pages={1}", 2010), entry("note={x}", 2010), entry("volume={7}", 2010)], [0, 0, 0]),
