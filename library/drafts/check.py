@@ -113,7 +113,9 @@ def read_checked(path: Path, root: Path | None = None, bibs: Sequence[Path] = ()
     references = source.references
     read, others = list(dict.fromkeys(references.bibs().values())), references.other_files()
     entries, printed = [*_entries(read)], references.other_keys()
-    return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, source.notes)
+    empty = [file for file in read if file not in {entry.file for entry in entries}]
+    notes = [*source.notes, *(f"{file.name} has no entries" for file in empty)]
+    return CheckedDraft(path, citations, listed, source.uncited, entries, printed, read, others, notes)
 
 
 def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterator[Citation]:

@@ -243,6 +243,8 @@ def test_which_bib_files(run: Run) -> None:
     assert "lee2020 is unknown in other.bib" in run("draft.tex", "bib=other.bib")[1]
     assert "unknown" not in run("draft.tex", "bib=[refs.bib,other.bib]")[1]
     assert run("draft.tex", "bib=gone.bib")[::2] == (2, "error: bib=gone.bib: no such file\n")
+    Path("empty.bib").write_text("")
+    assert "note: empty.bib has no entries\n" in run("draft.tex", "bib=[refs.bib,empty.bib]")[1]
 
 
 def test_yearly_reports_are_different_papers(run: Run) -> None:
