@@ -97,7 +97,7 @@ test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(INSTALLED) ## run all tests
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --hypothesis-profile=thorough $(ARGS)
 
 # The real packages of others, in an environment of their own.
 PEERS := .venv-peers

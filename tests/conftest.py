@@ -39,8 +39,9 @@ from citerec.retrieval.networks.networks import Networks
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 prepare_hydra()
-hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)  # no test asserts a time
-hypothesis.settings.load_profile("untimed")
+for _profile, _examples in (("thorough", 50), ("quick", 25)):  # of make test-all, and of make test
+    hypothesis.settings.register_profile(_profile, deadline=None, derandomize=True, max_examples=_examples)
+hypothesis.settings.load_profile("quick")
 
 PAPERS: dict[str, dict[str, Any]] = {
     "parsing": {"title": "Dependency parsing", "abstract": "A transition based parser for dependency trees."},

@@ -83,7 +83,7 @@ def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) ->
 NAMES = [f"p{number}" for number in range(6)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.sampled_from([*NAMES, "gone"]), max_size=8), min_size=1, max_size=6))
 def test_citations_are_pairs_of_different_known_papers(references: list[list[str]]) -> None:
     papers = {NAMES[number]: found for number, found in enumerate(references)}

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -52,7 +52,6 @@ abstracts = st.lists(st.one_of(texts, numbered, st.text(max_size=30)), max_size=
 fields = st.sampled_from([None, "", "cs", ["math", "cs"], []])
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(abstracts, fields), min_size=2, max_size=8),
     st.integers(1, 4),

@@ -53,7 +53,7 @@ def store(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
     return Corpus(folder)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.sets(st.integers(0, len(RECORDS) - 1)), added=st.integers(0, 3))
 def test_an_extended_store_equals_one_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, kept: set[int], added: int

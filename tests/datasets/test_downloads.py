@@ -627,7 +627,7 @@ def test_an_encrypted_archive_is_a_one_line_error(tmp_path: Path, out: Path) -> 
         unpack(archive, ["a.json"], out)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(KINDS),
     places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),

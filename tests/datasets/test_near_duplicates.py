@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets import near_duplicates
@@ -66,7 +66,6 @@ def sets_of(rows: list[list[int]], *more: list[list[int]]) -> Sets:
 
 
 @given(rows=TEXTS, hundredths=st.sampled_from([50, 60, 67, 70, 80, 90, 100]))
-@settings(max_examples=60, deadline=None)
 def test_pairs_of_texts(rows: list[list[int]], hundredths: int) -> None:
     shingles = [plain_shingles(row) for row in rows]
     expected = brute_force(shingles, shingles, Fraction(hundredths, 100), strict=False)
@@ -76,7 +75,6 @@ def test_pairs_of_texts(rows: list[list[int]], hundredths: int) -> None:
 
 
 @given(rows=TEXTS)
-@settings(max_examples=60, deadline=None)
 def test_shingles_and_lengths_match_plain_python(rows: list[list[int]]) -> None:
     sets, sequences = shingle_sets([Ragged.from_rows(rows)], COUNTED)
     assert sets.sizes.tolist() == [len(plain_shingles(row)) for row in rows]
@@ -141,7 +139,6 @@ def words_of(titles: list[str]) -> list[set[str]]:
     return [set(re.findall(r"[^\W_]+", title.lower())) for title in titles]
 
 
-@settings(max_examples=60, deadline=None)
 @given(TITLES, TITLES, st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.75, 0.9]), st.booleans())
 def test_titles_with_near_duplicates(
     titles: list[str], others: list[str], threshold: float, small: bool

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -48,7 +48,6 @@ def test_random_splits_have_the_given_shares_and_are_reproducible() -> None:
     assert [again(f"p{number}", 2000) for number in range(50)] == splits[:50]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 6), max_size=40),
     st.sampled_from([(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 0.3)]),

@@ -70,7 +70,7 @@ def write(folder: Path, source: Source, zipped: bool = False) -> Path:
 SPLITS = ["train", "val", "val_more", "test"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(sources(), st.booleans(), st.sampled_from(sorted(TOKENIZERS)), st.sampled_from(["all", "abstract"]))
 def test_round_trip(source: Source, zipped: bool, tokenizer: str, candidates: str) -> None:
     with TemporaryDirectory() as place:
@@ -249,7 +249,7 @@ def test_row_out_of_range(row: int) -> None:
         ragged.take(np.array([0, 2 if row > 0 else -1]))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(st.lists(st.tuples(st.integers(-9, 9), st.text(max_size=3)), max_size=3), min_size=2, max_size=4)
 )

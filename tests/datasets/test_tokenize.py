@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
@@ -57,7 +57,6 @@ def tokens_of(table: WordTable, texts: list[str]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS))
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=3))
 def test_the_table_matches_the_tokeniser(name: str, texts: list[str], more: list[str]) -> None:
     tokenize = TOKENIZERS[name]

@@ -26,7 +26,7 @@ from citerec.tests.conftest import Done
 IDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(IDS, IDS, st.floats(allow_nan=False), st.floats(allow_nan=False)), min_size=1, max_size=5

@@ -5,7 +5,7 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
@@ -29,7 +29,6 @@ def _evaluations(draw: st.DrawFn) -> tuple[Run, Qrels]:
     return Run([f"q{q}" for q in range(queries)], [f"p{p}" for p in range(papers)], ranking), Qrels(judged)
 
 
-@settings(max_examples=60, deadline=None)
 @given(_evaluations())
 def test_batches_agree_with_ir_measures_on_the_whole_run(pair: tuple[Run, Qrels]) -> None:
     run, qrels = pair
@@ -68,7 +67,6 @@ def top(ranking: Ranking, row: int, k: int) -> list[int]:
     return [paper for _, paper in sorted((pair for pair in pairs if pair[1] >= 0), reverse=True)[:k]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 12))
 def test_a_run_truncated_with_ties_has_the_same_top_papers_for_any_order_of_ties(
     seed: int, k: int, depth: int

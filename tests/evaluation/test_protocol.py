@@ -84,7 +84,7 @@ def test_filters_that_leave_no_unseen_paper(tiny_corpus: Corpus) -> None:
         )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         IDS, st.dictionaries(IDS, st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=4

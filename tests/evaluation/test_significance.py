@@ -28,7 +28,7 @@ def exact_p(sums: Floats) -> float:
     return float(np.mean([total >= abs(sums.sum()) - 1e-9 for total in totals]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=1, max_size=4),

@@ -162,7 +162,7 @@ def take(all_of: Documents, rows: NDArray[Any]) -> Documents:
     return Documents(all_of.paragraphs, all_of.index[rows], all_of.types[rows])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     count=st.integers(1, 9),
     seed=st.integers(0, 10_000),

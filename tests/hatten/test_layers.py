@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -126,7 +126,6 @@ texts = st.lists(st.integers(0, WORDS - 1), max_size=7)
 some_documents = st.lists(st.lists(texts, min_size=2, max_size=4), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=50)
 @given(rows=some_documents, seed=st.integers(0, 100))
 def test_is_the_weighted_mean_of_the_words_with_and_without_torch(
     rows: list[list[list[int]]], seed: int

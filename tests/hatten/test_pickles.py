@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -34,13 +34,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pickles")
 
 
-@settings(deadline=None, max_examples=50)
 @given(words=st.lists(st.text(max_size=6), max_size=20), protocol=st.sampled_from(PROTOCOLS))
 def test_a_list_of_words_survives(folder: Path, words: list[str], protocol: int) -> None:
     assert load_word_list(written(folder, pickle.dumps(words, protocol))) == words
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     array=npst.arrays(
         st.sampled_from(["<f4", ">f4", "<f8", ">f8", "<f2", "<i4", "|u1"]),

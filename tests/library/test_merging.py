@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.library.identities import Identities, Identity, identity
@@ -138,13 +138,11 @@ records = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(records, max_size=12))
 def test_leaders_equal_those_of_a_plain_loop(papers: list[LibraryPaper]) -> None:
     assert leaders_of(*papers) == slow_leaders(papers)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(records, max_size=8), st.lists(records, max_size=8))
 def test_leaders_among_papers_of_a_library_equal_those_of_a_plain_loop(
     known: list[LibraryPaper], added: list[LibraryPaper]

@@ -68,7 +68,6 @@ def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
     return index
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     COUNTS.filter(lambda counts: counts.any(axis=0).all()),
     st.sampled_from(sorted(METHODS)),
@@ -254,7 +253,6 @@ def test_only_training_contexts_enter_the_index(tiny_source: Path, tmp_path: Pat
     assert found(rewritten(tiny_source, tmp_path / "changed", c3="Transition systems TARGETCIT.")) != before
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=30), st.integers(1, 6)
 )
@@ -278,7 +276,6 @@ SCORES = st.integers(1, 900).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(SCORES, st.integers(1, 60))
 def test_top_scores_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> None:
     expected = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > 0][:k]
@@ -292,7 +289,7 @@ def test_top_scores_of_many() -> None:
         assert set(top_scores(scores.astype(np.float32), 700).tolist()) == set(expected.tolist())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 99))
 def test_later_texts_score_as_if_in_the_same_arrays(seed: int) -> None:
     numbers, formula = np.random.default_rng(seed), Formula("lucene", 1.2, 0.75)

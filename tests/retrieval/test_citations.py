@@ -93,7 +93,7 @@ def months(paper: str, year: int) -> tuple[float, float]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], seed: int) -> None:
     papers = literature(seed)
     corpus = opened(papers)
@@ -135,7 +135,7 @@ def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], se
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_own_and_later_references_change_nothing(opened: Callable[[list[Paper]], Corpus], seed: int) -> None:
     rng = np.random.default_rng(seed)
     papers = literature(seed)

@@ -116,7 +116,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(filters=FILTERS, k=st.integers(1, 70))
 def test_combined_filters(
     retriever: Retriever, corpus: Corpus, source: dict[str, Any], filters: Filters, k: int

@@ -96,7 +96,6 @@ def reciprocal_rank(rankings: list[Ranking], weights: NDArray[Any], k: int) -> R
 
 
 @pytest.mark.parametrize("method", ["convex", "rrf"])
-@settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, k=st.integers(1, 20))
 def test_a_fusion_is_the_weighted_sum_of_gains(method: str, seed: int, k: int) -> None:
     rankings, weights = drawn(seed)
@@ -108,7 +107,6 @@ def test_a_fusion_is_the_weighted_sum_of_gains(method: str, seed: int, k: int) -
         check(fused, query, parts, weights[query].tolist(), k)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_order(seed: int) -> None:
     rankings, weights = drawn(seed, parts=3)
@@ -133,7 +131,7 @@ def test_normalised_ties() -> None:
 # Tuning.
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=SEEDS, parts=st.integers(1, 3))
 def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
     rng, queries = np.random.default_rng(seed), 5

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,7 +22,6 @@ from citerec.retrieval.indexes.index import build_index, load_index, search_exac
 from citerec.retrieval.settings import IndexConfig
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     queries=st.integers(0, 7),
@@ -109,7 +108,6 @@ def brute(
 
 
 @kinds
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.sampled_from([1, 3, 40]),
@@ -251,7 +249,6 @@ def test_an_index_depends_on_its_build_settings_alone() -> None:
     assert IndexConfig("exact").asdict() == {"kind": "exact"}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     kind=st.sampled_from(["exact", "half"]),
     seed=st.integers(0, 2**32 - 1),

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.columns import Ragged
@@ -36,7 +36,6 @@ def plain_cosine(a: dict[str, float], b: dict[str, float]) -> float:
 
 
 @given(st.lists(CONTEXT, min_size=1, max_size=5), CONTEXT)
-@settings(deadline=None)
 def test_similarities_are_those_of_a_plain_version(contexts: list[str], asked: str) -> None:
     read = [set(default_tokenize(context)) - {*MARKERS} for context in contexts]
     counts = Counter(stem for words in read for stem in {word[:STEM] for word in words})
@@ -48,7 +47,6 @@ def test_similarities_are_those_of_a_plain_version(contexts: list[str], asked: s
 
 
 @given(st.lists(CONTEXT, min_size=1, max_size=5), CONTEXT)
-@settings(deadline=None)
 def test_passages_elsewhere_share_no_sequence_of_words(contexts: list[str], asked: str) -> None:
     def sequences(context: str) -> set[tuple[str, ...]]:
         words = [word for word in default_tokenize(context) if word not in MARKERS]

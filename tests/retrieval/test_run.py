@@ -43,7 +43,7 @@ def _as_dict(run: Run) -> dict[str, dict[str, float]]:
     return {query: papers for batch in run.batches(2) for query, papers in batch.items()}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(run=_runs())
 def test_a_run_written_and_read_is_the_same_to_the_last_bit(run: Run, tmp_path: Path) -> None:
     run.write(tmp_path / "run.trec")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,7 +22,6 @@ def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]
     return [rng.standard_normal((size, dim)).astype(np.float16) for size in sizes]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.data())
 def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.DataObject) -> None:
     arrays = table(sizes, 3)
@@ -43,7 +42,6 @@ def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.Da
     np.testing.assert_array_equal(np.concatenate([*halves.blocks(), whole[:0]]), whole)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 11), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans())
 def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, value: float, half: bool) -> None:
     dtype: Any = np.float16 if half else np.float32

@@ -55,7 +55,7 @@ def beir(folder: Path, qrels: Sequence[str] = QRELS, **files: Sequence[Any]) -> 
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(source=sources())
 def test_an_exported_corpus_is_restored_unchanged(source: Source) -> None:
     with TemporaryDirectory() as name:

@@ -236,7 +236,7 @@ CITATIONS = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     st.dictionaries(st.sampled_from("abcdefghijkl"), CITATIONS, min_size=2, max_size=8),
     st.integers(1, 3),

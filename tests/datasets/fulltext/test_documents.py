@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -248,7 +248,6 @@ def test_macros_that_use_themselves_are_expanded_once(tmp_path: Path, macros: st
     assert read_source(path).split(maxsplit=1)[1] == text
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \\{}$%[]&~^_#\n'`-") | st.characters(codec="utf-8"), max_size=60))
 def test_any_latex_is_converted_to_text(latex: str) -> None:
     text = plain_text(latex)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.fulltext.contexts import CitationContext, cut_window, find_citations, find_leak
@@ -251,7 +251,6 @@ def found_in(text: str, cites: list[CitationSpan], reach: int) -> list[CitationC
     return list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), reach, Counter()))
 
 
-@settings(max_examples=50, deadline=None)
 @given(PIECES, ODD_SPANS, st.integers(1, 200), st.sampled_from(["cut", "whole"]))
 def test_every_context_has_one_mask_and_fits_the_window(
     pieces: list[str | tuple[str, str]], odd: list[CitationSpan], window: int, words: str
@@ -268,7 +267,6 @@ def test_every_context_has_one_mask_and_fits_the_window(
             assert not re.search(rf"{OTHER_MARKER}[\s,;&–-]*{OTHER_MARKER}", side)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(st.text("abc xyz.,😀🜁", min_size=1, max_size=25), CITATION), max_size=12))
 def test_no_author_or_year_of_a_citation_remains(pieces: list[str | tuple[str, str]]) -> None:
     for _, left, right, _ in found_in(*assembled(pieces, " "), 500):
@@ -276,7 +274,6 @@ def test_no_author_or_year_of_a_citation_remains(pieces: list[str | tuple[str, s
         assert not re.search(r"et al|Smith|Diaz|Nobody|19|20", left + right)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.text("abcxyz 😀🜁", min_size=1, max_size=25), CITATION), max_size=8))
 def test_masks_match_a_plain_replacement(parts: list[tuple[str, tuple[str, str]]]) -> None:
     """Compare with an oracle that inserts the masks between the words directly."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -122,7 +122,6 @@ def test_a_broken_table_of_objects_is_repaired() -> None:
 
 
 @given(st.binary(max_size=400), st.integers(0, 2000), st.integers(0, 2000))
-@settings(max_examples=60, deadline=None)
 def test_damaged_bytes_raise_nothing_else(noise: bytes, start: int, length: int) -> None:
     whole = bytearray(made_paper(2, 300).pdf())
     whole[start : start + length] = noise

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.fulltext.catalogue import Catalogue, arxiv_year, normalise_title, surname
@@ -91,7 +91,6 @@ def test_references(catalogue: Catalogue, reference: Reference, paper: str | Non
     assert (None if row is None else catalogue.ids[row], told) == (paper, how)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=200), st.text(max_size=60), st.text(max_size=20), st.integers(0, 3000))
 def test_any_reference_resolves_to_one_paper_or_none(
     catalogue: Catalogue, text: str, title: str, author: str, year: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.columns import Ragged
@@ -174,7 +174,6 @@ contexts = st.tuples(
 
 
 @given(rows=st.lists(contexts, min_size=1, max_size=10))
-@settings(max_examples=60, deadline=None)
 def test_context_duplicates_match_brute_force(
     rows: list[tuple[list[int], int, list[int], int]],
 ) -> None:
@@ -209,7 +208,6 @@ def test_context_duplicates_match_brute_force(
 @given(
     rows=st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 2)), max_size=12)
 )
-@settings(max_examples=60, deadline=None)
 def test_equal_groups(rows: list[tuple[int, bool, bool, int]]) -> None:
     keys = np.array([key for key, *_ in rows], np.uint64)
     valid = np.array([valid for _, valid, *_ in rows], np.bool_)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import citerec
@@ -357,7 +357,6 @@ def result(**given: Any) -> DraftResult:
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1))
-@settings(max_examples=50)
 def test_means(pairs: list[tuple[int, bool]]) -> None:
     places = [rank for rank, _ in pairs]
     ranks = {"model": {"g": Ranks(places, places)}}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -38,7 +38,6 @@ RULES = SamplingRules(min_citations=0, min_cited=2)
 NAMES = [f"p{number}" for number in range(9)]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sets(st.sampled_from(NAMES), max_size=6), min_size=9, max_size=9), st.data())
 def test_neighbours_and_overlaps_agree_with_plain_sets(
     references: list[set[str]], data: st.DataObject

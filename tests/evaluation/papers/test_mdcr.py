@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -87,7 +87,6 @@ def plain_measures(types: dict[str, list[str]], scores: dict[str, float]) -> dic
 NAMES = st.lists(st.sampled_from([f"p{i}" for i in range(12)]), max_size=6, unique=True)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_measures_follow_their_definitions_with_ties_and_shared_candidates(data: st.DataObject) -> None:
     types = {kind: data.draw(NAMES) for kind in ("bm25", "random")} | {"true": data.draw(NAMES.filter(bool))}

@@ -42,7 +42,6 @@ def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float
     return precision, recall, 2 * precision * recall / both if correct else 0.0
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 20]))
 def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
     rng = np.random.default_rng(seed)
@@ -62,7 +61,7 @@ def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(20, 30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_validation_in_training_measures_the_same(seed: int, found: int) -> None:
     rng = np.random.default_rng(seed)
     papers = np.stack([rng.permutation(40)[:found] for _ in range(4)]).astype(np.int32)

@@ -55,7 +55,7 @@ def plain_rules(
     return candidates, {name for name in of_year if len(relevant[name]) >= rules.min_cited}, relevant
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(0, 5),
     st.builds(
@@ -85,7 +85,7 @@ def test_candidates_queries_and_relevant_papers_follow_the_rules(seed: int, rule
         assert {graph.ids[row] for row in [*test, *val]} <= queries and not set(test) & set(val)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1000), st.integers(1, 10), st.integers(1, 3))
 def test_pools_hold_all_cited_papers_and_are_nested(
     graph: CitationGraph, seed: int, number: int, samplings: int

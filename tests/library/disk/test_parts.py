@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
@@ -97,7 +97,6 @@ RECORDS = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=12), min_size=1, max_size=3))
 def test_parts_are_what_one_process_gives(sources: list[list[dict[str, Any]]]) -> None:
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bibtexparser.entrypoint import parse_string
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.records import raise_bad
@@ -58,7 +58,6 @@ def balanced(text: str) -> bool:
     return bool(text) and text == " ".join(text.split())
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(sorted({*BIBTEX_TYPES, *BIBLATEX_TYPES})),
     key=KEYS,
@@ -124,7 +123,6 @@ def items(draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS) -> Item:
     return Item(csl, fields, {role: draw(NAMES) for role in roles})
 
 
-@settings(max_examples=60, deadline=None)
 @given(items())
 def test_an_item_survives_bibtex(item: Item) -> None:
     again = entry_item(write_item(item, "key"))
@@ -134,7 +132,6 @@ def test_an_item_survives_bibtex(item: Item) -> None:
     assert again.names == item.names
 
 
-@settings(max_examples=60, deadline=None)
 @given(items())
 def test_an_item_survives_csl_json(item: Item) -> None:
     record = json.loads(json.dumps(write_csl(item, "key")))
@@ -175,7 +172,6 @@ def ris_items(draw: st.DrawFn) -> Item:
     return Item.of(csl, fields, roles)
 
 
-@settings(max_examples=60, deadline=None)
 @given(ris_items())
 def test_an_item_survives_ris(item: Item) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.library.entries.csl import read_csl, read_name, write_csl
@@ -137,7 +137,6 @@ LITERALS = st.lists(WORD, min_size=2, max_size=4).map(lambda words: Name(literal
 NAMES = PEOPLE | WORD.map(Name) | LITERALS
 
 
-@settings(max_examples=60)
 @given(st.lists(NAMES, min_size=1, max_size=4), st.sampled_from([[], [OTHERS]]))
 def test_names_survive_bibtex_csl_and_ris(names: list[Name], more: list[Name]) -> None:
     item = Item("book", {}, {"author": [*names, *more]})

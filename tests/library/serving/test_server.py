@@ -362,7 +362,7 @@ def test_responses_conform_to_the_schema(schema: Any) -> None:
     for operation in operations:
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=12, suppress_health_check=list(HealthCheck))
         def check(case: Any) -> None:
             # The schema allows texts without words, but they are refused.
             case.call_and_validate(headers=BEARER, timeout=20, excluded_checks=[positive_data_acceptance])
@@ -371,7 +371,6 @@ def test_responses_conform_to_the_schema(schema: Any) -> None:
 
 
 @given(body=st.binary(max_size=300))
-@settings(max_examples=50, deadline=None, derandomize=True)
 def test_any_bytes_get_a_response(url: str, body: bytes) -> None:
     for sent in (body, json.dumps({"text": body.decode("latin-1")}).encode()):
         answer = post(url, "recommend", headers={"Content-Type": "application/json"}, data=sent)

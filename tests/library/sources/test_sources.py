@@ -389,7 +389,7 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
             find_sources([str(tmp_path / name)])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
     name=st.sampled_from(["a.bib", "a.ris", "a.nbib", "a.enw", "a.xml", "a.json", "z.json", "a.jsonl", "a"]),

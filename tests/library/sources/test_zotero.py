@@ -288,7 +288,7 @@ def test_strange_texts(database: Path) -> None:
     assert len(papers[0].abstract) == 5 * 250_000 - 1 and len(bad) == 1
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_databases_give_papers_or_one_line(database: Path, data: st.DataObject) -> None:
     content = database.read_bytes()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -33,7 +33,6 @@ def tensors(lists: list[list[tuple[float, bool]]]) -> tuple[Tensor, Tensor, Tens
     return logits, mask, torch.arange(4).expand(mask.shape) == 0
 
 
-@settings(deadline=None)
 @given(LISTS, st.lists(st.booleans(), min_size=16, max_size=16))
 def test_losses_match_plain_loops(lists: list[list[tuple[float, bool]]], cited: list[bool]) -> None:
     logits, mask, _ = tensors(lists)
@@ -56,7 +55,6 @@ def test_losses_match_plain_loops(lists: list[list[tuple[float, bool]]], cited: 
         assert found.item() == pytest.approx(sum(expected) / len(expected), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(LISTS, st.sampled_from(["hinge", "pointwise", "listwise"]))
 def test_padding_does_not_affect_losses(lists: list[list[tuple[float, bool]]], name: str) -> None:
     logits, mask, first = tensors(lists)
@@ -77,7 +75,6 @@ def teacher_case(queries: int, papers: int, seed: int) -> tuple[Tensor, Tensor]:
     return student.requires_grad_(), teacher
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([0.05, 1.0, 3.0]))
 def test_the_distillation_loss_matches_plain_loops(
     queries: int, papers: int, seed: int, temperature: float

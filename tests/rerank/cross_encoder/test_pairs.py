@@ -218,7 +218,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(config=CONFIGS)
 def test_truncation_keeps_the_mark_and_both_sides_and_uses_the_budget(
     ragged: Corpus, tokenizer: Any, config: PairSettings
@@ -309,7 +309,7 @@ def test_rows_of_pairs_do_not_depend_on_other_rows(ragged: Corpus, tokenizer: An
     assert all(width % 8 == 0 or width == 45 or width in alone for width in both)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(8, 60), st.integers(8, 60), st.sampled_from(["context", "paper"]))
 def test_fixed_query_tokens_give_each_side_its_own_budget(
     ragged: Corpus, tokenizer: Any, query_tokens: int, candidate_tokens: int, query: str

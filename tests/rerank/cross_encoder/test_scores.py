@@ -137,7 +137,7 @@ def test_nan_scores_raise_one_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
         PairScores(tmp_path, Broken(), tiny_corpus).get(contexts, papers)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     asked=st.lists(
         st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=12), min_size=1, max_size=4
@@ -165,7 +165,6 @@ def ranking_of(rows: list[list[int]], width: int) -> Ranking:
     return Ranking(papers, places.astype(np.float32))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 8), min_size=1, max_size=5),  # number of papers per query
     st.integers(1, 10),

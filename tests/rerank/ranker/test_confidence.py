@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.datasets.columns import offsets_of
@@ -42,7 +42,6 @@ def made(
 
 
 @given(st.lists(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=8), min_size=1, max_size=5))
-@settings(deadline=None)
 def test_probabilities_of_a_list_sum_to_at_most_one_in_the_order_of_scores(lists: list[list[float]]) -> None:
     scores = np.array([score for one in lists for score in one], np.float32)
     of = made([len(one) for one in lists])

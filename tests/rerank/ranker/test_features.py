@@ -72,7 +72,7 @@ def open_statistics(
     return CorpusStatistics.build(corpus, parts.get("dense")), parts, queries
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
 def test_kernels_match_matrix_products(seed: int) -> None:
     rng = np.random.default_rng(seed)
