@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import resource
+import sys
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
+from typing import TextIO
 
 
 def in_child(work: Callable[[], object]) -> BaseProcess:
@@ -19,3 +24,20 @@ def exit_code(work: Callable[[], object]) -> int | None:
     process = in_child(work)
     process.join(120)
     return process.exitcode
+
+
+def with_stderr(work: Callable[[], object], most_bytes: int | None = None) -> tuple[BaseProcess, TextIO]:
+    """Start a forked process, whose files may have `most_bytes`; return it and what it writes to stderr."""
+    read, write = os.pipe()
+
+    def run() -> None:
+        os.dup2(write, 2)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+        logging.getLogger().handlers.clear()  # those of pytest
+        if most_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+        work()
+
+    process = in_child(run)
+    os.close(write)
+    return process, os.fdopen(read)

@@ -7,11 +7,9 @@ import hashlib
 import logging
 import os
 import random
-import resource
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import tarfile
 import time
@@ -19,8 +17,10 @@ import zipfile
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.base.archives import format_names, pick_files, unpack
-from citerec.base.errors import InputError, UnusableFile
+from citerec.base.errors import InputError, UnusableFile, one_line_errors
 from citerec.base.files import file_lock
 from citerec.datasets.formats.convert import convert
 from citerec.datasets.published import downloads
@@ -37,6 +37,7 @@ from citerec.datasets.published.downloads import ensure_release, fetch
 from citerec.datasets.published.releases import CORPUS_FILES, RELEASES
 from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import archive_of
+from citerec.tests.forked import with_stderr
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
@@ -287,16 +288,15 @@ def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None
         ensure_release("refseer", cache)
 
 
-def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "citerec", "data", "download", "acl200", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "NO_PROXY": "127.0.0.1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=before,
-    )
+def started(*arguments: str, first: Any = bool, most_bytes: int | None = None) -> tuple[BaseProcess, TextIO]:
+    """Start `citerec data download acl200 ARGUMENTS` after a call; return its process and what it says."""
+
+    def work() -> None:
+        first()
+        sys.argv = ["citerec data download", "acl200", *arguments]
+        one_line_errors(downloads.main)()
+
+    return with_stderr(work, most_bytes)
 
 
 def test_help_lists_names_sizes_and_folders(script: Callable[..., Done]) -> None:
@@ -324,11 +324,16 @@ def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Pa
     address = server.put("any.zip", packed(tiny_source))
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
+    begin = get_context("fork").Event()  # a fork that is made later would hold the lock, too
+    given = f"cache_dir={cache}", f"address={address}"
+    processes = [started(*given, first=begin.wait) for _ in range(2)]
     with file_lock(folder / ".acl200.lock", "tests"):
-        processes = [command(f"cache_dir={cache}", f"address={address}") for _ in range(2)]
-        for process in processes:
-            assert process.stderr and "waiting for another process" in process.stderr.readline()
-    assert [process.wait() for process in processes] == [0, 0] and len(server.requests) == 1
+        begin.set()
+        for _, said in processes:
+            assert "waiting for another process" in said.readline()
+    for process, _ in processes:
+        process.join()
+    assert [process.exitcode for process, _ in processes] == [0, 0] and len(server.requests) == 1
 
 
 def test_after_an_interrupt_nothing_is_left_and_the_download_starts_anew(
@@ -336,14 +341,15 @@ def test_after_an_interrupt_nothing_is_left_and_the_download_starts_anew(
 ) -> None:
     (tiny_source / "noise").write_bytes(os.urandom(200_000))
     address = server.put("any.zip", packed(tiny_source), pause=0.02)
-    process = command(f"cache_dir={cache}", f"address={address}")
+    process, said = started(f"cache_dir={cache}", f"address={address}")
     folder = cache / "published" / "acl200"
     while not server.requests:
-        assert process.poll() is None
+        assert process.is_alive() and process.pid
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130 and errors.splitlines()[-1] == "interrupted"
+    os.kill(process.pid, signal.SIGINT)
+    errors = said.read()
+    process.join()
+    assert process.exitcode == 130 and errors.splitlines()[-1] == "interrupted"
     assert "Traceback" not in errors
     assert visible(folder) == [] and hidden(folder) == [".acl200.lock"]
     (folder / ".acl200.download").mkdir()
@@ -356,15 +362,12 @@ def test_after_an_interrupt_nothing_is_left_and_the_download_starts_anew(
 def test_a_full_disk_is_a_one_line_error(server: Any, tiny_source: Path, cache: Path) -> None:
     (tiny_source / "noise").write_bytes(os.urandom(200_000))
     address = server.put("any.zip", packed(tiny_source))
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-
-    process = command(f"cache_dir={cache}", f"address={address}", before=limit)
-    _, errors = process.communicate()
+    process, told = started(f"cache_dir={cache}", f"address={address}", most_bytes=100_000)
+    errors = told.read()
+    process.join()
     folder = cache / "published" / "acl200"
     said = f"error: {folder}: no space left for the files of acl200; free some or set CITATION_CACHE or"
-    assert process.returncode == 2 and errors.count("\n") == 2 and said in errors
+    assert process.exitcode == 2 and errors.count("\n") == 2 and said in errors
     assert visible(folder) == [] and hidden(folder) == [".acl200.lock"]
 
 

@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, one_line_errors
 from citerec.base.files import fetch_folder
 from citerec.datasets import prepare
 from citerec.datasets.corpus import Corpus
@@ -25,9 +24,7 @@ from citerec.datasets.prepare import open_corpora, open_corpus, open_records
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.tests.conftest import CONTEXTS, PAPERS
 from citerec.tests.datasets.conftest import Open
-from citerec.tests.forked import exit_code, in_child
-
-ROOT = Path(__file__).parents[2]
+from citerec.tests.forked import exit_code, in_child, with_stderr
 
 
 def manifest_inode(corpus: Corpus) -> int:
@@ -196,21 +193,13 @@ def test_processes_that_start_at_once_prepare_once(
     assert len(opened().titles) == 12 and (tmp_path / "prepared").read_text() == "once\n"
 
 
-FULL_DISK = """
-import resource, sys
-from citerec.base.errors import one_line_errors
-from citerec.datasets.prepare import open_corpus
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()
-"""
-
-
 @pytest.mark.parametrize("limit", [0, 300])
 def test_a_full_disk_is_one_line_and_leaves_no_files(tiny_source: Path, tmp_path: Path, limit: int) -> None:
-    command = [sys.executable, "-c", FULL_DISK, str(tiny_source), str(tmp_path / "cache"), str(limit)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "no space left for the prepared corpus" in done.stderr
+    work = one_line_errors(partial(open_corpus, tiny_source, cache_dir=tmp_path / "cache"))
+    process, errors = with_stderr(work, limit)
+    [line] = errors
+    process.join()
+    assert process.exitcode == 2 and "no space left for the prepared corpus" in line
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
 
 
