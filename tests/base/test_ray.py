@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from citerec.hatten.encoder import build_encoder
 from citerec.hatten.model import HAtten, HAttenRetriever
 from citerec.hatten.settings import EncoderConfig
 
-ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
-pytestmark = pytest.mark.slow
+MISSING = "the extra `ray` is not installed: make install EXTRAS='dev ray'"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason=MISSING)]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
 
 
@@ -93,6 +94,8 @@ def test_workers_import_our_datasets(tmp_path: Path) -> None:
     other = tmp_path / "other" / "datasets"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
+    import ray  # takes two seconds, also where only quick tests are run
+
     address = ray.get_runtime_context().gcs_address
     done = build(tmp_path, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
     assert done.returncode == 0, done.stderr

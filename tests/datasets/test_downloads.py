@@ -344,8 +344,9 @@ def test_after_an_interrupt_nothing_is_left_and_the_download_starts_anew(
     process, said = started(f"cache_dir={cache}", f"address={address}")
     folder = cache / "published" / "acl200"
     while not server.requests:
-        assert process.is_alive() and process.pid
+        assert process.is_alive()
         time.sleep(0.01)
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGINT)
     errors = said.read()
     process.join()

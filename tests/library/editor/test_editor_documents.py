@@ -114,7 +114,7 @@ def test_changes_are_those_of_a_string(text: str, changes: list[tuple[int, int, 
 # Any caret in any text.
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 @given(MARKUP, st.integers(0, 200), st.sampled_from(NAMES), st.sampled_from(list(ENCODINGS)))
 def test_any_caret_in_any_text(features: Features, text: str, caret: int, name: str, encoding: str) -> None:
     document = show(features, f"untitled:{name}", text, encoding)

@@ -92,7 +92,7 @@ PAPERS = st.builds(
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "write"), [("a.ris", ris), ("a.json", csl)])
 def test_what_is_written_is_read_again(name: str, write: object) -> None:
-    @settings(max_examples=150)
+    @settings(max_examples=3 * settings().max_examples)
     @given(papers=st.lists(PAPERS, min_size=1, max_size=3))
     def check(papers: list[LibraryPaper]) -> None:
         assert callable(write)
