@@ -226,12 +226,15 @@ class Explainer:
         passages = self._full_texts.passages(context, papers, PASSAGES) if self._full_texts else {}
         for paper, cited_in in zip(papers, citing.tolist(), strict=True):
             title, abstract = self._corpus.titles[paper], self._corpus.abstracts[paper]
-            score, sentence, matched = best_sentence(abstract, weights, least)
+            texts, place, nearest = passages.get(paper, ()), None, ""
             if self._networks is not None and abstract:
-                sentence = _nearest_sentence(self._networks, vector, paper, abstract)
-                matched = matching_spans(sentence, weights)
-            place = None
-            for found in passages.get(paper, ()):
+                nearest = _nearest_sentence(self._networks, vector, paper, abstract)
+            # Words in common decide only without the encoder, and between the abstract and a full text.
+            words_of = "" if nearest and not texts else abstract
+            score, sentence, matched = best_sentence(words_of, weights, least)
+            if nearest:
+                sentence, matched = nearest, matching_spans(nearest, weights)
+            for found in texts:
                 value, text, spans = best_sentence(found.passage.text, weights, least)
                 if text and value >= score:
                     score, sentence, matched, place = value, text, spans, found.place_of(text)
