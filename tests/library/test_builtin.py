@@ -51,8 +51,14 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_finds_papers_of_the_example_library(example: Path) -> None:
-    found = Recommender.open(example).recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
+@pytest.fixture(scope="module")
+def recommender(example: Path) -> Recommender:
+    """It keeps what its networks have read."""
+    return Recommender.open(example)
+
+
+def test_it_finds_papers_of_the_example_library(recommender: Recommender) -> None:
+    found = recommender.recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
     assert "johnson2021faiss" in [paper.key for paper in found]
 
 
@@ -60,9 +66,9 @@ def test_it_finds_papers_of_the_example_library(example: Path) -> None:
     "mark",
     [r"\cite{TODO:srivastava2014}", "[@TODO:srivastava]", "TODO:srivastava2014", "#cite(<todo:srivastava>)"],
 )
-def test_a_placeholder_that_names_an_author_finds_the_paper(example: Path, mark: str) -> None:
-    library, question = Recommender.open(example), "We train our networks as usual %s, with little data."
-    first, plain = (library.recommend(question % one, k=1)[0].key for one in (mark, "[CITE]"))
+def test_a_placeholder_that_names_an_author_finds_the_paper(recommender: Recommender, mark: str) -> None:
+    question = "We train our networks as usual %s, with little data."
+    first, plain = (recommender.recommend(question % one, k=1)[0].key for one in (mark, "[CITE]"))
     assert first == "srivastava2014dropout" != plain
 
 
@@ -92,8 +98,9 @@ print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
         ("A bias of moments is corrected [CITE].", ""),
     ],
 )
-def test_where_an_author_is_named_the_reason_is_the_name(example: Path, question: str, name: str) -> None:
-    recommender = Recommender.open(example)
+def test_where_an_author_is_named_the_reason_is_the_name(
+    recommender: Recommender, question: str, name: str
+) -> None:
     found = recommender.recommend(question)
     [paper] = [paper for paper in found if any("Kingma" in author for author in paper.authors)][:1]
     assert paper.evidence.name == name and (f"{name} is named here" in paper.why) == bool(name)
@@ -107,8 +114,8 @@ def test_where_an_author_is_named_the_reason_is_the_name(example: Path, question
         ("The mating songs of humpback whales [CITE] change every year.", False),
     ],
 )
-def test_it_says_how_sure_it_is(example: Path, question: str, sure: bool) -> None:
-    found = Recommender.open(example).recommend(question)
+def test_it_says_how_sure_it_is(recommender: Recommender, question: str, sure: bool) -> None:
+    found = recommender.recommend(question)
     assert found[0].probability is not None
     assert (found[0].probability > 0.5) == sure and note_on(found) == ("" if sure else NOTHING_FITS)
 

@@ -66,11 +66,18 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def libraries(static: str, ranked: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("libraries")
+    for name, model in (("bm25", "bm25"), ("static", static), ("ranked", ranked)):
+        MemoryLibrary.create(folder / name, SHELF, model=model)
+    return folder
+
+
 @pytest.fixture(params=["bm25", "static", "ranked"])
-def library(request: pytest.FixtureRequest, static: str, ranked: str, tmp_path: Path) -> Path:
-    model = {"bm25": "bm25", "static": static, "ranked": ranked}[request.param]
-    MemoryLibrary.create(tmp_path / "mine", SHELF, model=model)
-    return tmp_path / "mine"
+def library(request: pytest.FixtureRequest, libraries: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(libraries / request.param, tmp_path / "mine"))
 
 
 def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: Path) -> None:
