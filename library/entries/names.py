@@ -37,7 +37,7 @@ _INSTITUTION = re.compile(
     r"|program|research|scienc|laborat|network|union|trust|federation)",
     re.IGNORECASE,
 )
-_LOOSE_AND = re.compile(r"^(?:and\s+)+|(?:\s+and)+$|(?<=\band)(?:\s+and)+(?=\s)", re.IGNORECASE)
+_LOOSE_AND = re.compile(r"^(?:(?:and|&)\s+)+|(?:\s+and)+$|(?<=\band)(?:\s+and)+(?=\s)", re.IGNORECASE)
 
 
 class Name(NamedTuple):
@@ -210,7 +210,8 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
     listed = _MORE.sub("", text)
     more = [OTHERS] if listed != text else []
     if ";" in listed:
-        return [name for piece in listed.split(";") for name in parse_people(piece.strip(), parse)] + more
+        split = (_LOOSE_AND.sub("", piece.strip()) for piece in listed.split(";"))
+        return [name for piece in split for name in parse_people(piece, parse)] + more
     with_commas = _BETWEEN.sub(", ", listed, count=1)
     pieces = (not _BETWEEN.search(with_commas) and _by_commas(with_commas)) or [
         one for piece in _BETWEEN.split(listed) for one in _by_commas(piece) or [piece.strip(" ,")]

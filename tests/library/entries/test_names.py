@@ -52,6 +52,7 @@ from citerec.library.entries.names import (
         (r"{\noopsort{Gogh}}{van Gogh}, Vin", [Name("van Gogh", "Vin")]),
         ("Lee, Ann and others", [Name("Lee", "Ann"), OTHERS]),
         ("Wilshut E, Rinken AB, Brook KA", [Name("Wilshut", "E"), Name("Rinken", "AB"), Name("Brook", "KA")]),
+        ("Lee, A.; and Roe, B.; & Fern C. D.", [Name("Lee", "A."), Name("Roe", "B."), Name("Fern", "C. D.")]),
         ("Lee, Ann; Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
         ("Aristotle and van Gogh", [Name("Aristotle"), Name("Gogh", "", "van")]),
         ("Lee, Ann & Roe, B. \\& Fern, C. D., et al.",
