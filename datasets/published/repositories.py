@@ -11,8 +11,6 @@ from pathlib import Path, PurePosixPath
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
 
-GITHUB = "https://github.com"
-
 
 @dataclass(frozen=True)
 class Repository:
