@@ -23,7 +23,7 @@ from citerec.library.fulltexts.refresh import refresh_texts
 from citerec.library.fulltexts.store import TextStore
 from citerec.library.models import BUILT_IN
 from citerec.library.papers import LibraryPaper
-from citerec.speed._pdfs import made_paper
+from citerec.tests.made_pdfs import made_paper
 
 GOAL = 10_000
 """Papers that figures are extrapolated to."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.layout import Line, arrange, by_columns
 from citerec.datasets.fulltext.pdf import PdfText, clean, read_pdf
-from citerec.speed._pdfs import BOLD, HEIGHT, MadePaper, made_paper, place_text, write_pdf
+from citerec.tests.made_pdfs import BOLD, HEIGHT, MadePaper, made_paper, place_text, write_pdf
 
 
 def text_of(found: PdfText, section: str = "") -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from citerec.library.papers import LibraryPaper
 from citerec.retrieval.arrays import Floats
-from citerec.speed._pdfs import MadePaper, made_paper
+from citerec.tests.made_pdfs import MadePaper, made_paper
 
 WORDS = 1200
 

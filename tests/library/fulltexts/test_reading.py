@@ -13,7 +13,7 @@ import pytest
 
 from citerec.library.fulltexts import reading
 from citerec.library.fulltexts.reading import ReadText, read_files
-from citerec.speed._pdfs import made_paper, place_text, write_pdf
+from citerec.tests.made_pdfs import made_paper, place_text, write_pdf
 
 GOOD = made_paper(1, 600)
 
