@@ -102,18 +102,11 @@ def error_text(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-EXTRAS = {
-    **dict.fromkeys(
-        ("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "gensim"),
-        "train",
-    ),
-    **dict.fromkeys(
-        ("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
-        "train",
-    ),
-    "ray": "ray",
-    "onnx": "train",
-}
+_TRAINING = (
+    *("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "onnx", "gensim"),
+    *("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+)
+EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray"}
 """Modules that the base installation lacks, and the extra that installs each."""
 
 
@@ -124,14 +117,8 @@ def _command() -> str:
 
 
 PATH_ERRORS = (
-    errno.ENOENT,
-    errno.EEXIST,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.EISDIR,
-    errno.ENOTDIR,
-    errno.ENAMETOOLONG,
+    *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG),
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
 )
 """What a user can change about a path."""
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")

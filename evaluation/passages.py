@@ -30,8 +30,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
-from citerec.library.fulltexts.encoding import WordsEncoder
-from citerec.library.fulltexts.evidence import FullTexts
+from citerec.library.fulltexts.evidence import FullTexts, WordsEncoder
 from citerec.library.fulltexts.index import update_index
 from citerec.library.fulltexts.reading import ReadText, TextPart
 from citerec.library.fulltexts.store import TextStore

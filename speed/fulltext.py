@@ -16,7 +16,7 @@ import numpy as np
 from citerec.datasets.tokenize import default_tokenize
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
-from citerec.library.fulltexts.encoding import WordsEncoder
+from citerec.library.fulltexts.evidence import WordsEncoder
 from citerec.library.fulltexts.index import update_index
 from citerec.library.fulltexts.reading import read_files
 from citerec.library.fulltexts.refresh import refresh_texts

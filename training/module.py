@@ -74,15 +74,9 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         if self.average is not None:  # each update reads it, which would wait for a GPU
             self.average.n_averaged = self.average.n_averaged.cpu()
 
-    def round_seed(self) -> int:
-        """The random seed of this round, so that a resumed round draws the same numbers.
-
-        Each process draws its own dropout.
-        """
-        return self.seed * 1_000_003 + self.current_epoch + (self.share.rank << 40)
-
     def on_train_epoch_start(self) -> None:
-        torch.manual_seed(self.round_seed())
+        # A resumed round draws the same numbers, and each process its own dropout.
+        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch + (self.share.rank << 40))
         self._averaged = self.global_step
 
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:

@@ -260,13 +260,9 @@ def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bo
     stands_out = block[0].height > 1.08 * size or all(line.bold for line in block) or text.isupper()
     if numbered and stands_out:
         return True
-    below = bool(after) and _is_text(after, size)
-    below = below and after[0].left < block[0].right and after[0].right > block[0].left
+    is_text = bool(after) and abs(after[0].height - size) < 0.08 * size and len(after[0].text) > 30
+    below = is_text and after[0].left < block[0].right and after[0].right > block[0].left
     return below and _ENDS.search(text) is None and (stands_out or (numbered and len(block) == 1))
-
-
-def _is_text(block: Sequence[Line], size: float) -> bool:
-    return abs(block[0].height - size) < 0.08 * size and len(block[0].text) > 30
 
 
 def _is_label(block: Sequence[Line], size: float) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import arxiv_year, find_year, identifier
-from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Paragraph, Reference
+from citerec.datasets.fulltext.documents import Document, FullText, Metadata, Reference
 from citerec.datasets.fulltext.xml_documents import flat_text, read_paragraph
 
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
@@ -44,12 +44,9 @@ def _full_text(root: ET.Element) -> FullText:
     divisions = [division for part in parts for division in part.iter("div")]
     for number, division in enumerate(divisions):
         section = f"{number} {flat_text(division.find('head'))}"
-        paragraphs += [_paragraph(element, section) for element in division.findall("p")]
+        found = division.findall("p")
+        paragraphs += [read_paragraph(element, section, _SKIPPED, _cited) for element in found]
     return FullText(paragraphs, _references(root))
-
-
-def _paragraph(element: ET.Element, section: str) -> Paragraph:
-    return read_paragraph(element, section, _SKIPPED, _cited)
 
 
 def _cited(node: ET.Element) -> list[str]:

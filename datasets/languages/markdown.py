@@ -211,10 +211,6 @@ class Markdown(Language):
 MARKDOWN = Markdown()
 
 
-def is_markdown(path: Path) -> bool:
-    return path.suffix.lower() in MARKDOWN.suffixes
-
-
 def _with_chapters(path: Path, inputs: Inputs) -> str:
     """Return the text of a document with its chapters and the files that it includes."""
     folder, project = _read_project(path, inputs.root)
@@ -395,9 +391,9 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
             book = given.get("book")
             fields = {**given, **book} if isinstance(book, dict) else given
             inside = (
-                one for one in sorted(folder.glob("index.*")) if real_path(one).parent == real_path(folder)
+                one for one in sorted(folder.glob("index.*")) if one.suffix.lower() in MARKDOWN.suffixes
             )
-            index = next(filter(is_markdown, inside), None)
+            index = next((one for one in inside if real_path(one).parent == real_path(folder)), None)
             if index:
                 fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
             if name == "_bookdown.yml":

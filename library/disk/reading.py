@@ -324,7 +324,9 @@ def _own_paper(record: Object) -> LibraryPaper | None:
 def _read(piece: Piece, writer: PartWriter) -> None:
     """Add the records of a piece to a part. Raises InputError if the file cannot be read."""
     if piece.kind == "row groups" or piece.source.endswith(".parquet"):
-        _read_parquet(piece, writer)
+        for number, record in enumerate(_rows_of(piece), start=1):
+            writer.add_record(record, number, _parse_row)
+            writer.end(number)
     elif piece.kind == "lines" or (not is_zotero(piece.source) and recognise(piece.source) == "lines"):
         _read_lines(piece, writer)
     else:
@@ -378,12 +380,6 @@ _COLUMNS_READ = {
     *("host_venue", "topics"),
 }
 _FLAT_OPENALEX = {"display_name", "abstract_inverted_index", "publication_year", "authorships"}
-
-
-def _read_parquet(piece: Piece, writer: PartWriter) -> None:
-    for number, record in enumerate(_rows_of(piece), start=1):
-        writer.add_record(record, number, _parse_row)
-        writer.end(number)
 
 
 def _rows_of(piece: Piece) -> Iterator[Object]:

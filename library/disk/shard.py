@@ -129,16 +129,6 @@ def record_sum(record: bytes, row: int) -> bytes:
     return xxhash.xxh3_64_digest(record, row)
 
 
-def is_whole_vector(content: bytes, row: int) -> bool:
-    """Whether the vector of a row, with its checksum behind it, is as it was written."""
-    return content[-SUM:] == vector_sum(content[:-SUM], row)
-
-
-def is_whole_record(content: bytes, row: int) -> bool:
-    """Whether the record of a row, with its checksum before it, is as it was written."""
-    return content[:SUM_OF_RECORD] == record_sum(content[SUM_OF_RECORD:], row)
-
-
 @contextmanager
 def links_to(folder: Path) -> Iterator[Path]:
     """A temporary folder of links to the files of tantivy's index, beside which it would write a lock file.
@@ -273,7 +263,7 @@ class Shard:
         found = []
         for row in rows.tolist():
             content = os.pread(file, width, row * width)
-            if len(content) < width or not is_whole_vector(content, row):
+            if len(content) < width or content[dim:] != vector_sum(content[:dim], row):
                 raise DamagedFile(f"{self.folder / VECTORS}: damaged (the vector of row {row} has changed)")
             found.append(content[:dim])
         return to_unit_length(np.frombuffer(b"".join(found), np.int8).reshape(-1, dim).astype(np.float32))
@@ -295,7 +285,7 @@ class Shard:
 
     def _paper(self, content: bytes, row: int) -> LibraryPaper:
         """Return the paper of a record."""
-        if not is_whole_record(content, row):
+        if content[:SUM_OF_RECORD] != record_sum(content[SUM_OF_RECORD:], row):
             raise DamagedFile(f"{self.folder / WORDS}: damaged (the record of row {row} has changed)")
         return _DECODER.decode(content[SUM_OF_RECORD:])
 

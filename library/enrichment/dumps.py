@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -97,13 +97,13 @@ class DumpFinder:
                 yield row, source, contradicts, msgspec.msgpack.encode(work_of(paper))
 
     def find(self, row: int, paper: LibraryPaper) -> Found:
-        found = Found(paper, asked=True)
+        found, is_taken = Found(paper, asked=True), partial(self._columns[1].holds, besides=row)
         query = "SELECT source, contradicts, work FROM works WHERE row = ? ORDER BY rowid"
         for source, contradicts, content in self._database.execute(query, (row,)).fetchall():
             if contradicts:
                 found = found.contradicted(f"{source}: same title, but another author, year or identifier")
             elif found.missing or not found.paper.retracted:
-                found = complete(found, [_WORK.decode(content)], False, source, self._has_doi(row))
+                found = complete(found, [_WORK.decode(content)], False, source, is_taken)
         return found
 
     @property
@@ -111,6 +111,3 @@ class DumpFinder:
         """The rows of papers that lack something, and of others that works were kept for."""
         others = [row for (row,) in self._database.execute("SELECT DISTINCT row FROM works")]
         return np.union1d(self._lacking, np.array(others, np.int64))
-
-    def _has_doi(self, row: int) -> Callable[[str], bool]:
-        return partial(self._columns[1].holds, besides=row)

@@ -15,15 +15,8 @@ from citerec.library.enrichment.services import retraction
 from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
 
 _COLUMNS = (
-    "Title",
-    "Author",
-    "Journal",
-    "OriginalPaperDate",
-    "OriginalPaperDOI",
-    "OriginalPaperPubMedID",
-    "RetractionDate",
-    "RetractionDOI",
-    "RetractionNature",
+    *("Title", "Author", "Journal", "OriginalPaperDate", "OriginalPaperDOI", "OriginalPaperPubMedID"),
+    *("RetractionDate", "RetractionDOI", "RetractionNature"),
 )
 _DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
 Row = dict[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -14,10 +14,10 @@ from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
-from citerec.datasets.tokenize import default_tokenize
+from citerec.datasets.tokenize import WordTable, default_tokenize
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.explanation import TextPlace
-from citerec.library.fulltexts.encoding import WordsEncoder
 from citerec.library.fulltexts.index import PassageIndex, TextEncoder, open_index
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.refresh import FOLDER
@@ -49,6 +49,34 @@ class FoundPassage(NamedTuple):
         passage = self.passage
         page = passage.page(max(passage.text.find(sentence), 0))
         return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
+
+
+class WordsEncoder:
+    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts."""
+
+    def __init__(self, model: WordsRetriever) -> None:
+        self._model, self.dim = model, model.dim
+        self.name = " ".join(map(str, model.fingerprint().values()))
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        return self._encode(texts, ABSTRACT)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
+        return self._encode(texts, CONTEXT)
+
+    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
+        table = WordTable(default_tokenize)
+        tokens = table.ids(texts)
+        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
+        known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(known)])
+        offsets = before[tokens.offsets]
+        has_words = np.diff(offsets) > 0
+        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
+        paragraphs = Ragged(ids[known], np.unique(offsets))
+        types = np.where(has_words, kind, ABSENT_TYPE)
+        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
 
 
 def text_encoder(retriever: Retriever) -> TextEncoder | None:

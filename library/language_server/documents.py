@@ -230,19 +230,13 @@ def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
 
 def key_at(document: Document, caret: int) -> Key | None:
     """Return the key that the caret touches."""
-    for found in _around(document, caret):
-        if found.start <= caret <= found.end:
-            return found
-    return None
-
-
-def _around(document: Document, caret: int) -> Iterable[Key]:
-    """Yield the keys around the caret."""
     assert document.language is not None
     first = max(0, caret - PASSAGE)
     text = document.language.visible(document.text[first : caret + PASSAGE])
     for key, start, end in document.language.keys(text):
-        yield Key(key, first + start, first + end)
+        if first + start <= caret <= first + end:
+            return Key(key, first + start, first + end)
+    return None
 
 
 def missing_at(document: Document, caret: int) -> tuple[int, int] | None:

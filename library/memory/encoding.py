@@ -51,10 +51,6 @@ class Reading:
     def complete(self) -> bool:
         return self.known == self.papers and (self.texts is None or self.texts.complete)
 
-    @property
-    def any_new(self) -> bool:
-        return bool(self.new or (self.texts and self.texts.new))
-
     def __str__(self) -> str:
         """In one line, for people."""
         state = f"all {self.papers:,}" if self.known == self.papers else f"{self.known:,} of {self.papers:,}"
@@ -147,7 +143,7 @@ def encode_and_tell(library: Library) -> None:
     except KeyboardInterrupt:
         print(f"{state(library)}; {library.encodes} goes on")
         raise
-    if done is not None and done.any_new:
+    if done is not None and (done.new or (done.texts and done.texts.new)):
         print(done)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from citerec.base.errors import InputError
 from citerec.base.files import cache_folder
 from citerec.rerank.cross_encoder.network import CrossEncoder, is_bert
+from citerec.rerank.cross_encoder.pairs import TokenPairs
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.encoders.adapters import is_adapted
 from citerec.retrieval.encoders.nets import (
@@ -51,17 +52,6 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
         yield order[part]
 
 
-class PairBatch(Protocol):
-    """N tokenised pairs, such as rerank.cross_encoder.pairs.TokenPairs."""
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """[N], in tokens"""
-
-    def padded(self, rows: NDArray[np.integer]) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows [B] of the pairs -> input_ids, token_type_ids, attention_mask, each [B, L] int64."""
-
-
 class Backend(Protocol):
     """Scores pairs with one model."""
 
@@ -70,7 +60,7 @@ class Backend(Protocol):
     tokens: int
     """padded tokens of a batch, unless given"""
 
-    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Yield the rows [B] and scores [B] of each batch in `parts`, in any order."""
 
 
@@ -102,7 +92,7 @@ class TorchBackend:
         self.tokens = fitting_tokens(device, transformer_bytes(model.model, training=False), TOKENS)
         self._model = model
 
-    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Score batches one after the other, each with all threads."""
 
         def score(rows: Rows) -> tuple[Rows, Tensor]:
@@ -152,7 +142,7 @@ class OnnxBackend:
             write_graph(bert, path)
         self._network = Network(path)
 
-    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Score the pairs of each batch in parallel."""
         with ThreadPoolExecutor(self._threads) as pool:
             for rows in parts:

@@ -19,17 +19,13 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 
 from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
+from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.published.drafts import draft_folder
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
-from citerec.evaluation.benchmarks.contexts.draft_baseline import (
-    NAMED,
-    add_prior,
-    count_citations,
-    with_names,
-)
 from citerec.evaluation.benchmarks.contexts.draft_results import (
     BASELINE,
     MEASURES,
@@ -61,6 +57,7 @@ from citerec.library.models import PLAIN, model_files
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
 from citerec.library.recommender import Recommender
+from citerec.retrieval.base import Ranking
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
 
 log = logging.getLogger(__name__)
@@ -69,6 +66,11 @@ PARTS = "drafts"
 """Folder of the results per draft; a run that was interrupted goes on with the others."""
 BATCH = 32
 """Citations between two steps of the progress bar."""
+NAMED = "bm25_names"
+"""A model: BM25 that reads what rankers read, authors, years and what the draft cites elsewhere."""
+PRIOR = 0.2
+"""Weight of a paper's citations elsewhere: the best by R@10 and MRR over 85 drafts of other authors than
+those of the published lists (.394 / .203; without .359 / .193, without names and years .351 / .185)."""
 
 
 class Drafts(Benchmark):
@@ -224,7 +226,7 @@ def _answer(
 ) -> Ranks:
     """Ask the questions about a draft; return the ranks of all papers that they cite, in order.
 
-    prior: papers that the draft cites elsewhere come earlier (draft_baseline).
+    prior: papers that the draft cites elsewhere come earlier (`add_prior`).
     """
     library = in_memory(recommender.library)
     known, own = known_papers(draft, library)
@@ -264,6 +266,32 @@ def _answer(
                 ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
         advance(len(batch))
     return ranks
+
+
+def with_names(paper: LibraryPaper) -> LibraryPaper:
+    """Add the surnames of the authors and the year to the text that BM25 reads."""
+    words = [paper.abstract, *map(surname, paper.authors), str(paper.year or "")]
+    return paper._replace(abstract=" ".join(filter(None, words)))
+
+
+def count_citations(draft: Draft, known: Mapping[str, str], library: MemoryLibrary) -> Counter[int]:
+    """Count the citations of each paper of the library; known: ids of papers by the draft's keys."""
+    cited = ({known[key] for key in place.replaced if key in known} for place in draft.places)
+    rows = (library.row(paper) for papers in cited for paper in papers)
+    return Counter(row for row in rows if row is not None)
+
+
+def add_prior(
+    ranking: Ranking, question: Question, times: Mapping[int, int], library: MemoryLibrary
+) -> Ranking:
+    """Add PRIOR times the best score times log(1 + n) to the papers that n other citations cite."""
+    own = {library.row(paper) for paper in question.targets}
+    papers, scores = ranking.papers[0], ranking.scores[0].astype(np.float64)
+    other = np.array([times.get(row, 0) - (row in own) for row in papers.tolist()])
+    found = papers >= 0
+    scores[found] += PRIOR * scores[found].max(initial=0) * np.log1p(other[found])
+    order = np.argsort(-scores, kind="stable")
+    return Ranking(papers[order][None], scores[order][None].astype(np.float32))
 
 
 def _bm25_or(model: str) -> str:

@@ -29,9 +29,8 @@ from citerec.datasets.published.drafts import (
     list_file,
     read_list,
 )
-from citerec.evaluation.benchmarks.contexts.draft_baseline import NAMED, add_prior, count_citations
 from citerec.evaluation.benchmarks.contexts.draft_results import DraftResult, Ranks, read_results
-from citerec.evaluation.benchmarks.contexts.drafts import PARTS, Drafts
+from citerec.evaluation.benchmarks.contexts.drafts import NAMED, PARTS, Drafts, add_prior, count_citations
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import METRICS, PER_QUERY, REPORT, Provenance
 from citerec.library.commands.change import build
