@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,14 +17,7 @@ from citerec.hatten.static.model import StaticModel
 from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency, load_initial_vectors
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.hub import (
-    WEIGHTS,
-    check_consistent,
-    read_json,
-    read_weights,
-    write_json,
-    write_weights,
-)
+from citerec.training import hub
 
 FORMAT, WORDS = "hatten-1", "words.json"
 """Format name, and file of the word list."""
@@ -64,9 +57,6 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
         reader = DocumentReader(corpus, vocabulary, settings.encoder.max_tokens)
         return cls(encoder, vocabulary, {"vectors": name}), encoder, reader
 
-    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
-        return replace(self, encoder=encoder, about=about)
-
     def retriever(self, index: IndexConfig | None = None) -> HAttenRetriever:
         """Nearest-neighbour search with this model."""
         return HAttenRetriever(self, index=index)
@@ -82,9 +72,9 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
         return StaticModel(encoder, self.vocabulary, self.encoder.config.max_tokens, self.about)
 
     def write(self, folder: Path) -> None:
-        write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
-        write_json(folder / WORDS, self.vocabulary.words)
-        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
+        hub.write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
+        hub.write_json(folder / WORDS, self.vocabulary.words)
+        hub.write_weights(folder / hub.WEIGHTS, weights_to_numpy(self.encoder))
 
     @classmethod
     def open(cls, place: str | Path) -> Self:
@@ -98,12 +88,12 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        settings = read_json(folder / cls.settings_file, dict)
+        settings = hub.read_json(folder / cls.settings_file, dict)
         if settings.get("format") != FORMAT:
             raise InputError(f"{folder / cls.settings_file}: not a {cls.title} in the format {FORMAT}")
-        weights = weights_to_torch(read_weights(folder / WEIGHTS))
-        with check_consistent(folder):
-            vocabulary = Vocabulary(read_json(folder / WORDS, list))
+        weights = weights_to_torch(hub.read_weights(folder / hub.WEIGHTS))
+        with hub.check_consistent(folder):
+            vocabulary = Vocabulary(hub.read_json(folder / WORDS, list))
             config = EncoderConfig(**settings["config"])
             encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
             encoder.load_state_dict(weights)

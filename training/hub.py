@@ -17,6 +17,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -72,7 +73,7 @@ class Pretrained:
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
         """The same model with a network trained further, and its provenance."""
-        raise NotImplementedError
+        return replace(self, encoder=encoder, about=about)  # type: ignore[type-var]  # kinds are dataclasses
 
     def save(
         self, folder: str | Path, results: str = "", licence: str | None = None, place: str = ""

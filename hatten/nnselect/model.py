@@ -4,7 +4,7 @@ magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in G
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,14 +29,7 @@ from citerec.hatten.words.vectors import (
 )
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.hub import (
-    WEIGHTS,
-    check_consistent,
-    read_json,
-    read_weights,
-    write_json,
-    write_weights,
-)
+from citerec.training import hub
 
 
 class AverageEncoder(Encoder):
@@ -144,24 +137,21 @@ citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=c
         model = cls(encoder, vocabulary, settings.max_tokens, {"vectors": name})
         return model, encoder, DocumentReader(corpus, vocabulary, settings.max_tokens)
 
-    def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
-        return replace(self, encoder=encoder, about=about)
-
     def retriever(self, index: IndexConfig | None = None) -> NNSelectRetriever:
         """Nearest-neighbour search with this model."""
         return NNSelectRetriever(self, index)
 
     def write(self, folder: Path) -> None:
-        write_json(folder / self.settings_file, {"format": FORMAT, "max_tokens": self.max_tokens})
-        write_json(folder / WORDS, self.vocabulary.words)
-        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
+        hub.write_json(folder / self.settings_file, {"format": FORMAT, "max_tokens": self.max_tokens})
+        hub.write_json(folder / WORDS, self.vocabulary.words)
+        hub.write_weights(folder / hub.WEIGHTS, weights_to_numpy(self.encoder))
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        settings = read_json(folder / cls.settings_file, dict)
-        weights = weights_to_torch(read_weights(folder / WEIGHTS))
-        with check_consistent(folder):
-            vocabulary = Vocabulary(read_json(folder / WORDS, list))
+        settings = hub.read_json(folder / cls.settings_file, dict)
+        weights = weights_to_torch(hub.read_weights(folder / hub.WEIGHTS))
+        with hub.check_consistent(folder):
+            vocabulary = Vocabulary(hub.read_json(folder / WORDS, list))
             encoder = AverageEncoder(weights["directions"].numpy())
             encoder.load_state_dict(weights)
             return cls(encoder.eval(), vocabulary, int(settings["max_tokens"]), about)

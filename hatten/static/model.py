@@ -40,15 +40,7 @@ from citerec.hatten.settings import StaticSettings
 from citerec.hatten.static.means import MeanEncoder
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.settings import IndexConfig
-from citerec.training.hub import (
-    ABOUT,
-    WEIGHTS,
-    check_consistent,
-    read_json,
-    read_weights,
-    write_json,
-    write_weights,
-)
+from citerec.training import hub
 
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus
@@ -154,16 +146,16 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
             "unknown_weight": self.unknown_weight,
             "near": self.near,
         }
-        write_json(folder / CONFIG, config)
+        hub.write_json(folder / CONFIG, config)
         words = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
         (folder / WORDS).write_text(words + "\n", "utf-8")
-        write_weights(folder / WEIGHTS, weights)
+        hub.write_weights(folder / hub.WEIGHTS, weights)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Read a model; its vectors become float32. The same for all folders of the same content, as those of
         several libraries are."""
-        files = (folder / name for name in (ABOUT, CONFIG, WORDS, WEIGHTS))
+        files = (folder / name for name in (hub.ABOUT, CONFIG, WORDS, hub.WEIGHTS))
         content = tuple(_digest(file) if file.is_file() else "" for file in files)
         if (model := _opened.get(content)) is None:
             model = _opened[content] = cls._read(folder, about)
@@ -171,11 +163,11 @@ citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=cus
 
     @classmethod
     def _read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
+        config, words = hub.read_json(folder / CONFIG, dict), hub.read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of citerec train model=static")
-        weights = read_weights(folder / WEIGHTS)
-        with check_consistent(folder):
+        weights = hub.read_weights(folder / hub.WEIGHTS)
+        with hub.check_consistent(folder):
             familiar = weights.pop("familiar")
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()

@@ -18,20 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.files import write_text
+from citerec.datasets import word_statistics
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
-from citerec.datasets.word_statistics import (
-    BEGINNING,
-    BM25_TERM,
-    ENTRY,
-    PAIR,
-    TERM,
-    WORD,
-    Hashes,
-    WordStatistics,
-    hash_names,
-    salt,
-)
 from citerec.library.disk.reading import save_array
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -42,7 +31,7 @@ from citerec.retrieval.lexical.terms import Terms
 RANGES = 64
 """Ranges of hashes that are added up independently."""
 PAPERS_AT_A_TIME = 1 << 14
-Counts = tuple[Hashes, NDArray[np.int64]]
+Counts = tuple[word_statistics.Hashes, NDArray[np.int64]]
 Sums = dict[str, NDArray[np.float64]]
 """Total length and number of the texts of each kind."""
 
@@ -64,8 +53,8 @@ def _add_sums(sums: Sums, more: Sums) -> None:
         sums[kind] = sums.get(kind, np.zeros(2)) + pair
 
 
-def _save(file: Path, hashes: Hashes, counts: NDArray[np.int64]) -> None:
-    columns = np.empty(len(hashes), ENTRY)
+def _save(file: Path, hashes: word_statistics.Hashes, counts: NDArray[np.int64]) -> None:
+    columns = np.empty(len(hashes), word_statistics.ENTRY)
     columns["hash"], columns["count"] = hashes, np.minimum(counts, 2**32 - 1)
     save_array(file, columns)
 
@@ -74,31 +63,31 @@ def count_papers(corpus: SomePapers) -> tuple[Counts, Sums]:
     """Count what occurs in papers; also sums of text lengths and numbers of texts, by kind."""
     parts: list[Counts] = []
 
-    def add(kind: str, hashes: Hashes, times: NDArray[np.integer]) -> None:
-        parts.append((hashes ^ salt(kind), times.astype(np.int64)))
+    def add(kind: str, hashes: word_statistics.Hashes, times: NDArray[np.integer]) -> None:
+        parts.append((hashes ^ word_statistics.salt(kind), times.astype(np.int64)))
 
-    add(WORD, hash_names(corpus.words), corpus.word_counts)
-    sums = {WORD: np.array([float(np.sum(corpus.word_counts)), len(corpus.paper_ids)])}
+    add(word_statistics.WORD, word_statistics.hash_names(corpus.words), corpus.word_counts)
+    sums = {word_statistics.WORD: np.array([float(np.sum(corpus.word_counts)), len(corpus.paper_ids)])}
     bm25 = BM25()
     rows = np.arange(len(corpus.paper_ids))
     terms = Terms.from_words(corpus.words, **bm25.tokenisation)
     texts = sum(
         terms.counts(rows, words, len(rows)) for words in (corpus.title_tokens, corpus.abstract_tokens)
     )
-    add(BM25_TERM, hash_names(terms.names), np.diff(texts.indptr))
-    sums[BM25_TERM] = np.array([texts.sum(), len(rows)])
+    add(word_statistics.BM25_TERM, word_statistics.hash_names(terms.names), np.diff(texts.indptr))
+    sums[word_statistics.BM25_TERM] = np.array([texts.sum(), len(rows)])
     statistics = CorpusStatistics(corpus)
     title, abstract = (statistics.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
     beginnings = statistics.counts(corpus.title_tokens, statistics.beginnings)
     frequency = np.bincount((title + abstract).indices, minlength=statistics.terms.size)
-    add(TERM, hash_names(statistics.terms.names), frequency)
+    add(word_statistics.TERM, word_statistics.hash_names(statistics.terms.names), frequency)
     frequency = np.bincount(beginnings.indices, minlength=statistics.beginnings.size)
-    add(BEGINNING, hash_names(statistics.beginnings.names), frequency)
+    add(word_statistics.BEGINNING, word_statistics.hash_names(statistics.beginnings.names), frequency)
     for name, counted in (("title", title), ("abstract", abstract), ("title_beginnings", beginnings)):
         lengths = np.asarray(counted.sum(axis=1)).ravel()
         sums[name] = np.array([lengths.sum(), np.count_nonzero(lengths)])
     keys, times = np.unique(statistics.adjacent_pairs(corpus.title_tokens)[0], return_counts=True)
-    add(PAIR, statistics.hash_pairs(keys), times)
+    add(word_statistics.PAIR, statistics.hash_pairs(keys), times)
     for kind, (find, of) in statistics.names_of(corpus).items():
         hashes = hash_texts(corpus, find, of)[1]
         add(kind, *np.unique(hashes[hashes != 0], return_counts=True))
@@ -141,6 +130,8 @@ def write_statistics(ranges: Sequence[Path], parts: Sequence[Path], folder: Path
     for file in parts:
         pairs = json.loads(file.with_suffix(".json").read_text("utf-8"))
         _add_sums(sums, {kind: np.array(pair) for kind, pair in pairs.items()})
-    words, papers = sums.pop(WORD).tolist()
+    words, papers = sums.pop(word_statistics.WORD).tolist()
     averages = {kind: max(total / max(texts, 1), 1e-9) for kind, (total, texts) in sums.items()}
-    WordStatistics.write(folder, found, {"papers": int(papers), "words": int(words), "averages": averages})
+    word_statistics.WordStatistics.write(
+        folder, found, {"papers": int(papers), "words": int(words), "averages": averages}
+    )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from citerec.base.errors import InputError
 from citerec.base.over_ray import ray_session
@@ -29,13 +29,11 @@ AHEAD = 2
 """Tasks per worker that are running or wait."""
 
 
-class TaskRunner(Protocol):
-    """Runs tasks; `local` or `over_ray` gives one."""
+@dataclass
+class TaskRunner:
+    """Runs `workers` tasks at once: here one after the other in this process; Ray is not imported."""
 
-    @property
-    def workers(self) -> int:
-        """Number of tasks that run at once."""
-        ...
+    workers: int = 1
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
@@ -44,28 +42,14 @@ class TaskRunner(Protocol):
 
         An exception of a task ends the others and is raised here.
         """
-        ...
-
-
-class LocalRunner:
-    """Runs one task after the other in this process; Ray is not imported."""
-
-    workers = 1
-
-    def map(
-        self, function: Callable[[Item], Result], items: Sequence[Item], what: str
-    ) -> Iterator[tuple[int, Result]]:
         with count_progress(what, len(items)) as advance:
             for number, item in enumerate(items):
                 yield number, function(item)
                 advance(1)
 
 
-@dataclass(frozen=True)
-class RayRunner:
+class RayRunner(TaskRunner):
     """Runs tasks over Ray, one per core."""
-
-    workers: int
 
     def map(
         self, function: Callable[[Item], Result], items: Sequence[Item], what: str
@@ -117,7 +101,7 @@ def task_runner(workers: int = 0) -> Iterator[TaskRunner]:
         workers = 1
     workers = workers or os.cpu_count() or 1
     if workers == 1 and not cluster:
-        yield LocalRunner()
+        yield TaskRunner()
         return
     with ray_session(workers):
         import ray

@@ -44,13 +44,14 @@ class Citation(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a .bib file; no paper if it cannot be read. aliases: its other keys."""
+    """An entry of a .bib file; no paper if it cannot be read. aliases: its other keys. text: its BibTeX."""
 
     key: str
     file: Path
     line: int
     paper: LibraryPaper | None
     aliases: Sequence[str] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from citerec.datasets.languages.known import language_of
 from citerec.datasets.languages.language import Language, Source
 from citerec.datasets.languages.latex import LATEX
 from citerec.library.candidates import Candidates
+from citerec.library.drafts.check import Entry
 from citerec.library.drafts.copies import numbered_keys
 from citerec.library.explanation import Recommendation
 from citerec.library.identities import Identities
@@ -37,17 +38,6 @@ MAX_MAIN_FILES, MAX_MAIN_BYTES, MAX_LEVELS = 100, 1 << 20, 5
 _STRING = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ROOT = re.compile(r"^%\s*!\s*TEX\s+root\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _WHOLE = re.compile(r"\\documentclass\b|\\begin\s*\{document\}")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry of a .bib file. line: where it begins. text: its BibTeX."""
-
-    key: str
-    file: Path
-    line: int
-    text: str
-    paper: LibraryPaper | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -
     strings = "\n".join(_STRING.findall(text))
     starts = list(BIB_ENTRY.finditer(text))
     ends = [*(match.start() for match in starts[1:]), len(text)]
-    entries, line, counted = [], 0, 0
+    entries, line, counted = [], 1, 0
     for number, (match, end) in enumerate(zip(starts, ends, strict=False)):
         line += text.count("\n", counted, match.start())
         counted = match.start()
@@ -88,22 +78,17 @@ def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -
         if written not in known and number < MAX_ENTRIES:
             known[written] = _parse(written, strings)
         keys = (match[2], *find_aliases(written))
-        entries += [Entry(key, file, line, written, known.get(written)) for key in keys]
+        entries += [Entry(key, file, line, known.get(written), text=written) for key in keys]
     return entries
 
 
 def other_entries(main: Main) -> list[Entry]:
     """Return the entries of a document that are in no .bib file."""
-    return [
-        Entry(
-            key,
-            main.path,
-            0,
-            "",
-            make_paper(key=key, title=one.title or one.text, authors=one.authors, year=one.year),
-        )
+    papers = {
+        key: make_paper(key=key, title=one.title or one.text, authors=one.authors, year=one.year)
         for key, one in main.others.items()
-    ]
+    }
+    return [Entry(key, main.path, 0, paper) for key, paper in papers.items()]
 
 
 def _parse(text: str, strings: str) -> LibraryPaper | None:

@@ -165,9 +165,8 @@ class Outline:
 
     def place(self, offset: int) -> int:
         """Return how many passages come before an offset."""
-        keys = sum(one.start < offset for one in self.cited) + sum(
-            start < offset for start, _ in self.missing
-        )
+        starts = *(one.start for one in self.cited), *(start for start, _ in self.missing)
+        keys = sum(start < offset for start in starts)
         ends = np.cumsum([len(cited) for _, cited in self.passages])
         return int(np.searchsorted(ends, keys, side="right"))
 
@@ -181,10 +180,8 @@ def outline(language: Language, text: str) -> Outline:
     citations = [*language.citations(visible)]
     missing = [(found.start, found.end) for found in citations if found.missing]
     year = metadata.year or date.today().year
-    cited, bibs = (
-        tuple(language.keys_of(citations)),
-        tuple(one.key for one in language.bibliographies(visible)),
-    )
+    cited = tuple(language.keys_of(citations))
+    bibs = tuple(one.key for one in language.bibliographies(visible))
     labels = frozenset(language.labels(visible))
     references = dict.fromkeys([*(one.key for one in cited), _OTHER], Reference())
     read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""

@@ -28,7 +28,7 @@ from citerec.library.export.formats import (
     terminal_text,
 )
 from citerec.library.export.neighbours import new_entry
-from citerec.library.language_server.bibliography import Bibliography, Entry
+from citerec.library.language_server.bibliography import Bibliography
 from citerec.library.language_server.documents import (
     Document,
     Outline,
@@ -239,7 +239,7 @@ class Features(Workspace):
         """Remember an entry that the editor has added, and may not have saved."""
         if (library := self.library) and self._opened(file) is None:
             paper = library.paper(library.corpus.paper_row(id))
-            self._added.setdefault(file, {})[key] = Entry(key, file, 0, "", paper)
+            self._added.setdefault(file, {})[key] = check.Entry(key, file, 0, paper)
 
     # Code actions.
 
@@ -265,13 +265,8 @@ class Features(Workspace):
             filled = language.fill(command, [key]) if command else None
             return filled[0] if filled else f"{language.lead}{language.cite(key)}"
 
-        papers = self._ask(
-            document,
-            passage_at(document, language, start, end, cite(PLACEHOLDER)),
-            start,
-            "",
-            self.settings.actions,
-        )
+        passage = passage_at(document, language, start, end, cite(PLACEHOLDER))
+        papers = self._ask(document, passage, start, "", self.settings.actions)
         bibliography = self.bibliography(document)
         keys, actions = bibliography.keys, []
         for paper in papers[: self.settings.actions]:
@@ -320,7 +315,7 @@ class Features(Workspace):
         entry = self.bibliography(document).entries.get(found.key)
         if entry is None or not entry.text:
             return None
-        start = types.Position(entry.line, 0)
+        start = types.Position(entry.line - 1, 0)
         return types.Location(entry.file.as_uri(), types.Range(start, start))
 
     def diagnose(self, document: Document) -> list[types.Diagnostic]:
@@ -334,10 +329,8 @@ class Features(Workspace):
         main = self.known(document).main
         same = {key: keys for keys in bibliography.same for key in keys}
         cited, level = {key for key, *_ in about.cited}, types.DiagnosticSeverity
-        found = [
-            (start, end, "missing", "a citation is missing", level.Information)
-            for start, end in about.missing
-        ]
+        missing = "missing", "a citation is missing", level.Information
+        found = [(*span, *missing) for span in about.missing]
         preprints = {one.key: one.message for one in self._preprints(bibliography, cited)}
         for key, start, end in about.cited if where else ():
             if key in preprints:
@@ -371,11 +364,7 @@ class Features(Workspace):
         """Return the cited preprints that are published, if the settings ask for them."""
         if not self.settings.preprints:
             return []
-        entries = {
-            key: check.Entry(key, entry.file, entry.line + 1, entry.paper)
-            for key, entry in bibliography.entries.items()
-        }
-        return check.find_preprints(entries, cited, self.library)
+        return check.find_preprints(bibliography.entries, cited, self.library)
 
 
 def _by(paper: Paper) -> str:

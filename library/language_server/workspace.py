@@ -18,10 +18,10 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
 from citerec.datasets.languages.inputs import clean_text, decode_text
 from citerec.library.commands.temporary import open_recommender
+from citerec.library.drafts.check import Entry
 from citerec.library.folder import MANIFEST
 from citerec.library.language_server.bibliography import (
     Bibliography,
-    Entry,
     Main,
     find_bibs,
     match_entries,

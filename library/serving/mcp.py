@@ -18,29 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from citerec.base.errors import InputError
-from citerec.library.serving.messages import (
-    Abstract,
-    Answer,
-    Claim,
-    Count,
-    EntryFormat,
-    Found,
-    FoundPassages,
-    Link,
-    Name,
-    Names,
-    Question,
-    Search,
-    Text,
-    Title,
-    Words,
-    answer_question,
-    field_errors,
-    file_link,
-    find_papers,
-    find_passages,
-    write_entries,
-)
+from citerec.library.serving import messages
 from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -68,7 +46,9 @@ class Runner(Protocol):
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -> MCPServer[Any]:
+def make_server(
+    recommender: Recommender, run: Runner, link: messages.Link = messages.file_link
+) -> MCPServer[Any]:
     """Create the MCP server. Errors in a call are returned to the assistant. link: to PDFs."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -87,7 +67,7 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
                 return await super().call_tool(name, arguments, *rest)
             except ToolError as error:
                 if isinstance(error.__cause__, ValidationError):
-                    raise ToolError(field_errors(error.__cause__.errors())) from None
+                    raise ToolError(messages.field_errors(error.__cause__.errors())) from None
                 raise
 
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every session
@@ -106,41 +86,46 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
 
     @server.tool(annotations=reads)
     async def recommend_citation(
-        text: Annotated[Text, Field(description="the passage, with [CITE] at the missing citation")],
-        title: Annotated[Title, _default("")] = "",
-        abstract: Annotated[Abstract, _default("")] = "",
-        k: Annotated[Count, _default(5), Field(description="number of papers to recommend")] = 5,
+        text: Annotated[messages.Text, Field(description="the passage, with [CITE] at the missing citation")],
+        title: Annotated[messages.Title, _default("")] = "",
+        abstract: Annotated[messages.Abstract, _default("")] = "",
+        k: Annotated[messages.Count, _default(5), Field(description="number of papers to recommend")] = 5,
         known: Annotated[
-            Names, _default([]), Field(description="keys of papers that the draft cites elsewhere")
+            messages.Names, _default([]), Field(description="keys of papers that the draft cites elsewhere")
         ] = [],  # noqa: B006 (never changed)
-    ) -> Answer:
+    ) -> messages.Answer:
         """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
-        question = Question(text=text, title=title, abstract=abstract, k=k, known=known, details=True)
-        return await call(lambda: answer_question(recommender, question, link))
+        question = messages.Question(
+            text=text, title=title, abstract=abstract, k=k, known=known, details=True
+        )
+        return await call(lambda: messages.answer_question(recommender, question, link))
 
     @server.tool(annotations=reads)
     async def search(
         query: Annotated[
-            Words, Field(description="words of a title, authors, year or key, such as kingma 2015 adam")
+            messages.Words,
+            Field(description="words of a title, authors, year or key, such as kingma 2015 adam"),
         ],
-        k: Annotated[Count, _default(10), Field(description="maximum number of papers")] = 10,
-    ) -> Found:
+        k: Annotated[messages.Count, _default(10), Field(description="maximum number of papers")] = 10,
+    ) -> messages.Found:
         """Find papers of the user's library by title, authors, year, key or words of the abstract."""
-        return await call(lambda: find_papers(recommender, Search(query=query, k=k)))
+        return await call(lambda: messages.find_papers(recommender, messages.Search(query=query, k=k)))
 
     @server.tool(annotations=reads)
     async def find_passage(
-        claim: Annotated[Text, Field(description="what the paper is to say, in a sentence")],
-        key: Annotated[Name, Field(description="key or id of a paper of the library")],
-        k: Annotated[Count, _default(3), Field(description="number of passages")] = 3,
-    ) -> FoundPassages:
+        claim: Annotated[messages.Text, Field(description="what the paper is to say, in a sentence")],
+        key: Annotated[messages.Name, Field(description="key or id of a paper of the library")],
+        k: Annotated[messages.Count, _default(3), Field(description="number of passages")] = 3,
+    ) -> messages.FoundPassages:
         """Find the passages of one paper's full text that fit a claim best, with their pages."""
-        return await call(lambda: find_passages(recommender, Claim(claim=claim, key=key, k=k), link))
+        return await call(
+            lambda: messages.find_passages(recommender, messages.Claim(claim=claim, key=key, k=k), link)
+        )
 
     @server.tool(annotations=reads)
     async def entries(
-        keys: Annotated[Names, Field(min_length=1, description="keys or ids of the papers")],
-        format: Annotated[EntryFormat, _default("bibtex")] = "bibtex",
+        keys: Annotated[messages.Names, Field(min_length=1, description="keys or ids of the papers")],
+        format: Annotated[messages.EntryFormat, _default("bibtex")] = "bibtex",
     ) -> list[str]:
         """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
 
@@ -148,7 +133,7 @@ def make_server(recommender: Recommender, run: Runner, link: Link = file_link) -
             known = [key for key in keys if recommender.library.row(key) is not None]
             lacking = ", ".join(key for key in keys if key not in known)
             said = [f"not in the library: {lacking}"] if lacking and known else []
-            return [write_entries(recommender, known or keys, format), *said]
+            return [messages.write_entries(recommender, known or keys, format), *said]
 
         return await call(write)
 

@@ -261,15 +261,8 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
     """Recommend papers for a question. Raises InputError for an invalid one."""
     recommendations = []
     filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
-    found = recommender.recommend(
-        question.text,
-        question.title,
-        question.abstract,
-        question.k,
-        known=question.known,
-        filters=filters,
-        rerank=question.rerank,
-    )
+    asked = question.text, question.title, question.abstract, question.k
+    found = recommender.recommend(*asked, known=question.known, filters=filters, rerank=question.rerank)
     library = recommender.library
     for paper in found:
         recommended = Recommended(**paper.as_json())
@@ -356,21 +349,15 @@ def write_entries(recommender: Recommender, names: list[str], format: str) -> st
 
 def describe_api(schema: dict[str, Any]) -> str:
     """Return a page without scripts that lists the requests of an OpenAPI schema and their fields."""
-    parts = [
-        f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{schema['info']['title']}: API</title>"
-    ]
-    parts.append(
-        f"<h1>{schema['info']['title']}: API</h1><p>For programs: <a href=openapi.json>openapi.json</a>"
-    )
+    title = f"{schema['info']['title']}: API"
+    parts = [f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title>"]
+    parts.append(f"<h1>{title}</h1><p>For programs: <a href=openapi.json>openapi.json</a>")
     for path, methods in schema["paths"].items():
         for method, request in methods.items():
             parts.append(f"<h2><code>{method.upper()} {path}</code></h2><p>{escape(request['description'])}")
             fields = _fields(request, schema["components"]["schemas"])
-            parts += [
-                "<ul>",
-                *(f"<li><code>{name}</code>: {escape(about)}" for name, about in fields),
-                "</ul>",
-            ]
+            listed = (f"<li><code>{name}</code>: {escape(about)}" for name, about in fields)
+            parts += ["<ul>", *listed, "</ul>"]
             if "security" in request:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.")
     return "\n".join(parts)

@@ -37,35 +37,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from citerec.base.errors import InputError, StorageError
 from citerec.library.export.formats import count_noun
-from citerec.library.serving import limits
+from citerec.library.serving import limits, messages
 from citerec.library.serving.mcp import McpOverHttp, make_server
-from citerec.library.serving.messages import (
-    About,
-    Answer,
-    Answers,
-    Changed,
-    Claim,
-    EntryFormat,
-    Found,
-    FoundPassages,
-    Health,
-    Name,
-    NewPapers,
-    Problem,
-    Question,
-    Questions,
-    Search,
-    answer_question,
-    describe_api,
-    field_errors,
-    file_link,
-    find_papers,
-    find_passages,
-    no_link,
-    parse_new_papers,
-    served_link,
-    write_entries,
-)
 from citerec.library.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -154,10 +127,10 @@ class RequestGuard:
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that yields the body first."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    body_first = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return messages.pop() if messages else await receive()
+        return body_first.pop() if body_first else await receive()
 
     return replay
 
@@ -206,7 +179,7 @@ class WorkQueue:
 # The application.
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": description}
+    status: {"model": messages.Problem, "description": description}
     for status, description in {
         400: "Malformed body",
         401: "Missing or wrong token",
@@ -228,7 +201,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     page = PAGE.read_text("utf-8")
     reads, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
     is_local = url_host(settings.host) in LOOPBACK
-    opens, link = (file_link, served_link) if is_local else (no_link, no_link)
+    opens, link = (
+        (messages.file_link, messages.served_link) if is_local else (messages.no_link, messages.no_link)
+    )
     tools = McpOverHttp(lambda: make_server(recommender, reads.run, opens))
 
     @asynccontextmanager
@@ -254,7 +229,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": field_errors(error.errors(), 1)}, 422)
+        return JSONResponse({"detail": messages.field_errors(error.errors(), 1)}, 422)
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
@@ -269,38 +244,46 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.get("/docs", include_in_schema=False)
     async def show_docs() -> HTMLResponse:
-        return HTMLResponse(describe_api(app.openapi()))
+        return HTMLResponse(messages.describe_api(app.openapi()))
 
     @app.get("/health")
-    async def health() -> Health:
+    async def health() -> messages.Health:
         """Return the server's status and its number of papers."""
-        return Health(papers=len(recommender.library))
+        return messages.Health(papers=len(recommender.library))
 
     @app.get("/library", responses={503: PROBLEMS[503]})
-    async def about() -> About:
+    async def about() -> messages.About:
         """Describe the library."""
-        return await reads.run(lambda: About.describe(recommender, Path(settings.library).resolve().name))
+        return await reads.run(
+            lambda: messages.About.describe(recommender, Path(settings.library).resolve().name)
+        )
 
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
-    async def recommend(question: Question, request: Request) -> Answer:
+    async def recommend(question: messages.Question, request: Request) -> messages.Answer:
         """Recommend papers to cite in a passage, best first."""
-        return await reads.run(lambda: answer_question(recommender, question, link), request.is_disconnected)
+        return await reads.run(
+            lambda: messages.answer_question(recommender, question, link), request.is_disconnected
+        )
 
     @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
-    async def recommend_batch(batch: Questions, request: Request) -> Answers:
+    async def recommend_batch(batch: messages.Questions, request: Request) -> messages.Answers:
         """Recommend papers for several passages."""
         return await reads.run(
-            lambda: Answers(answers=[answer_question(recommender, one, link) for one in batch.queries]),
+            lambda: messages.Answers(
+                answers=[messages.answer_question(recommender, one, link) for one in batch.queries]
+            ),
             request.is_disconnected,
         )
 
     @app.post("/passages", responses=PROBLEMS)
-    async def passages(claim: Claim, request: Request) -> FoundPassages:
+    async def passages(claim: messages.Claim, request: Request) -> messages.FoundPassages:
         """Find the passages of a paper's full text that fit a claim best, with their pages."""
-        return await reads.run(lambda: find_passages(recommender, claim, link), request.is_disconnected)
+        return await reads.run(
+            lambda: messages.find_passages(recommender, claim, link), request.is_disconnected
+        )
 
     @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
-    async def pdf(id: Name, request: Request) -> Response:
+    async def pdf(id: messages.Name, request: Request) -> Response:
         """Return the PDF whose text a paper has, to this machine only."""
         if not is_local:
             raise HTTPException(403, "PDFs are not served to other machines")
@@ -309,14 +292,14 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             raise HTTPException(404, "the PDF is not on this machine")
         return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 
-    async def search(search: Search, request: Request) -> Found:
+    async def search(search: messages.Search, request: Request) -> messages.Found:
         """Find papers by title, authors, year or key, also by the beginnings of words."""
-        return await reads.run(lambda: find_papers(recommender, search), request.is_disconnected)
+        return await reads.run(lambda: messages.find_papers(recommender, search), request.is_disconnected)
 
     options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
 
     @app.get("/search", **options)
-    async def search_by_url(given: Annotated[Search, Query()], request: Request) -> Found:
+    async def search_by_url(given: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
         """Like POST /search."""
         return await search(given, request)
 
@@ -324,32 +307,34 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     changes: Any = {"dependencies": [Depends(require_token)], "responses": PROBLEMS}
 
-    async def run_change(change: Callable[[], object]) -> Changed:
-        def work() -> Changed:
+    async def run_change(change: Callable[[], object]) -> messages.Changed:
+        def work() -> messages.Changed:
             before = len(recommender.library)
             change()
             after = len(recommender.library)
-            return Changed(papers=after, changed=abs(after - before))
+            return messages.Changed(papers=after, changed=abs(after - before))
 
         return await writes.run(work)
 
     @app.post("/papers", **changes)
-    async def add(new: NewPapers) -> Changed:
+    async def add(new: messages.NewPapers) -> messages.Changed:
         """Add papers to the library."""
-        return await run_change(lambda: recommender.add(parse_new_papers(new)))
+        return await run_change(lambda: recommender.add(messages.parse_new_papers(new)))
 
     @app.get("/papers", responses=PROBLEMS | {200: {"content": {"text/plain": {}}}})
     async def entries(
-        id: Annotated[list[Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
+        id: Annotated[list[messages.Name], Query(min_length=1, max_length=limits.MAX_EXCLUDED)],
         request: Request,
-        format: EntryFormat = "bibtex",
+        format: messages.EntryFormat = "bibtex",
     ) -> Response:
         """Return the entries of papers, by id or key."""
-        text = await reads.run(lambda: write_entries(recommender, id, format), request.is_disconnected)
+        text = await reads.run(
+            lambda: messages.write_entries(recommender, id, format), request.is_disconnected
+        )
         return PlainTextResponse(text)
 
     @app.delete("/papers/{id:path}", **changes)
-    async def remove(id: Name) -> Changed:
+    async def remove(id: messages.Name) -> messages.Changed:
         """Remove a paper, by id or key. `update` does not add it again."""
 
         def change() -> None:

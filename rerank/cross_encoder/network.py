@@ -22,15 +22,7 @@ from citerec.retrieval.encoders.encoder import load_pretrained, max_positions
 from citerec.retrieval.encoders.nets import computing_in, weights_to_numpy, weights_to_torch
 from citerec.retrieval.encoders.sentence_transformers import POOLING, TOKENIZER, pooling_config, write_modules
 from citerec.retrieval.settings import ArticleConfig
-from citerec.training.hub import (
-    WEIGHTS,
-    Pretrained,
-    check_consistent,
-    read_json,
-    read_weights,
-    write_json,
-    write_weights,
-)
+from citerec.training import hub
 
 if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
@@ -39,7 +31,7 @@ SETTINGS, HEAD = "reranker.json", "head.safetensors"
 """Files of a saved reranker in addition to those of Hugging Face."""
 
 
-class CrossEncoder(nn.Module, Pretrained):
+class CrossEncoder(nn.Module, hub.Pretrained):
     """Maps token pairs to relevance scores.
 
     head: `sigmoid` is sigmoid(linear(relu(CLS))), as in the reference; `linear` is linear(CLS).
@@ -150,8 +142,8 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         of sentence-transformers, unless the transformer has an adapter."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_weights(folder / HEAD, weights_to_numpy(self.score))
-        write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})
+        hub.write_weights(folder / HEAD, weights_to_numpy(self.score))
+        hub.write_json(folder / SETTINGS, {"head": self.head, "pairs": asdict(self.config)})
         if not is_adapted(self.model):
             self._write_modules(folder)
 
@@ -160,7 +152,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
         if self._has_token_types:  # tokenisers of no particular class leave them out
             saved = folder / TOKENIZER
             names = ["input_ids", "token_type_ids", "attention_mask"]
-            write_json(saved, {**read_json(saved, dict), "model_input_names": names})
+            hub.write_json(saved, {**hub.read_json(saved, dict), "model_input_names": names})
         dim, activations = self.score.in_features, "torch.nn.modules"
         weights, bias = (part.detach().cpu().numpy() for part in (self.score.weight, self.score.bias))
         layers = [("linear.Identity", weights, bias)]
@@ -181,7 +173,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
                 "module_output_name": "scores" if number == len(layers) + 1 else "sentence_embedding",
             }
             (folder / path).mkdir()
-            write_weights(folder / path / WEIGHTS, {"linear.weight": weight, "linear.bias": offset})
+            hub.write_weights(folder / path / hub.WEIGHTS, {"linear.weight": weight, "linear.bias": offset})
         final = "activation.Sigmoid" if self.head == "sigmoid" else "linear.Identity"
         about = {"model_type": "CrossEncoder", "activation_fn": f"{activations}.{final}"}
         write_modules(folder, modules, self.config.max_tokens, configs, **about)
@@ -189,10 +181,10 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
         """Load a saved reranker, in evaluation mode and float32."""
-        settings = read_json(folder / SETTINGS, dict)
+        settings = hub.read_json(folder / SETTINGS, dict)
         model, tokenizer = load_pretrained(ArticleConfig("reranker", path=str(folder), max_tokens=8))
-        weights = weights_to_torch(read_weights(folder / HEAD))
-        with check_consistent(folder):
+        weights = weights_to_torch(hub.read_weights(folder / HEAD))
+        with hub.check_consistent(folder):
             config = PairSettings.from_dict(dict(settings["pairs"]))
             made = cls(model, tokenizer, config, settings["head"])
             made.score.load_state_dict(weights)

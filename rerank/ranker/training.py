@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ from citerec.rerank.ranker.features import is_listed
 from citerec.rerank.ranker.linear import (
     DRAFT,
     LinearModel,
-    Lists,
     TrainingLists,
     cross_fit,
     fit_ranker,
@@ -42,13 +41,15 @@ from citerec.rerank.ranker.linear import (
 from citerec.rerank.ranker.networks import COSINE, FIRST, READ, NetworkModel, Rescoring, cosines_of
 from citerec.rerank.ranker.variants import small_libraries, with_contexts, without_abstracts
 from citerec.rerank.settings import RankerSettings
-from citerec.retrieval.arrays import Floats, Mask
-from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.arrays import Floats
 from citerec.retrieval.encoders.article import ArticleRetriever, SentenceRetriever
 from citerec.retrieval.passages import cited_elsewhere
 from citerec.retrieval.queries import SURROUNDINGS, Queries, QueryField
 from citerec.training.loop import TrainingRun
 from citerec.training.rounds import METRICS
+
+if TYPE_CHECKING:
+    from citerec.rerank.ranker.model import Ranker
 
 log = logging.getLogger(__name__)
 
@@ -60,24 +61,6 @@ DEPTH = 30
 """Papers that an encoder reads for a question."""
 FEW = (50, 500, 5000)
 """Training contexts of the variants with few of them."""
-
-
-class Ranker(Protocol):
-    """What training needs of a ranker (rerank.ranker.model.Ranker), which is not yet indexed."""
-
-    all_parts: dict[str, Retriever]
-    depth: int
-    shared: Any
-
-    @property
-    def corpus(self) -> Corpus: ...
-    def settings(self) -> dict[str, Any]: ...
-    def with_dense(self, dense: Retriever) -> Self: ...
-    def index(self, corpus: Corpus) -> Self: ...
-    def open(self, corpus: Corpus, folder: str | Path | None) -> None: ...
-    def prefetch(self, queries: Queries, depth: int) -> list[Ranking]: ...
-    def merge_candidates(self, found: list[Ranking]) -> NDArray[np.int32]: ...
-    def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]: ...
 
 
 def train_model(
@@ -110,22 +93,19 @@ def train_model(
     metrics = {f"val/{name.removeprefix(first)}": value for name, value in all_measures.items()}
     write_text(run.path / METRICS, json.dumps(metrics, indent=1) + "\n")
     log.info(f"ranker: trained in {time.monotonic() - start:.0f} s; output in {run.path}")
-    return (
-        model,
-        confidence,
-        {
-            "data": corpus.name,
-            "corpus": corpus.fingerprint,
-            "parts": {name: part.name for name, part in ranker.all_parts.items()},
-            "depth": ranker.depth,
-            "settings": asdict(settings),
-            "retriever": ranker.settings(),
-            "seed": run.seed,
-            "cross_fitted": all_measures,
-            "seconds": round(time.monotonic() - start, 1),
-            "hash": model_hash(model, confidence.parameters),
-        },
-    )
+    about = {
+        "data": corpus.name,
+        "corpus": corpus.fingerprint,
+        "parts": {name: part.name for name, part in ranker.all_parts.items()},
+        "depth": ranker.depth,
+        "settings": asdict(settings),
+        "retriever": ranker.settings(),
+        "seed": run.seed,
+        "cross_fitted": all_measures,
+        "seconds": round(time.monotonic() - start, 1),
+        "hash": model_hash(model, confidence.parameters),
+    }
+    return model, confidence, about
 
 
 def fit_calibrated(

@@ -71,7 +71,7 @@ def test_saving_over_a_model_keeps_it_when_the_device_is_full(
         raise OSError(errno.ENOSPC, "no space", str(place))
 
     with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr("citerec.hatten.model.write_weights", full)
+        patch.setattr("citerec.training.hub.write_weights", full)
         random_model(WORDS).save(place)
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
     assert os.listdir(tmp_path) == ["hatten"]

@@ -24,12 +24,12 @@ from citerec.base.errors import InputError
 from citerec.library.disk import tasks
 from citerec.library.disk.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.disk.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
-from citerec.library.disk.tasks import LocalRunner, TaskRunner, task_runner
+from citerec.library.disk.tasks import TaskRunner, task_runner
 from citerec.library.merging import Deduplicator
 from citerec.library.papers import LibraryPaper, clean_text
 from citerec.library.sources.readers import find_sources, read_source
 
-HERE = LocalRunner()
+HERE = TaskRunner()
 SMALL = 2000
 """Bytes of a piece."""
 
@@ -331,7 +331,7 @@ def test_pieces_of_large_sources_are_larger(tmp_path: Path) -> None:
         assert len(plan_pieces([str(path)])) == pieces
 
 
-class Counting(LocalRunner):
+class Counting(TaskRunner):
     """Tells what it ran, and can be killed."""
 
     def __init__(self, most: int = 1000) -> None:
