@@ -31,7 +31,7 @@ def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
         if isinstance(part, nn.Dropout):
             part.p = config.dropout
     if config.gradient_checkpointing:
-        encoder.model.activation_checkpointing_enable({"use_reentrant": False})
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 class AveragedModule(pl.LightningModule, Generic[Net]):

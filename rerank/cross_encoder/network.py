@@ -115,7 +115,7 @@ citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom 
 
     def first_hidden(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
         """[B, L] each -> hidden states of the first token [B, D]."""
-        checkpointed = self.training and self.model.is_activation_checkpointing
+        checkpointed = self.training and self.model.is_gradient_checkpointing
         if is_bert(self.model) and not checkpointed:
             return first_hidden(self.model, ids, types, mask.bool())
         token_types = {"token_type_ids": types} if self._has_token_types else {}

@@ -92,7 +92,7 @@ def test_gradient_checkpointing_gives_the_same_gradient(tiny_bert: Path, tiny_co
     for again in (False, True):
         article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
         encoder = TunedEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
-        assert article.model.is_activation_checkpointing == again
+        assert article.model.is_gradient_checkpointing == again
         texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
         encoder.encode(texts).square().sum().backward()
         gradients.append([weight.grad for weight in encoder.parameters()])

@@ -82,7 +82,7 @@ def test_gradient_checkpointing_keeps_the_gradient(
     prepared: Make, gradients: Callable[..., Gradients]
 ) -> None:
     saving = prepared(gradient_checkpointing=True)
-    assert saving.model.is_activation_checkpointing
+    assert saving.model.is_gradient_checkpointing
     assert_same(gradients(prepared(), StepSettings(4)), gradients(saving, StepSettings(4)))
 
 
