@@ -67,16 +67,14 @@ def _schema(kind: type) -> DictConfig:
     return node
 
 
-def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
+def read_settings(kind: type[T], given: Mapping[Any, Any]) -> T:
     """Return the validated dataclass for the `given` values; InputError for unknown keys and wrong types.
-
-    where: key of the settings in the configuration, by default that of the class.
 
     >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
     >>> read_settings(Sizes, {"width": 2})
     Sizes(depth=3, width=2.0)
     """
-    where = where or getattr(kind, "where", "")
+    where = getattr(kind, "where", "")
     try:
         settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
     except OmegaConfBaseException as error:

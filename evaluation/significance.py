@@ -111,13 +111,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def format_p(p: float, draws: int = DRAWS, tests: int = 1) -> str:
-    """Format a p-value; the smallest that so many draws can give, times `tests`, is an upper bound.
+def format_p(p: float, tests: int = 1) -> str:
+    """Format a p-value; the smallest that DRAWS draws can give, times `tests`, is an upper bound.
 
     >>> format_p(0.0312), format_p(1 / 10_001), format_p(3 / 10_001, tests=3)
     ('0.0312', '≤ 0.0001', '≤ 0.0003')
     """
-    return f"{'≤ ' if p <= 1.0001 * tests / (draws + 1) else ''}{p:.4f}"
+    return f"{'≤ ' if p <= 1.0001 * tests / (DRAWS + 1) else ''}{p:.4f}"
 
 
 def _sum_by_paper(values: Floats, papers: npt.NDArray[np.integer]) -> Floats:

@@ -18,7 +18,7 @@ from citerec.retrieval.queries import Queries
 if TYPE_CHECKING:
     from citerec.datasets.corpus import Corpus
 
-TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
+TITLE, ABSTRACT, CONTEXT = 0, 1, 3
 """Paragraph types, numbered as in the reference implementation."""
 NEAR = 4
 """First type of the static model's extra paragraphs: windows of words around the citation marker."""

@@ -66,10 +66,10 @@ def time_call(args: argparse.Namespace, call: Callable[[], object]) -> float:
     return clock() - start
 
 
-def median_seconds(args: argparse.Namespace, tasks: Tasks, repeats: int | None = None) -> dict[str, float]:
+def median_seconds(args: argparse.Namespace, tasks: Tasks) -> dict[str, float]:
     """Return the median time of each task after a warm-up, interleaved so that all see the same load."""
     times: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range((repeats or args.repeats) + 1):
+    for _ in range(args.repeats + 1):
         for name, task in tasks.items():
             times[name].append(time_call(args, task))
     return {name: statistics.median(values[1:]) for name, values in times.items()}

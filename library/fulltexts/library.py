@@ -108,9 +108,9 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     return found
 
 
-def fill_abstracts(path: Path, wait: bool = True) -> int:
+def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with MemoryLibrary.edit(path, wait) as library, closing(PdfFinder(path)) as finder:
+    with MemoryLibrary.edit(path) as library, closing(PdfFinder(path)) as finder:
         rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0)
         filled = {
             row: found.paper

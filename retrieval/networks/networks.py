@@ -77,11 +77,6 @@ class Networks:
         content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
         write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
-    @property
-    def has_pairs(self) -> bool:
-        """Whether there is a cross-encoder."""
-        return CROSS_ENCODER in self.hashes
-
     @cached_property
     def encoder(self) -> Network:
         """The same for all folders with the same encoder, so that a library that was changed opens none."""

@@ -42,7 +42,7 @@ from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.inputs import InputReader
-from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.networks.networks import CROSS_ENCODER, Networks
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import ArticleConfig, Lengths
 from citerec.tests.conftest import Done
@@ -302,4 +302,4 @@ def test_only_networks_of_the_recipe_are_exported(
         with pytest.raises(InputError, match=message):
             write_networks(encoder, wrong, tmp_path / "out")
     folder = write_networks(right, None, tmp_path / "out")
-    assert not Networks.open(folder).has_pairs
+    assert CROSS_ENCODER not in Networks.open(folder).hashes
