@@ -127,7 +127,8 @@ class Language(ABC):
     ids: editors' names of it. marks: missing citations, for messages. comment: its form; one that ends its
     line begins it, too. lead: stands between a word and its citation. before: matches the text before a caret
     in a citation; its group `key` is typed. after: matches the rest of the key. closed: matches what follows
-    it if a citation with the group `opened` is closed by `closing`.
+    it if a citation with the group `opened` is closed, by as many signs of `closing`; with group 1, only the
+    first is lacking.
     """
 
     name: ClassVar[str]
@@ -140,7 +141,7 @@ class Language(ABC):
     """Whether its citations hold what they cite, so that documents need no bibliography."""
     before: ClassVar[re.Pattern[str]]
     after: ClassVar[re.Pattern[str]]
-    closed: ClassVar[re.Pattern[str]] = re.compile("")
+    closed: ClassVar[re.Pattern[str]] = re.compile(r"(?:[^\[\]\n]|\[[^\[\]\n]*\]|\n(?![ \t]*\n))*+\]")
     closing: ClassVar[str] = ""
     _hidden: ClassVar[re.Pattern[str]]
     """Matches comments and code."""
@@ -354,9 +355,11 @@ class Language(ABC):
         start = first + found.start("key")
         rest = self.after.match(text, caret, caret + REACH)
         end = rest.end() if rest else caret
-        opened = found.groupdict().get("opened") and not self.closed.match(text, end, end + REACH)
+        opened = found.groupdict().get("opened") or ""
+        closed = self.closed.match(text, end, end + REACH) if opened else None
+        lacking = self.closing[: (closed.lastindex or 0) if closed else len(opened)]
         replaces = caret > start or MISSING.fullmatch(text, caret, end)
-        return Open(start, end if replaces else caret, end, self.closing if opened else "")
+        return Open(start, end if replaces else caret, end, lacking)
 
 
 def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:

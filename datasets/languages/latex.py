@@ -66,7 +66,7 @@ _COMMAND = re.compile(r"\\(?=[A-Za-z]*(?:[cC]ite|bibentry))([A-Za-z]++)\*?")
 _CITATION = re.compile(rf"{_COMMAND.pattern}|{CITE_MARK.pattern}")
 _OPTION_OF = re.compile(r"\\[A-Za-z@]+\*?\Z")
 _OTHER = re.compile(
-    r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont"
+    r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont|astroncite"
     r"|cite(?:alias|authoryear|reset|setup|style|text)"
 )
 """Commands that do not cite. Those of multibib, harvard and the printed labels of natbib are among them."""

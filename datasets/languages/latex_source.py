@@ -119,7 +119,7 @@ class _Source:
             own = above / inside if match["command"] else folder
             places = dict.fromkeys((own, folder, self.folder, parents[-1].parent))
             files = (place / f"{name}{suffix}" for place in places for suffix in (".tex", ""))
-            named = f"\\{match['command'] or match['plain']}{{{inside}{name}}}"
+            named = f"\\{match['command'] or match['plain']}{{{Path(inside, name).as_posix()}}}"
             file = self.inputs.find(named, files, parents)
             return self.read(file, parents, own) if file else ""
 

@@ -99,10 +99,9 @@ class Markdown(Language):
     marks = "[@?] or [CITE]"
     comment = "<!-- {} -->"
     before = re.compile(
-        rf"(?:(?P<opened>\[)[^\[\]\n]*?)?(?<![^\W_])(?<![@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z"
+        rf"(?:(?P<opened>\[)(?:[^\[\]\n]|\[[^\[\]\n]*+\])*?)?(?<![^\W_])(?<![@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z"
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
-    closed = re.compile(r"[^\[\]\n]*\]")
     closing = "]"
     _hidden = re.compile(
         r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
@@ -365,7 +364,8 @@ def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
     start = _FRONT_MATTER.match(text)
     if not start:
         return {}, text
-    return _read_yaml(start[1], f"{path}: its front matter (between --- lines)"), text[start.end() :]
+    front, rest = text[: start.end(1)], text[start.end() :]
+    return _read_yaml(front, f"{path}: its front matter (between --- lines)"), rest
 
 
 def _read_yaml(text: str, what: str) -> dict[str, Any]:
@@ -373,7 +373,9 @@ def _read_yaml(text: str, what: str) -> dict[str, Any]:
         fields = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(f"{what} is not YAML: {reason}") from None
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark else ""
+        raise InputError(f"{what} is not YAML: {reason}{line}") from None
     return fields if isinstance(fields, dict) else {}
 
 

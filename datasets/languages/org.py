@@ -11,7 +11,7 @@ from citerec.datasets.fulltext.catalogue import find_year
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.inputs import Inputs
-from citerec.datasets.languages.language import CITE_MARK, Citation, Key, Language, Source, identified
+from citerec.datasets.languages.language import CITE_MARK, Citation, Key, Language, Open, Source, identified
 from citerec.datasets.languages.latex import LATEX
 
 _KEY = re.compile(
@@ -71,12 +71,11 @@ class Org(Language):
         re.MULTILINE | re.DOTALL | re.IGNORECASE,
     )
     before = re.compile(
-        r"(?:(?P<opened>\[)cite(?:/[\w/-]*)?:(?:[^\[\]]|\[[^\[\]]*+\])*?(?<!\w)@"
-        rf"|\[\[{_LINKED}:[^\[\]\n]*&)(?P<key>{_KEY_CHARACTERS}*)\Z"
+        r"(?:(?P<opened>\[\[?)(?:cite(?:/[\w/-]*)?:(?:[^\[\]]|\[[^\[\]]*+\])*?(?<!\w)@"
+        rf"|{_LINKED}:[^\[\]\n]*&)|(?<![\w:/\[]){_LINKED}:(?:{_LINK_KEY},)*)(?P<key>{_KEY_CHARACTERS}*)\Z"
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
-    closed = re.compile(r"[^\[\]\n]*\]")
-    closing = "]"
+    closing = "]]"
     _heading = re.compile(r"^(\*+)[ \t]+(.*?)[ \t]*(?::[\w@:]+:)?[ \t]*$", re.MULTILINE)
 
     def citations(self, text: str) -> Iterator[Citation]:
@@ -98,6 +97,9 @@ class Org(Language):
             keys = tuple(Key(key[key.lastindex or 0], *key.span(key.lastindex or 0)) for key in matches)
             if keys or CITE_MARK.fullmatch(found[0]):
                 yield Citation(*found.span(), keys or (Key("", *found.span()),), not _SILENT.fullmatch(style))
+
+    def open_at(self, text: str, caret: int) -> Open | None:
+        return super().open_at(text, caret) or LATEX.open_at(text, caret)
 
     def cite(self, key: str) -> str:
         return f"[cite:@{key}]"

@@ -27,7 +27,8 @@ from citerec.datasets.languages.language import (
 )
 
 _NOT_TEXT = (
-    r"(?P<comment>(?<!:)//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<raw>(?P<fence>`{3,}).*?(?:(?P=fence)|\Z)|`[^`\n]*`)"
+    r"(?P<comment>(?<!:)//[^\n]*|/\*(?:(?!/\*|\*/).|/\*.*?(?:\*/|\Z))*+(?:\*/|\Z))"
+    r"|(?P<raw>(?P<fence>`{3,}).*?(?:(?P=fence)|\Z)|`[^`\n]*`)|(?P<link>\bhttps?://[^\s\[\]\"]*)"
     r"|(?P<formula>(?<!\\)\$(?:[^$\\]|\\.){0,2000}\$)"
 )
 _STRING = r"\"(?:[^\"\\]|\\.)*+\""
@@ -46,7 +47,7 @@ _ARGUMENTS = rf"\((?:[^()\"]++|{_STRING}|\((?:[^()\"]++|{_STRING})*+\))*+\)"
 """Arguments of a call, with one level of others inside."""
 _LABEL = r"<([^<>\s]*)>|label\(\s*\"([^\"\n]*)\"\s*\)"
 _SUPPLEMENT = r"\[(?:[^\[\]]|\[[^\[\]]*+\])*+\]"
-_AT = r"(?<![\w@\\/.])@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
+_AT = r"(?<!\\)(?!(?<=[A-Za-z\d])@[\w.-]+\.[a-z]{2,}\b)@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
 _ALIAS = re.compile(rf"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=\s*cite\b(?!\(\s*(?:{_LABEL}))")
 _IN_CALL = re.compile(_LABEL)
 _BIBLIOGRAPHY = re.compile(rf"\bbibliography\w*\s*(?::\s*)?({_ARGUMENTS})")
@@ -76,9 +77,9 @@ class Typst(Language):
     suffixes = (".typ",)
     marks = "#cite(<?>), @? or [CITE]"
     comment = "/* {} */"
-    before = re.compile(r"(?:(?<![\w@\\/.])@|(?P<opened>\bcite\([^()<>\n]*<))(?P<key>[\w:.?-]*)\Z")
+    before = re.compile(r"(?:(?<![\\/])@|(?P<opened>\bcite\([^()<>]*<))(?P<key>[\w:.?-]*)\Z")
     after = re.compile(r"[\w:.-]*(?<=\w)|\?+")
-    closed = re.compile(r">")
+    closed = re.compile(r">|(\s*(?:,[^<>]*)?\))")
     closing = ">)"
     _heading = re.compile(r"^[ \t]*(=+)[ \t]+(.*?)[ \t]*(?:<[^<>\s]*>)?[ \t]*$", re.MULTILINE)
     _include = re.compile(r"#?\binclude\s*\(?\s*\"([^@\"\n]+)\"\)?")

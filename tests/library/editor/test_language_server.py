@@ -109,14 +109,22 @@ OPEN_CITATIONS = [
     ("latex", "\\Citeauthor*{jar|xyz}", "{jarvelin2002dcg}"),
     ("markdown", "[@|]", "[@jarvelin2002dcg]"),
     ("markdown", "[see @myadam; @|", "; @jarvelin2002dcg]."),
+    ("markdown", "[see @|, p. 3 [sic];\n@myadam]", "[see @jarvelin2002dcg, p. 3 [sic];\n@myadam]"),
+    ("markdown", "[see [1] @|", "[see [1] @jarvelin2002dcg]"),
     ("markdown", "[@jarv|?]", "[@jarvelin2002dcg]"),
     ("quarto", "as @| shows", "as @jarvelin2002dcg shows"),
     ("rmd", "[-@{|}]", "[-@{jarvelin2002dcg}]"),
     ("typst", "@|", "@jarvelin2002dcg"),
+    ("typst", "研究@|", "研究@jarvelin2002dcg"),
     ("typst", "#cite(<|>)", "#cite(<jarvelin2002dcg>)"),
     ("typst", "#cite(<jar|", "#cite(<jarvelin2002dcg>)."),
+    ("typst", '#cite(\n  <|, form: "prose")', '<jarvelin2002dcg>, form: "prose").'),
     ("org", "[cite:@|]", "[cite:@jarvelin2002dcg]"),
     ("org", "[cite/t:see @myadam; @|", "; @jarvelin2002dcg]."),
+    ("org", "[cite:@| p. 3 [sic]]", "[cite:@jarvelin2002dcg p. 3 [sic]]"),
+    ("org", "[[cite:&|", "[[cite:&jarvelin2002dcg]]"),
+    ("org", "citep:myadam,jar|", "citep:myadam,jarvelin2002dcg"),
+    ("org", "\\cite{|", "\\cite{jarvelin2002dcg}"),
 ]
 
 
@@ -143,7 +151,7 @@ def test_completion_by_meaning_also_writes_the_entry(
         ("latex", "\\cite{a} b|"),
         ("markdown", "lee@|"),
         ("markdown", "[@a] |"),
-        ("typst", "a@b.|"),
+        ("typst", "https://x.org/@|"),
         ("org", "@|"),
     ],
 )
