@@ -27,7 +27,7 @@ _LINK_KEY = r"[\w\uf000-\uf8ff?](?:[\w\uf000-\uf8ff:.#$%+?/'*^-]*[\w\uf000-\uf8f
 _CITATION = re.compile(
     r"\[cite(?P<style>(?:/[\w/-]*)?):(?:[^\[\]]++|\[[^\[\]]*+\])*+\]"
     rf"|\[\[(?P<bracket>{_LINKED}):(?P<linked>[^\[\]\n]+)\](?:\[[^\[\]\n]*\])?\]"
-    rf"|(?<![\w:/])(?P<plain>{_LINKED}):(?P<keys>{_LINK_KEY}(?:,{_LINK_KEY})*+)"
+    rf"|(?<![\w:/])(?P<plain>{_LINKED}):(?P<keys>{_LINK_KEY}(?:,{_LINK_KEY})*+|&{_LINK_KEY}(?:;&{_LINK_KEY})*+)"
     rf"|{CITE_MARK.pattern}"
 )
 _LINKED_KEY, _OLD_KEY = re.compile(rf"&({_LINK_KEY}|)"), re.compile(_LINK_KEY)
@@ -72,7 +72,7 @@ class Org(Language):
     )
     before = re.compile(
         r"(?:(?P<opened>\[\[?)(?:cite(?:/[\w/-]*)?:(?:[^\[\]]|\[[^\[\]]*+\])*?(?<!\w)@"
-        rf"|{_LINKED}:[^\[\]\n]*&)|(?<![\w:/\[]){_LINKED}:(?:{_LINK_KEY},)*)(?P<key>{_KEY_CHARACTERS}*)\Z"
+        rf"|{_LINKED}:[^\[\]\n]*&)|(?<![\w:/\[]){_LINKED}:(?:&?{_LINK_KEY}[,;])*&?)(?P<key>{_KEY_CHARACTERS}*)\Z"
     )
     after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
     closing = "]]"

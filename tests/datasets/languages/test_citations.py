@@ -66,7 +66,7 @@ KEYS = {
         ("[cite:@a] [cite/t:see @b p. 3; also @c; and so on] [cite/noauthor/c:@d]", "a b c d"),
         ("[cite:@o'neil2020] [cite:see @a [sic] end; @b*c]", "o'neil2020 a b*c"),
         ("cite:a,b citep:c autocite:d. parencite:e (textcite:f)", "a b c d e f"),
-        ("[[cite:&a;&b]] [[citet:see &c p. 3]] [[cite:d]] [[citep:e,f][pages]]", "a b c d e f"),
+        ("[[cite:&a;&b]] [[citet:see &c p. 3]] [[cite:d]] [[citep:e,f][p]] cite:&g;&h.", "a b c d e f g h"),
         ("[cite/n:@a] [cite/nocite:@b] nocite:c [[nocite:&d]]", "a b c d"),
         ("\\cite{a} and \\citep[p.~3]{b}", "a b"),
         ("~[cite:@x]~ =cite:y= (=[cite:@z]=)\n# cite:w\n: cite:v\n[cite:@a]", "a"),

@@ -124,6 +124,7 @@ OPEN_CITATIONS = [
     ("org", "[cite:@| p. 3 [sic]]", "[cite:@jarvelin2002dcg p. 3 [sic]]"),
     ("org", "[[cite:&|", "[[cite:&jarvelin2002dcg]]"),
     ("org", "citep:myadam,jar|", "citep:myadam,jarvelin2002dcg"),
+    ("org", "cite:&myadam;&|", "cite:&myadam;&jarvelin2002dcg"),
     ("org", "\\cite{|", "\\cite{jarvelin2002dcg}"),
 ]
 
