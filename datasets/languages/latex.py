@@ -234,7 +234,8 @@ class Latex(Language):
     def bibliographies(self, text: str) -> list[Key]:
         commands = BIBLIOGRAPHY.finditer(text)
         files = (file for one in commands for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
-        return [Key(file[0], *file.span()) for file in files]
+        embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
+        return [Key(file[0], *file.span()) for file in files if file[0].removesuffix(".bib") not in embedded]
 
     def plain(self, text: str) -> str:
         return plain_text(text)

@@ -217,7 +217,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
             and copies.rename_bib
             and not _rename_bibliography(draft, texts, copies)
         ):
-            lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")
+            lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
     contents |= {target: text.encode() for target, text in texts.items()}
     missing = {
         file: target

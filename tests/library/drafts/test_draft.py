@@ -566,6 +566,8 @@ def test_copies_are_complete(project: Path, recommender: Recommender, fill: str,
         (r"\addbibresource{/Users/x/more.bib}\addbibresource[label=a]{C:/x/refs.bib}",
          r"\addbibresource{more.bib}\addbibresource[label=a]{%s.bib}"),
         (r"\bibliography{../gone/more,refs}", r"\bibliography{more,%s}"),
+        (r"\bibliography{../gone/more,refs,own}\begin{filecontents}{own.bib}\end{filecontents}",
+         r"\bibliography{more,%s,own}"),
     ],
 )  # fmt: skip
 def test_bibliographies_found_by_name_are_named_where_the_copy_has_them(
