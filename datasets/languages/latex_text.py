@@ -52,6 +52,7 @@ _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
 _ONE_ARGUMENT_KEPT = {
     **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage", "raisebox", "scalebox"), ("{{", 2)),
     "textcolor": ("[{{", 3),
+    "printfirst": ("{{", 1),
 }
 _LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
 _SIGNS = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from citerec.datasets.fulltext.catalogue import find_arxiv_id
-from citerec.library.entries.item import CONTAINED, MONTHS, ROLES, Item, iso_date, number_variable
+from citerec.library.entries.item import CONTAINED, MONTHS, ROLES, Item, iso_date, number_variable, season
 from citerec.library.entries.latex import (
     escape_latex,
     latex_title,
@@ -32,7 +32,6 @@ _VARIABLES = Names("variables", "bibtex")
 """Variables whose fields do not depend on the type."""
 _NAME_FIELDS = {"container-author": "bookauthor"}
 _DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
-_SEASON = re.compile(r"(spring|summer|autumn|fall|winter) (\d{4})", re.IGNORECASE)
 _IN_JOURNALS = ("article", "suppperiodical", "periodical", "review")
 _GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
 _URL = re.compile(r"\\url\b|https?://[^\s{}]+")
@@ -119,8 +118,8 @@ def _date_fields(left: dict[str, str]) -> dict[str, str]:
     if (found := re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", issued)) and 1 <= int(found[2]) <= 12:
         month, day = MONTHS[int(found[2]) - 1], (found[3] or "").lstrip("0")
         return values | {"year": found[1], "month": month, "day": day}
-    if season := _SEASON.fullmatch(issued):
-        return values | {"year": season[2], "month": season[1]}
+    if named := season(issued):
+        return values | {"year": issued[:4], "month": named}
     return values | {"year": escape_latex(issued)}
 
 
@@ -199,7 +198,7 @@ def _read_date(date: str, year: str, month: str, day: str) -> str:
         month = MONTHS[int(month) - 1]
     days = re.findall(r"\d+", month) or [day]
     named = next((name for name in MONTHS if name in month.lower()), "")
-    return iso_date(f"{days[0]} {named} {year}") if named else f"{month} {year}"
+    return iso_date(f"{days[0]} {named} {year}" if named else f"{month} {year}")
 
 
 def _read_eprint(fields: Mapping[str, str], values: dict[str, str]) -> None:

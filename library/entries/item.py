@@ -27,6 +27,8 @@ CONTAINED = frozenset(
 )  # fmt: skip
 """Types of works that are parts of something with a title."""
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+SEASONS = {"spring": "21", "summer": "22", "autumn": "23", "fall": "23", "winter": "24"}
+"""EDTF's numbers, in place of months."""
 _IN_SERIES = frozenset(
     ("book", "chapter", "paper-conference", "entry", "entry-dictionary", "entry-encyclopedia")
 )
@@ -103,13 +105,18 @@ def number_variable(csl: str) -> str:
     return "issue" if csl in _IN_JOURNALS else "collection-number" if csl in _IN_SERIES else "number"
 
 
+def season(date: str) -> str:
+    """Return the name of a date's season, such as Spring for 2009-21, or ""."""
+    return next((name.title() for name, number in SEASONS.items() if date[4:] == f"-{number}"), "")
+
+
 def iso_date(text: str) -> str:
-    """Return a date as in ISO 8601 if it is a year with or without month and day, else as it is.
+    """Return a date as in ISO 8601 if it is a year with or without month and day or season, else as it is.
 
     >>> [iso_date(text) for text in ("2014/03/04/", "1999///", "20180305", "5 March 2014", "2018 Mar-Apr")]
     ['2014-03-04', '1999', '2018-03-05', '2014-03-05', '2018-03']
-    >>> iso_date("2003/Spring"), iso_date("in press")
-    ('Spring 2003', 'in press')
+    >>> iso_date("2003/Spring"), iso_date("Fall 2003"), iso_date("in press")
+    ('2003-21', '2003-23', 'in press')
     """
     text = re.sub(r"^(\d{4})/+([^\d/].*?)/*$", r"\2 \1", " ".join(text.split()))
     if (found := _ISO.fullmatch(text.rstrip("/"))) and 1 <= int(found[2] or found[4] or 1) <= 12:
@@ -122,7 +129,8 @@ def iso_date(text: str) -> str:
     months = [MONTHS.index(word[:3].lower()) + 1 for word in words if word[:3].lower() in MONTHS]
     if len(years) == 1 and months and len(words) == 1 + len(months) + len(days) <= 3:
         return "-".join([years[0], f"{months[0]:02}", *(day.zfill(2) for day in days)])
-    return text
+    seasons = [SEASONS[word.lower()] for word in words if word.lower() in SEASONS]
+    return f"{years[0]}-{seasons[0]}" if len(years) == len(seasons) == 1 and len(words) == 2 else text
 
 
 def read_csl_date(value: Any) -> str:
@@ -133,6 +141,10 @@ def read_csl_date(value: Any) -> str:
     """
     if isinstance(value, str | int) and not isinstance(value, bool):
         return iso_date(str(value))
+    listed = value if isinstance(value, list) else [value]
+    if listed and all(isinstance(one, dict) and "year" in one for one in listed):  # pandoc's YAML
+        given = [[one.get(part) for part in ("year", "month", "day")] for one in listed]
+        value = listed[0] | {"date-parts": given}
     if not isinstance(value, dict):
         return ""
     parts = value.get("date-parts")

@@ -269,7 +269,8 @@ def parse_inverted(text: str) -> Name:
 
 def parse_all_inverted(texts: Iterable[str]) -> list[Name]:
     """Parse texts with names as in RIS, each of one or, against the rule, of several people."""
-    return [name for text in texts for name in parse_people(text, lambda one: [parse_inverted(one)])]
+    found = (name for text in texts for name in parse_people(text, lambda one: [parse_inverted(one)]))
+    return [name for name in found if name.full]
 
 
 def inverted(name: Name) -> str:

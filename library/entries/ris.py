@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from citerec.library.entries.item import Item, iso_date, number_variable
+from citerec.library.entries.item import Item, iso_date, number_variable, season
 from citerec.library.entries.names import Name, inverted, parse_all_inverted
 from citerec.library.entries.tables import Names
 from citerec.library.papers import clean_doi, clean_text, split_names, terminal_text
@@ -45,12 +45,16 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
         key=lambda date: (date.count("-"), bool(date)),
         default="",
     )
+    fields["accessed"] = iso_date(fields.get("accessed", ""))
+    if (short := next(iter(tags.get("JO", ())), "")) != fields.get("container-title"):
+        fields.setdefault("container-title-short", short)
     fields["note"] = "; ".join(tags.get("N1", ()))
     fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
     names = dict[str, list[Name]]()
     for tag, role in _ROLES.items():
         if found := parse_all_inverted(tags.get(tag, ())):
-            names.setdefault(role, []).extend(found)
+            known = names.setdefault(role, [])
+            known += [name for name in found if name not in known]  # in two tags
     return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
 
 
@@ -112,6 +116,8 @@ def write_record(item: Item, key: str) -> str:
 
 def _dates(issued: str) -> list[tuple[str, str]]:
     """Return the year, and the date if more is known."""
+    if named := season(issued):
+        return [("PY", issued[:4]), ("DA", f"{issued[:4]}///{named}")]
     if not re.fullmatch(r"\d{4}(?:-\d\d){0,2}", issued):
         return [("PY", issued)]
     return [("PY", issued[:4]), ("DA", issued.replace("-", "/") if "-" in issued else "")]

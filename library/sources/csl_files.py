@@ -87,6 +87,9 @@ _IN_PARENT = {
     "article": {"proceedings": "paper-conference", "conference": "paper-conference", "blog": "post-weblog",
                 "newspaper": "article-newspaper"},
 }  # fmt: skip
+_INHERITED = {"volume", "issue", "edition", "issued", "publisher", "publisher-place", "event-place", "ISBN",
+              "ISSN", "number-of-volumes", "language"}  # fmt: skip
+"""Variables of parents that are also those of their parts."""
 _SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
            "serial": "number"}  # fmt: skip
 
@@ -95,30 +98,37 @@ def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
     record = fields.record
     parents = record.get("parent")
     parents = [one for one in (parents if isinstance(parents, list) else [parents]) if isinstance(one, dict)]
+    parents += [further for one in parents if isinstance(further := one.get("parent"), dict)]
     kind, above = (str(one.get("type", "")).lower() for one in (record, parents[0] if parents else {}))
     csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")
-    texts = dict[str, str]()
-    for one in (record, *parents):
-        for name, variable in _HAYAGRIVA.csl.items():
-            texts.setdefault(variable, _value(one.get(name)))
-        publisher = one.get("publisher")
-        texts["publisher"] = texts.get("publisher") or _value(publisher)
-        if isinstance(publisher, dict):
-            texts.setdefault("publisher-place", _value(publisher.get("location")))
-        texts.setdefault("issued", iso_date(_value(one.get("date"))))
-        texts.setdefault("URL", _value(one.get("url")))
-        serial = one.get("serial-number")
-        for name, value in (serial if isinstance(serial, dict) else {"serial": serial}).items():
-            texts.setdefault(_SERIAL.get(str(name).lower(), str(name)), _value(value))
+    texts = _hayagriva_texts(record)
+    for one in parents:
+        above_it = _hayagriva_texts(one)
+        texts |= {name: above_it[name] for name in (_INHERITED & above_it.keys()) - texts.keys()}
     texts["title"] = _value(record.get("title"))
     texts["container-title"] = _value(parents[0].get("title")) if parents else ""
-    texts["collection-title"] = _value(parents[1].get("title")) if len(parents) > 1 else ""
+    if len(parents) > 1:
+        is_event = str(parents[1].get("type", "")).lower() == "conference"
+        texts["event-title" if is_event else "collection-title"] = _value(parents[1].get("title"))
     if isinstance(url := record.get("url"), dict):
         texts["accessed"] = iso_date(_value(url.get("date")))
     names = {"author": _names(record.get("author")), "editor": _names(record.get("editor"))}
     if parents and not names["editor"]:
         names["editor"] = _names(parents[0].get("editor"))
     return entry_paper(Item.of(csl, texts, names), key)
+
+
+def _hayagriva_texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of an entry or a parent that are not empty."""
+    texts = {variable: _value(record.get(name)) for name, variable in _HAYAGRIVA.csl.items()}
+    publisher, serial = record.get("publisher"), record.get("serial-number")
+    texts["publisher"] = _value(publisher) or texts["publisher"]
+    if isinstance(publisher, dict):
+        texts["publisher-place"] = _value(publisher.get("location"))
+    texts |= {"issued": iso_date(_value(record.get("date"))), "URL": _value(record.get("url"))}
+    for name, value in (serial if isinstance(serial, dict) else {"serial": serial}).items():
+        texts[_SERIAL.get(str(name).lower(), str(name))] = _value(value)
+    return {name: text for name, text in texts.items() if text}
 
 
 def _value(value: Any) -> str:

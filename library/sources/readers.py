@@ -214,7 +214,9 @@ def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 
 
 def _parse_own(fields: Fields, id: str) -> LibraryPaper:
-    """Parse an entry of papers.json."""
+    """Parse an entry of papers.json, or an item of CSL JSON by id."""
+    if is_csl(fields.record):
+        return parse_csl(Fields({"id": id} | fields.record, fields.where))
     return OwnRecord.read(fields.record, fields.where).paper(fields.where, id)
 
 

@@ -97,7 +97,7 @@ TEXTS = (
 )
 PAGES = st.sampled_from(["101-119", "7", "S1-S9", "e1234", "iv-ix"])
 OWN_SHAPES = {"page": PAGES, "DOI": st.just("10.1000/ab_c"), "URL": st.just("https://a.org/~b?c=d_e&f=%20")}
-KINDS_OF_DATES = ["2014", "1723", "2014-03", "2014-03-04", "2010/2012", "1850~", "Spring 2009", "forthcoming"]
+KINDS_OF_DATES = ["2014", "1723", "2014-03", "2014-03-04", "2010/2012", "1850~", "2009-21", "forthcoming"]
 NAMES = st.lists(
     st.sampled_from([Name("García Márquez", "Gabriel"), Name(literal="World Health and More"),
                      Name("Berg", "Anna", "van der"), Name("Smith", "J.", suffix="Jr."), Name("Aristotle")]),
@@ -212,6 +212,8 @@ def test_every_type_of_bibtex_and_biblatex_has_one_in_csl_and_comes_back(kind: s
         ({"date-parts": [[1850]], "circa": 1}, "1850~"),
         ({"date-parts": [[-399]]}, "-0399"),
         ({"raw": "Spring 2009"}, "Spring 2009"),
+        ({"year": "1812", "month": "3"}, "1812-03"),
+        ([{"year": "1833"}, {"year": 1834}], "1833/1834"),
         ({"literal": "ca. 1850"}, "ca. 1850"),
         (2011, "2011"),
         ("2011-5", "2011-05"),
@@ -246,3 +248,42 @@ def test_numbers_in_ris(kind: str, values: list[str], field: tuple[str, str]) ->
     item = read_record({"TY": [kind], "TI": ["A tree"], "SN": values})
     assert field in item.fields.items()
     assert f"SN  - {field[1]}\n" in write_record(item, "key")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        (
+            "a.yml",
+            "k: {type: Article, title: Roots, author: 'Roe, Bo', parent: {type: Periodical, title: Bogs, "
+            "volume: 31, issue: 2, date: 1899, serial-number: {doi: 10.1000/whole}}}",
+            ["author = {Roe, Bo}", "year = {1899}", "journal = {Bogs}", "number = {2}", "volume = {31}"],
+        ),
+        (
+            "a.yaml",
+            "k: {type: Article, title: Roots, parent: {type: Proceedings, title: P, parent: "
+            "{type: Conference, title: C, date: 1999}}}",
+            ["year = {1999}", "booktitle = {P}", "eventtitle = {C}"],
+        ),
+        (
+            "a.json",
+            '{"k": {"type": "book", "title": "Roots", "author": [{"family": "Roe", "given": "Bo"}], '
+            '"issued": {"date-parts": [[2009]], "season": 1}}}',
+            ["author = {Roe, Bo}", "year = {2009}", "month = {Spring}"],
+        ),
+        (
+            "a.ris",
+            "TY  - JOUR\nID  - k\nTI  - Roots\nAU  - Roe, B.; Fay, A.;\nJO  - J Root Sci\nT2  - Journal of "
+            "Root Science\nED  - Lark, S.\nA2  - Lark, S.\nPY  - 2003/Fall\nY2  - 2021/05/06/\nER  - \n",
+            ["author = {Roe, B. and Fay, A.}", "editor = {Lark, S.}", "urldate = {2021-05-06}",
+             "year = {2003}", "month = {Autumn}", "journal = {Journal of Root Science}",
+             "shortjournal = {J Root Sci}"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_files_say_is_written_to_bibtex(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    [paper] = read_source(tmp_path / name, raise_bad)
+    head, *written, _ = bibtex([paper]).strip().splitlines()
+    assert head.endswith("{k,")
+    assert [line.strip(" ,") for line in written if "title = {Roots}" not in line] == lines
