@@ -183,7 +183,7 @@ def test_plans_expect_what_the_leaderboard_has() -> None:
         for one in read_entries(root / "docs" / "leaderboard")
     }
     names = {"bm25": "BM25", "bm25-contexts": "BM25 with training contexts"}
-    names |= {"static": "Static embeddings", "ranker": "Learned ranker"}
+    names |= {"static": "Static embeddings", "ranker": "Learned ranker", "hatten+mean": "HAtten"}
     seen = set()
     for plan in (read_plan(root / "reproduce" / name).file for name in ("leaderboard.yaml", "models.yaml")):
         for job, measures in plan.expected.items():
