@@ -96,6 +96,7 @@ _EMBEDDED = re.compile(
     re.DOTALL,
 )
 _FILE = re.compile(r"[^\s,][^,]*?(?=\s*(?:,|\Z))")
+_OF_ALL = re.compile(r"\\(?:(?:no)?bibliography|addbibresource|addglobalbib)\b")
 
 
 class Latex(Language):
@@ -232,7 +233,8 @@ class Latex(Language):
         return identified(Metadata("", title, about, year, _find_authors(text)), paper)
 
     def bibliographies(self, text: str) -> list[Key]:
-        commands = BIBLIOGRAPHY.finditer(text)
+        """Those of a part or of commands of multibib come before those of the whole draft."""
+        commands = sorted(BIBLIOGRAPHY.finditer(text), key=lambda one: bool(_OF_ALL.match(one[0])))
         files = (file for one in commands for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
         embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
         return [Key(file[0], *file.span()) for file in files if file[0].removesuffix(".bib") not in embedded]

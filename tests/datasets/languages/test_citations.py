@@ -14,6 +14,7 @@ from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.known import LANGUAGES, language_of
 from citerec.datasets.languages.language import Language, Source
+from citerec.datasets.languages.latex import LATEX
 from citerec.tests.datasets.fulltext.test_layouts import documents
 
 KEYS = {
@@ -250,6 +251,12 @@ def test_documents_in_several_files(name: str, tmp_path: Path) -> None:
         if name == "instead"
         else []
     )
+
+
+def test_the_last_bibliography_is_of_the_whole_draft() -> None:
+    """New entries go there."""
+    text = r"\bibliography{refs}\bibliographyweb{web}\addbibresource{all.bib}\addsectionbib{sec.bib}"
+    assert [name.key for name in LATEX.bibliographies(text)] == ["web", "sec.bib", "refs", "all.bib"]
 
 
 def test_what_is_not_read_is_said(tmp_path: Path) -> None:
