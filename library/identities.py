@@ -62,6 +62,8 @@ _VERSION = re.compile(
 _MONTH = re.compile(r"\bmonth\s*=\s*[{\"]*(\w{1,3})", re.IGNORECASE)
 _DATE = re.compile(r"\bdate\s*=\s*[{\"]*\d{4}-(\d\d)(?:-(\d\d))?", re.IGNORECASE)
 _KIND = re.compile(r"\s*@\s*(\w+)")
+_OF_CONFERENCES = ("inproceedings", "conference")
+"""Types of entries with two dates, of the conference and of its proceedings."""
 _KINDS = {
     **dict.fromkeys(("article", "inproceedings", "conference", "incollection", "inbook"), 1),
     **dict.fromkeys(("suppperiodical", "inreference", "suppbook", "suppcollection", "bookinbook"), 1),
@@ -181,9 +183,10 @@ def _identity(paper: LibraryPaper) -> Identity:
     letters = normalise_title(paper.title)
     title = title_key(letters) if letters and letters not in _NO_TITLES else 0
     preprint = is_preprint(paper)
-    kind = _KIND.match(paper.bibtex)
+    type_of_entry = kind[1].lower() if (kind := _KIND.match(paper.bibtex)) else ""
     printed = 0 if preprint else _printed(paper.bibtex)
-    month, day = (0, 0) if preprint or printed else _month_and_day(paper.bibtex)
+    is_dated = not (preprint or printed or type_of_entry in _OF_CONFERENCES)
+    month, day = _month_and_day(paper.bibtex) if is_dated else (0, 0)
     return Identity(
         _hash(_record_id(paper, title)),
         _hash(paper.doi or _after(paper.id, "doi:")),
@@ -194,7 +197,7 @@ def _identity(paper: LibraryPaper) -> Identity:
         printed,
         int(len(letters) < LONG_TITLE)
         | preprint * _PREPRINT
-        | (0 if preprint or not kind else _KINDS.get(kind[1].lower(), 0)) << _KIND_BITS
+        | (0 if preprint else _KINDS.get(type_of_entry, 0)) << _KIND_BITS
         | month << _MONTH_BITS
         | day << _DAY_BITS,
         paper.year,
@@ -242,9 +245,7 @@ def _printed(bibtex: str) -> int:
 
 
 def _month_and_day(bibtex: str) -> tuple[int, int]:
-    """Return when an entry appeared; 0 if unknown, and for papers of conferences, which have two dates."""
-    if bibtex.lstrip("@ \n").lower().startswith(("inproceedings", "conference")):
-        return 0, 0
+    """Return when an entry appeared; 0 if unknown."""
     if date := _DATE.search(bibtex):
         return min(int(date[1]), 12), min(int(date[2] or 0), 31)
     month = match[1].lower() if (match := _MONTH.search(bibtex)) else ""
