@@ -26,7 +26,7 @@ from citerec.library.memory.encoding import BackgroundEncoding, encode
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, append_mark, mark_context, mark_query
 from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
-from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -331,7 +331,7 @@ class Ranked:
         if not retriever.log_probabilities or not len(rows):
             return ""
         cosine = None
-        if isinstance(retriever, Ranker) and (encoder := retriever.encoder) is not None:
+        if (encoder := encoder_of(retriever)) is not None:
             encoder.read(rows)
             cosine = float(encoder.cosines(self.query, rows[None].astype(np.int32)).max())
         return what_fits(np.exp(self.ranking.scores[0, : len(rows)]), self.count, cosine)

@@ -63,7 +63,7 @@ from citerec.library.models import ENCODED, MOST_ENCODED, open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Filters, Request, mark_query, year_range
 from citerec.library.search import IN_PART, SearchIndex, named_key, query_words, spellings
-from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.base import Retriever
@@ -192,7 +192,7 @@ class DiskLibrary(Library):
     @property
     def _encoder(self) -> NetworkRetriever | None:
         """The networks of the model, if they read all papers rather than the first ones of an answer."""
-        found = self.retriever.encoder if isinstance(self.retriever, Ranker) else None
+        found = encoder_of(self.retriever)
         if found is None:
             return None
         found.reads_all = max(self.whole.papers, len(self)) <= MOST_ENCODED

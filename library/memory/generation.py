@@ -24,7 +24,7 @@ from citerec.library.folder import damaged, outdated
 from citerec.library.fulltexts.evidence import FullTexts, text_encoder
 from citerec.library.models import ENCODED, open_model
 from citerec.library.search import SearchIndex
-from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.base import OtherIndex, Retriever
 
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
@@ -53,8 +53,8 @@ class Generation(Candidates):
             raise outdated(self.path) from None
         except (InputError, OSError) as error:
             raise damaged(self.path, error) from None
-        networks = retriever.encoder if isinstance(retriever, Ranker) else None
-        self._full_texts = FullTexts.open(self.path, self.corpus, text_encoder(retriever), networks)
+        encoders = text_encoder(retriever), encoder_of(retriever)
+        self._full_texts = FullTexts.open(self.path, self.corpus, *encoders)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

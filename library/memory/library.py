@@ -37,7 +37,7 @@ from citerec.library.merging import Deduplicator
 from citerec.library.models import MOST_ENCODED
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import Request
-from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.networks.encoder import NetworkRetriever
 
 SHOWN = 10
@@ -130,9 +130,7 @@ class MemoryLibrary(Generation, Library):
 
     @property
     def networks(self) -> NetworkRetriever | None:
-        if not isinstance(self.retriever, Ranker) or len(self) > MOST_ENCODED:
-            return None
-        return self.retriever.encoder
+        return encoder_of(self.retriever) if len(self) <= MOST_ENCODED else None
 
     def candidates(self, request: Request, depth: int) -> Candidates:
         return self

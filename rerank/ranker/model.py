@@ -399,3 +399,8 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.statistics = CorpusStatistics.load(folder / STATISTICS, corpus)
+
+
+def encoder_of(retriever: Retriever) -> NetworkRetriever | None:
+    """Return the networks of a ranker; None for another retriever, or one without networks."""
+    return retriever.encoder if isinstance(retriever, Ranker) else None
