@@ -201,6 +201,14 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return the files in a folder and below it, sorted.
+
+    A folder that goes meanwhile, which Path.rglob raises, is left out.
+    """
+    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
+
+
 def existing_file(path: Path) -> Path | None:
     """Return `path`, or else `path`.gz; None if neither exists."""
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.exists()), None)

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from citerec.base.archives import damage_reported, stream_files
 from citerec.base.errors import InputError, UnusableFile
-from citerec.base.files import expand_user, open_bytes
+from citerec.base.files import expand_user, files_below, open_bytes
 from citerec.base.progress import OnBytes
 from citerec.datasets.formats.json_lines import OnBadRecord, read_objects
 from citerec.datasets.formats.source_files import read_records
@@ -69,7 +69,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if advice := _CONVERTED.get(path.suffix.lower()):
             raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
         if path.is_dir():
-            files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            files = [file for file in files_below(path) if file.is_file()]
             files = [file for file in files if file.name.lower().endswith(IN_FOLDERS) or is_archive(file)]
             files = [file for file in files if not file.name.endswith(_BIBLATEX)]
             for language in (language for language in LANGUAGES if language is not LATEX):

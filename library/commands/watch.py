@@ -7,6 +7,7 @@ a Zotero whose database is not found is asked now and then. Nothing else is done
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from threading import Event, Thread
 from watchfiles import watch
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import expand_user
+from citerec.base.files import expand_user, files_below
 from citerec.library.commands.change import Change, refresh, tell_texts
 from citerec.library.entries.files import SUFFIX
 from citerec.library.export.formats import count_noun
@@ -67,8 +68,8 @@ def watching(path: str | Path) -> Iterator[None]:
 def _watch_or_say_why_not(path: str | Path, stop: Event) -> None:
     try:
         watch_sources(path, stop)
-    except InputError as error:
-        log.warning("%s; its sources are no longer watched", error)
+    except (InputError, OSError) as error:
+        log.warning("%s; its sources are no longer watched", error_text(error))
 
 
 def watch_sources(path: str | Path, stop: Event) -> None:
@@ -167,7 +168,7 @@ def _folders(named: list[str]) -> set[Path]:
         if is_place(name):
             found |= {file.parent for file in _database()}
         elif path.is_dir():
-            found |= {path, *(inside for inside in path.rglob("*") if inside.is_dir())}
+            found |= {Path(inside) for inside, _, _ in os.walk(path)}
         else:
             with suppress(InputError):
                 found |= {Path(file).parent for file in find_sources([name])}
@@ -177,9 +178,8 @@ def _folders(named: list[str]) -> set[Path]:
 
 def _state(named: list[str], pdfs: list[str]) -> list[object]:
     """Return what is different after any change of the sources and folders of PDFs."""
-    state: list[object] = [
-        (file, stamp_of(file)) for name in pdfs for file in sorted(Path(name).rglob(f"*{SUFFIX}"))
-    ]
+    texts = [file for name in pdfs for file in files_below(Path(name)) if file.suffix.lower() == SUFFIX]
+    state: list[object] = [(file, stamp_of(file)) for file in texts]
     for name in named:
         files: list[Path] = []
         if _is_polled(name):

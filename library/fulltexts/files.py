@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from citerec.base.errors import InputError, is_utf8, not_utf8
-from citerec.base.files import expand_user, real_path
+from citerec.base.files import expand_user, files_below, real_path
 from citerec.datasets.fulltext.catalogue import find_arxiv_id, normalise_title
 from citerec.library.entries.files import SUFFIX
 from citerec.library.fulltexts.reading import ReadText
@@ -49,8 +49,8 @@ def folder_files(name: str) -> tuple[list[Path], list[str]]:
     if not folder.is_dir():
         raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
     root, files, lines = real_path(folder), list[Path](), list[str]()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() != SUFFIX or path.is_dir():
+    for path in files_below(folder):
+        if path.suffix.lower() != SUFFIX:
             continue
         if not is_utf8(path):
             lines.append(not_utf8(path))

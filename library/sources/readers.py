@@ -32,6 +32,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import (
     BYTE_ORDER_MARK,
     expand_user,
+    files_below,
     open_bytes,
     read_limited,
     real_path,
@@ -90,7 +91,7 @@ def find_sources(
             continue
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
-            inside = _outside_libraries(sorted(path.rglob("*")))
+            inside = _outside_libraries(files_below(path))
             files = own[:1] or [file for file in inside if is_file_of_papers(file.name, suffixes)]
             if not files:
                 raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,13 @@ from citerec.base.checksums import (
     write_checksums,
 )
 from citerec.base.errors import InputError, error_line, is_full
-from citerec.base.files import atomic_write, cache_folder, full_disk_as_os_error, user_cache
+from citerec.base.files import (
+    atomic_write,
+    cache_folder,
+    files_below,
+    full_disk_as_os_error,
+    user_cache,
+)
 from citerec.datasets.generate import open_demo
 
 
@@ -107,6 +114,22 @@ def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tm
         file.write(" and more")
     with pytest.raises(ValueError, match="its content has changed"):
         write_checksums(later, before=folder)
+
+
+def test_a_folder_that_goes_while_its_files_are_listed_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def scandir_of_a_folder_that_is_moved(path: str) -> object:
+        if Path(path) == folder / "sub":
+            (folder / "sub").rename(folder / "moved")
+        return scandir(path)
+
+    assert folder / "sub" / "b" in files_below(folder)
+    monkeypatch.setattr(os, "scandir", scandir_of_a_folder_that_is_moved)
+    found = files_below(folder)
+    assert folder / "a.npy" in found and folder / "own" / "c" in found and folder / "sub" / "b" not in found
 
 
 def test_files_are_read_again_only_if_they_were_touched(folder: Path) -> None:
