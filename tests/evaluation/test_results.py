@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -16,6 +19,8 @@ from omegaconf import OmegaConf
 from citerec.base.arguments import read_arguments
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
+from citerec.datasets.published import drafts
+from citerec.datasets.published.repositories import Repository
 from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
@@ -30,9 +35,11 @@ from citerec.evaluation.results.page import write_page
 from citerec.evaluation.results.plan import TRAIN, Job, Plan, read_plan
 from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
-from citerec.tests.conftest import Done
+from citerec.tests.conftest import Done, write_tiny
+from citerec.tests.evaluation.conftest import world
 
 ROOT = Path(__file__).parents[2]
+PLANS = sorted([*(ROOT / "reproduce").glob("*.yaml"), *(ROOT / "docs" / "results").glob("*.yaml")])
 
 
 def write_plan(folder: Path, **changes: Any) -> Path:
@@ -105,6 +112,50 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
         "compare": [["average", "bm25"], ["title", "bm25"]],
     }
     return read_plan(write_plan(folder, **changes))
+
+
+ABSENT = {
+    "drafts": "35 of 35 drafts could not be fetched; ",
+    "drafts-2026-12": "drafts=drafts-2026-12: no such folder",
+}
+"""How plans fail whose data only a network has."""
+
+
+@pytest.fixture
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout beside tiny data, which lie where plans look for built and downloaded data."""
+
+    def offline(repository: Repository, *_: object) -> None:
+        raise InputError(f"{repository.name} was not fetched")
+
+    monkeypatch.setattr(drafts, "fetch_repository", offline)
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    jobs._settings.cache_clear()  # they name the cache
+    shared = tmp_path / "shared" / "data"
+    (tmp_path / "cache" / "published").mkdir(parents=True)
+    shared.mkdir(parents=True)
+    for name in ("neurips2025-lcr", "acl-scisumm-lcr", "crops-lcr"):
+        write_tiny(shared / name)
+        write_tiny(tmp_path / "cache" / "published" / name)
+    papers = [paper | {"year": paper["year"] and paper["year"] - 9} for paper in world()]
+    others = [paper | {"paper_id": f"x{paper['paper_id']}", "references": []} for paper in papers]
+    ids = [str(paper["paper_id"]) for paper in papers]
+    files = {
+        "vispub": {"papers.jsonl.gz": papers},
+        "arxiv9196": {"papers.jsonl.gz": papers, "papers_title_only.jsonl.gz": others[:9]},
+        "arxiv_distractors": {"papers.jsonl.gz": others[9:]},
+    }
+    for name, of in files.items():
+        (shared / name).mkdir()
+        for file, content in of.items():
+            (shared / name / file).write_bytes(gzip.compress("\n".join(map(json.dumps, content)).encode()))
+        queries = {"test": {"Art": ids[60:70]}, "val": {"Art": ids[70:80]}}  # papers of 1994
+        (shared / name / "queries.json").write_text(json.dumps(queries))
+    (shared / "arxiv9196" / "citations.tsv.gz").write_bytes(gzip.compress(b"p90\tp12\n"))
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    monkeypatch.chdir(checkout)
+    return checkout
 
 
 # Plans
@@ -241,7 +292,7 @@ def test_every_job_of_our_own_pages_composes(
 ) -> None:
     monkeypatch.setattr(jobs, "initialize_config_dir", lambda *_, **options: nullcontext())
     monkeypatch.setattr(jobs, "compose", compose_config)
-    plan = read_plan(ROOT / "docs" / "results" / f"{name}.yaml")
+    plan = read_plan(next(path for path in PLANS if path.stem == name))
     found = [job_settings(job) for job in plan.jobs]
     assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
@@ -362,6 +413,31 @@ def test_the_smallest_reproduction_runs_and_other_results_fail(
     assert done.code == 2 and "demo/bm25: recall@10 is 0.38" in done.err and "expected 0.5 ± 0.02" in done.err
     changed.write_text(plan.read_text().replace("demo/static: {", "demo/other: {"))
     assert "expected: no job 'demo/other'" in script("results", str(changed)).err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in PLANS if path.stem != "demo"], ids=lambda path: path.stem)
+def test_the_smallest_row_of_every_other_plan_runs(
+    path: Path, script: Callable[..., Done], public: Path, ran: list[str], request: pytest.FixtureRequest
+) -> None:
+    of_tiny_pools = re.sub(r"benchmark.sizes=\[[\d,]+\]", "benchmark.sizes=[60,90]", path.read_text())
+    (public / path.name).write_text(of_tiny_pools)
+    plan = read_plan(public / path.name)
+    job = next((job for job in plan.jobs if not job.needs), plan.jobs[0])
+    if job.needs:  # all rows of reranking.yaml have a trained reranker
+        job = next(job for job in plan.jobs if "retriever=bm25" in job.overrides)
+        for step in job.needs:
+            shutil.copytree(request.getfixturevalue("tiny_reranker"), public / step.output)
+    done = script("results", str(plan.path), f"jobs={job}")
+    assert ran == [f"evaluate {job.name}"]
+    if absent := ABSENT.get(path.stem):
+        assert done.code == 2 and f"error: 1 of {len(plan.jobs)} jobs failed; {job}: {absent}" in done.err
+        return
+    if str(job) in plan.file.expected:  # tiny data have other figures
+        assert done.code == 2 and f"{job}: recall@10 is " in done.err and ", expected 0." in done.err
+    else:
+        assert done.code == 0, done.err
+    assert f"| {job.name} |" in (public / plan.file.page).read_text()
 
 
 def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None:
