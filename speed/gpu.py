@@ -217,7 +217,7 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
     module.log = lambda *_, **__: None
     optimizer = module.configure_optimizers()["optimizer"]
 
-    prepared = [batches[number] for number in range(5)]
+    prepared = [batches[number] for number in range(9)]
     numbers = itertools.cycle(range(len(prepared)))
 
     def step() -> None:
@@ -229,14 +229,17 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
 
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if bench.device.type == "cuda" else []
-    for _ in prepared:
-        step()
-    bench.synchronise()
-    start = time.perf_counter()
-    for _ in prepared:
-        step()
-    bench.synchronise()
-    seconds = (time.perf_counter() - start) / len(prepared)
+
+    def milliseconds(steps: int) -> float:
+        bench.synchronise()
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        bench.synchronise()
+        return 1000 * (time.perf_counter() - start) / steps
+
+    warming = milliseconds(1)
+    first, again = milliseconds(len(prepared) - 1), milliseconds(len(prepared))
     with torch.profiler.profile(activities=kinds) as profile:
         step()
         bench.synchronise()
@@ -245,11 +248,14 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
     counts = {name: sum(event.name == name for event in events) for name in (*WAITS, *COUNTED)}
     busy = sum(event.time_range.elapsed_us() for event in on_device) / 1000
     waits = sum(counts[name] for name in WAITS) - (bench.device.type == "cuda")  # the last is ours
+    slowest = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)[:4]
+    of_host = ", ".join(f"{event.key} {event.self_cpu_time_total / 1000:.1f} ms" for event in slowest)
     yield Row(
         "... one step",
-        f"{1000 * seconds:.0f} ms without the loader, {len(on_device):,} kernels and copies, "
+        f"{again:.0f} ms without the loader ({first:.0f} with shapes not seen before, {warming:.0f} the "
+        f"first), {len(on_device):,} kernels and copies, "
         f"GPU busy {busy:.1f} ms, {waits} synchronisations, "
-        f"{counts[COUNTED[0]]} nonzero, {counts[COUNTED[1]]} scalars read",
+        f"{counts[COUNTED[0]]} nonzero, {counts[COUNTED[1]]} scalars read; the host's longest: {of_host}",
     )
 
 
