@@ -67,11 +67,13 @@ class Citation(NamedTuple):
 
 class Open(NamedTuple):
     """A citation that a caret is in. text[start:end]: what a key replaces; the letters up to the caret are
-    typed. rest: end of the key that the caret is in or before. closing: what the citation lacks."""
+    typed. rest: end of the key that the caret is in or before. between: separates a new key from one behind
+    the caret. closing: what the citation lacks."""
 
     start: int
     end: int
     rest: int
+    between: str
     closing: str
 
     def replaced(self, language: Language, text: str, key: str) -> tuple[int, int, str]:
@@ -82,7 +84,7 @@ class Open(NamedTuple):
         after = end - (self.end - first)  # what it replaces behind the key
         if self.closing:
             return first + start, self.end, f"{new}{self.closing[after:]}"
-        return first + start, self.end + after, new
+        return first + start, self.end + after, f"{new}{self.between}"
 
 
 class Section(NamedTuple):
@@ -125,10 +127,10 @@ class Language(ABC):
     """A language of documents.
 
     ids: editors' names of it. marks: missing citations, for messages. comment: its form; one that ends its
-    line begins it, too. lead: stands between a word and its citation. before: matches the text before a caret
-    in a citation; its group `key` is typed. after: matches the rest of the key. closed: matches what follows
-    it if a citation with the group `opened` is closed, by as many signs of `closing`; with group 1, only the
-    first is lacking.
+    line begins it, too. lead: stands between a word and its citation. between: stands between keys. before:
+    matches the text before a caret in a citation; its group `key` is typed. after: matches the rest of the
+    key. closed: matches what follows it if a citation with the group `opened` is closed, by as many signs of
+    `closing`; with group 1, only the first is lacking.
     """
 
     name: ClassVar[str]
@@ -137,6 +139,7 @@ class Language(ABC):
     marks: ClassVar[str]
     comment: ClassVar[str]
     lead: ClassVar[str] = " "
+    between: ClassVar[str] = "; @"
     holds_items: ClassVar[bool] = False
     """Whether its citations hold what they cite, so that documents need no bibliography."""
     before: ClassVar[re.Pattern[str]]
@@ -358,8 +361,9 @@ class Language(ABC):
         opened = found.groupdict().get("opened") or ""
         closed = self.closed.match(text, end, end + REACH) if opened else None
         lacking = self.closing[: (closed.lastindex or 0) if closed else len(opened)]
-        replaces = caret > start or MISSING.fullmatch(text, caret, end)
-        return Open(start, end if replaces else caret, end, lacking)
+        if caret > start or MISSING.fullmatch(text, caret, end):
+            return Open(start, end, end, "", lacking)
+        return Open(start, caret, end, self.between if opened and not lacking else "", lacking)
 
 
 def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:

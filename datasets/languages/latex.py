@@ -108,6 +108,7 @@ class Latex(Language):
     marks = r"\cite{?}, \citep{TODO} or [CITE]"
     comment = "% {}\n"
     lead = "~"
+    between = ", "
     _hidden = re.compile(
         rf"(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
         r"|\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",

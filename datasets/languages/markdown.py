@@ -33,6 +33,7 @@ from citerec.datasets.languages.language import (
     Citation,
     Key,
     Language,
+    Open,
     Section,
     Source,
     identified,
@@ -133,6 +134,16 @@ class Markdown(Language):
         if text[start - 1 : start] == "@":
             return start, end, _written(key)
         return super().insertion(text, start, end, key)
+
+    def open_at(self, text: str, caret: int) -> Open | None:
+        found = super().open_at(text, caret)
+        if found is None or text[found.start - 1] != "{":
+            return found
+        braced = text.startswith("}", found.rest)
+        if braced and not found.closing:
+            return found._replace(between=found.between and "}; @{")
+        end = found.end + (braced and found.end == found.rest)
+        return found._replace(end=end, closing=f"}}{found.closing}")
 
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         folder, project = _read_project(path, inputs.root)

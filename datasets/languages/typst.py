@@ -81,6 +81,7 @@ class Typst(Language):
     after = re.compile(r"[\w:.-]*(?<=\w)|\?+")
     closed = re.compile(r">|(\s*(?:,[^<>]*)?\))")
     closing = ">)"
+    between = ">) #cite(<"
     _heading = re.compile(r"^[ \t]*(=+)[ \t]+(.*?)[ \t]*(?:<[^<>\s]*>)?[ \t]*$", re.MULTILINE)
     _include = re.compile(r"#?\binclude\s*\(?\s*\"([^@\"\n]+)\"\)?")
 
