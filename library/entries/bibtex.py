@@ -37,6 +37,8 @@ _GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
 _URL = re.compile(r"\\url\b|https?://[^\s{}]+")
 _URL_COMMAND = re.compile(r"\\url\s*\{([^{}]*)\}")
 _PROTECTED = re.compile(r"\\([_%&#~$])|\{\\?([_%&#~$])\}")
+_VERBATIM = ("DOI", "URL")
+"""Variables that biblatex, pandoc and the url package read without escapes."""
 _DOCTORAL = re.compile(r"^$|ph\.? ?-?d|doct|dissert|habil", re.IGNORECASE)
 _MASTERS = re.compile(r"master|magist|\bm\.? ?(?:sc|a|s|phil|eng)\b", re.IGNORECASE)
 
@@ -69,7 +71,7 @@ def write_item(item: Item, key: str) -> str:
         elif text:
             values[variable.lower()] = _latex(variable, text)
     if arxiv := left.pop("arxiv", ""):
-        values |= {"eprint": escape_latex(arxiv), "archiveprefix": "arXiv"}
+        values |= {"eprint": latex_url(arxiv), "archiveprefix": "arXiv"}
     values |= {name: _latex(name, text) for name, text in left.items()}
     if _TYPES.csl[kind] != item.type and not (item.type == "article" and arxiv):
         values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
@@ -101,7 +103,7 @@ def _placed(csl: str, kind: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _latex(variable: str, text: str) -> str:
-    if variable == "URL":
+    if variable in _VERBATIM:
         return latex_url(text)
     if variable == "page":
         return escape_latex(re.sub(r"(?<=\w)\s*[-–]\s*(?=\w)", "--", text))

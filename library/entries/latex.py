@@ -164,5 +164,5 @@ def marked_up(text: str, write: Callable[[str], str]) -> str:
 
 
 def latex_url(url: str) -> str:
-    """Escape what a URL cannot have in a BibTeX field."""
+    """Escape what a URL or DOI cannot have in a BibTeX field."""
     return url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"})
