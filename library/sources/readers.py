@@ -67,7 +67,12 @@ SNIFF_BYTES = 1 << 16
 
 _OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 _RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
-_LIST_INSIDE = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"(?:items|references)"\s*:\s*\[')
+_LIST_INSIDE = re.compile(
+    rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
+    rb'"(?:items|references)"\s*:\s*\[',
+    re.IGNORECASE,
+)
+"""An object that is no paper and has a list, also after texts and numbers."""
 _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 

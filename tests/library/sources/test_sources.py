@@ -300,6 +300,9 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
             LibraryPaper("arxiv:2101.00001", "x2", "Preprint", venue="arXiv", arxiv="2101.00001"),
             LibraryPaper("key:x3", "x3", "5"),
         ], [", record 3: must be an object, not a string"]),
+        ("a.json", {"schema": "x", "version": 2, "items": CSL[1:2]}, [
+            LibraryPaper("arxiv:2101.00001", "x2", "Preprint", venue="arXiv", arxiv="2101.00001")
+        ], []),
         ("papers.json", OWN, [OURS], []),
         ("papers.json.gz", OWN, [OURS], []),
         ("lines.jsonl", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
