@@ -18,14 +18,14 @@ from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import citerec.evaluation.settings
-import citerec.training.settings  # noqa: F401  (schemas and functions of the configuration)
+import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
 from citerec.base.configuration import refuse_missing, refuse_unused
 from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF
 from citerec.evaluation.benchmark import Benchmark, Data
 from citerec.evaluation.report import Provenance
 from citerec.retrieval.base import Retriever
+from citerec.training.settings import refuse_absent
 
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""
@@ -43,6 +43,7 @@ def build_benchmark(config: DictConfig) -> Benchmark:
 def main(config: DictConfig) -> None:
     """Instantiate the configured benchmark, run it and report its metrics."""
     refuse_missing(config)
+    refuse_absent(config)
     job = HydraConfig.get()
     refuse_unused(config, ("index", "encoder", "embeddings"), job.overrides.task)
     folder = Path(job.runtime.output_dir)

@@ -19,7 +19,7 @@ from citerec.base.errors import InputError, one_line_errors
 from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
-from citerec.training.settings import RunSettings
+from citerec.training.settings import RunSettings, refuse_absent
 
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
@@ -44,6 +44,7 @@ PAPER = ("paper", "paper_small")
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def main(config: DictConfig) -> None:
     refuse_missing(config)
+    refuse_absent(config)
     job = HydraConfig.get()
     chosen = job.runtime.choices
     experiment, model = chosen["experiment"], chosen["model"]

@@ -35,7 +35,7 @@ Run = Callable[..., tuple[int, str, str]]
         ),
         ("evaluate.py index=hnsw", "index=hnsw: index has several options, such as index.kind=..."),
         ("evaluate.py benchmark=drafts drafts=nope", "drafts=nope: no such folder; "),
-        ("evaluate.py retriever=ranker ranker=nope", "retriever=ranker, or trained, needs checkpoint="),
+        ("evaluate.py retriever=ranker ranker=nope", "ranker=nope: no such file or folder"),
         ("evaluate.py retriever=bm25 encoder=specter", "encoder=specter: retriever=bm25 has no encoder; "),
         (
             "evaluate.py retriever=run",
@@ -86,6 +86,8 @@ WRONG = {
     "train.py": MISSING,
     "evaluate.py": MISSING,
     "-m citerec data embed output=out": MISSING,
+    "evaluate.py data.dir=. retriever=static checkpoint=nope": "checkpoint=nope: no such file or folder",
+    "train.py data.dir=. model=ranker checkpoint=nope": "checkpoint=nope: no such file or folder",
     "train.py data.dir=nowhere": "nowhere: no such folder",
     "train.py data.dir=nowhere resume=maybe": "resume=maybe: must be true or false",
 }

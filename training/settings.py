@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -26,6 +26,17 @@ def run_folder(base: str, resume: bool, now: str) -> str:
     """A new folder `now` in `base`; with `resume`, the folder of the latest run if any."""
     link = Path(base, LATEST)
     return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
+
+
+def refuse_absent(config: Mapping[str, object]) -> None:
+    """Raise InputError for saved models that are not there; call it before a corpus is prepared."""
+    for name in ("checkpoint", "ranker"):
+        place = config.get(name)
+        if isinstance(place, str) and not Path(place).exists():
+            from citerec.datasets.published.releases import RELEASES  # most evaluations need none
+
+            if place not in RELEASES:
+                raise InputError(f"{name}={place}: no such file or folder")
 
 
 def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
