@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from citerec.datasets.languages.latex_text import plain_text, text_in_braces, with_unknown_macros
+from citerec.library.entries.tables import read_table
 from citerec.library.papers import clean_text
 
 _COLUMN = re.compile(r"(?<!\\)&")
@@ -15,29 +16,8 @@ _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
 _BACKSLASH = re.compile(r"\\char\s*`\\\\")
 """A backslash by its code, as in the names of macros."""
-_JOURNALS_OF_ADS = (
-    "aj=Astronomical Journal; actaa=Acta Astronomica; araa=Annual Review of Astronomy and Astrophysics; "
-    "apj=Astrophysical Journal; apjl=Astrophysical Journal Letters; apjlett=Astrophysical Journal Letters; "
-    "apjs=Astrophysical Journal Supplement; apjsupp=Astrophysical Journal Supplement; ao=Applied Optics; "
-    "apss=Astrophysics and Space Science; aap=Astronomy and Astrophysics; aapr=Astronomy and Astrophysics "
-    "Reviews; aaps=Astronomy and Astrophysics Supplement; azh=Astronomicheskii Zhurnal; baas=Bulletin of "
-    "the American Astronomical Society; cjaa=Chinese Journal of Astronomy and Astrophysics; "
-    "fcp=Fundamentals of Cosmic Physics; gca=Geochimica et Cosmochimica Acta; grl=Geophysical Research "
-    "Letters; jcap=Journal of Cosmology and Astroparticle Physics; jcp=Journal of Chemical Physics; "
-    "jgr=Journal of Geophysical Research; jrasc=Journal of the Royal Astronomical Society of Canada; "
-    "jqsrt=Journal of Quantitative Spectroscopy and Radiative Transfer; memras=Memoirs of the Royal "
-    "Astronomical Society; memsai=Memorie della Societa Astronomica Italiana; mnras=Monthly Notices of the "
-    "Royal Astronomical Society; na=New Astronomy; nar=New Astronomy Reviews; nat=Nature; nphysa=Nuclear "
-    "Physics A; pra=Physical Review A; prb=Physical Review B; prc=Physical Review C; prd=Physical Review D; "
-    "pre=Physical Review E; prl=Physical Review Letters; pasa=Publications of the Astronomical Society of "
-    "Australia; pasp=Publications of the Astronomical Society of the Pacific; pasj=Publications of the "
-    "Astronomical Society of Japan; physrep=Physics Reports; physscr=Physica Scripta; planss=Planetary and "
-    "Space Science; psj=Planetary Science Journal; qjras=Quarterly Journal of the Royal Astronomical "
-    "Society; rmxaa=Revista Mexicana de Astronomia y Astrofisica; skytel=Sky and Telescope; solphys=Solar "
-    "Physics; sovast=Soviet Astronomy; ssr=Space Science Reviews; zap=Zeitschrift fur Astrophysik"
-)
+_JOURNALS = {row["macro"]: row["journal"] for row in read_table("journals")}
 """Macros of the American Astronomical Society, which NASA's ADS writes for journals."""
-_JOURNALS = dict(pair.split("=") for pair in _JOURNALS_OF_ADS.split("; "))
 _QUOTES = (("``", "“"), ("''", "”"), ("---", "—"), ("--", "–"))
 _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "%&#_$"}

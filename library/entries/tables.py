@@ -1,6 +1,6 @@
 """The types and variables of CSL, and what other formats call them: types.csv and variables.csv.
 
-A cell has the names that are read, of which the first is written; one in brackets is only written.
+Their cells have the names that are read, of which the first is written; one in brackets is only written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 
 @lru_cache
-def _rows(table: str) -> list[dict[str, str]]:
+def read_table(table: str) -> list[dict[str, str]]:
+    """Return the rows of a .csv file of this folder, by the names of its columns."""
     with (Path(__file__).parent / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -25,7 +26,7 @@ class Names:
 
     def __init__(self, table: str, format: str) -> None:
         """table: types or variables. format: a column of it."""
-        cells = {row["csl"]: row[format].split("; ") for row in _rows(table) if row[format]}
+        cells = {row["csl"]: row[format].split("; ") for row in read_table(table) if row[format]}
         self.written = {csl: names[0].strip("()") for csl, names in cells.items()}
         self.read = {csl: names for csl, names in cells.items() if not names[0].startswith("(")}
         self.csl = {name: csl for csl, names in self.read.items() for name in names}
@@ -39,4 +40,4 @@ class Names:
         return {csl: text for csl, text in found.items() if text}
 
 
-VARIABLES = frozenset(row["csl"] for row in _rows("variables"))
+VARIABLES = frozenset(row["csl"] for row in read_table("variables"))
