@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from socket import socket
@@ -20,7 +21,6 @@ from pytorch_lightning.utilities import rank_zero_only
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-import citerec.train
 import citerec.training.loop
 from citerec.tests.composing import CONF, compose_config
 
@@ -125,8 +125,10 @@ FORKS.set_forkserver_preload(
 )
 
 
-def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.CompletedProcess[str]:
-    """Train like `run_training`, in forks of a process that has imported all and computed nothing.
+def run_forked(
+    given: list[str], out: Path, processes: int = 1, script: str = "train"
+) -> subprocess.CompletedProcess[str]:
+    """Run train.py or evaluate.py in forks of a process that has imported all and computed nothing.
 
     Several are told of each other as torchrun does it.
     """
@@ -138,7 +140,8 @@ def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.Co
     forks, printed = [], [out.with_name(f"{out.name}.{kind}") for kind in ("out", "err")]
     for rank in range(processes):
         own = {**shared, "RANK": rank, "LOCAL_RANK": rank} if processes > 1 else {}
-        fork = FORKS.Process(target=_train_here, args=([*given, f"output_dir={out}"], own, printed))
+        options = [*given, f"output_dir={out}"]
+        fork = FORKS.Process(target=_run_here, args=(script, options, own, printed))
         fork.start()
         forks.append(fork)
     for fork in forks:
@@ -148,14 +151,14 @@ def run_forked(given: list[str], out: Path, processes: int = 1) -> subprocess.Co
     return subprocess.CompletedProcess(given, next(filter(None, codes), 0), *texts)
 
 
-def _train_here(given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
+def _run_here(script: str, given: list[str], environment: Mapping[str, Any], printed: list[Path]) -> None:
     os.environ.update({"HF_HUB_OFFLINE": "1", **{name: str(value) for name, value in environment.items()}})
     torch.set_num_threads(1)
     vars(rank_zero_only)["rank"] = int(environment.get("RANK", 0))  # Lightning reads it when imported
     for number, path in enumerate(printed, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
-    sys.argv = ["train.py", *given]
-    citerec.train.main()
+    sys.argv = [f"{script}.py", *given]
+    import_module(f"citerec.{script}").main()
 
 
 def assert_same_up_to_rounding(one: Path, other: Path, model: str) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +30,8 @@ from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.run import CachedRun, Run
 from citerec.tests.conftest import Done
-from citerec.tests.evaluation.conftest import ROOT, metrics_of
+from citerec.tests.evaluation.conftest import metrics_of
+from citerec.tests.runs import run_forked
 
 CUTOFFS = [1, 10]
 DATA = [
@@ -326,16 +324,14 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
 
 @pytest.mark.slow
 def test_one_process_and_two_give_the_same_results(
-    tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
+    tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny_source.parent
+    monkeypatch.chdir(folder)
     scores = folder / "cache" / "pair-scores"
     given = ["retriever=bm25", "checkpoint=null", f"reranker={tiny_reranker}", "candidates=7", "queries=3"]
     given += ["split=test", "scoring.precision=float32", "benchmark.fuse=score", "benchmark.chunk=5", *DATA]
-    python = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [*python, str(ROOT / "evaluate.py"), *given, "output_dir=two"]
-    two = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    two = run_forked(given, folder / "two", processes=2, script="evaluate")
     assert two.returncode == 0, two.stderr
     assert two.stdout.count("Base -> Reranked: MRR") == 1 and "two/report.md" in two.stdout
     keys = scored_pairs(scores)
