@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from citerec.base.files import cache_folder
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus, open_demo
@@ -25,6 +23,8 @@ Tasks = dict[str, Callable[[], object]]
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
+    import torch  # here and below, since the processes whose memory is measured import this module
+
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -39,6 +39,8 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 def setup(args: argparse.Namespace) -> None:
     """Set the number of threads and describe the machine."""
+    import torch
+
     logging.basicConfig(level=logging.WARNING)
     torch.set_num_threads(args.threads)
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
@@ -107,6 +109,7 @@ def save_random_bert(folder: Path, words: Iterable[str], **sizes: Any) -> None:
 
     sizes: of transformers' BertConfig, without the number of words.
     """
+    import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
     from transformers.utils import logging

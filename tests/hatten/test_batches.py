@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import threading
 import tracemalloc
@@ -27,6 +26,7 @@ from citerec.hatten.training.batches import Batch, Batches, TrainingData
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
 from citerec.hatten.training.mining import Pool
 from citerec.tests.hatten.made import random_model, read_all
+from citerec.tests.runs import FORKS
 from citerec.training.loop import make_loader
 
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
@@ -245,7 +245,7 @@ def test_a_corpus_is_pickled_as_its_path_and_batches_without_texts(corpora: list
 
 @pytest.mark.slow
 def test_a_worker_holds_a_few_numbers_per_paper_and_no_texts(corpora: list[Corpus]) -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with FORKS.Pool(1) as pool:
         found = pool.map(read_all, [pickle.dumps(batches_of(corpus)) for corpus in corpora])
     here = [read_all(pickle.dumps(batches_of(corpora[0])))[2]]
     tracemalloc.stop()

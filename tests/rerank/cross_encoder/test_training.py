@@ -21,6 +21,7 @@ from citerec.rerank.settings import PairSettings
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.settings import ArticleConfig
 from citerec.tests.composing import compose_config
+from citerec.tests.conftest import Done
 from citerec.tests.runs import (
     TWO,
     Composed,
@@ -221,10 +222,9 @@ def test_two_processes_match_one(
 
 
 @pytest.mark.slow
-def test_the_paper_has_no_biencoder(tmp_path: Path) -> None:
-    done = run_forked(["model=biencoder", "experiment=paper"], tmp_path / "out")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "error: experiment=paper: the paper has no model=biencoder"
+def test_the_paper_has_no_biencoder(script: Callable[..., Done]) -> None:
+    done = script("train.py", "model=biencoder", "experiment=paper")
+    assert (done.code, done.err) == (2, "error: experiment=paper: the paper has no model=biencoder\n")
 
 
 def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
