@@ -124,93 +124,83 @@ def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator)
     return queries[np.sort(rng.choice(len(queries), size, replace=False))]
 
 
-def mine(
-    corpus: Corpus,
-    split: Split,
-    queries: NDArray[np.int64],
-    query_vectors: NDArray[np.float32],
-    paper_vectors: NDArray[np.float32],
-    depth: int,
-    words: WordSets | None,
-    candidates: NDArray[np.bool_] | None = None,
-    share: Share = WHOLE,
-    sets: DataSets | None = None,
-) -> Pool:
-    """Prefetch by cosine for rows of a split; vectors [queries of the share, D] and [P, D] of unit length.
+@dataclass(frozen=True)
+class Mining:
+    """What a process mines: for its share of some queries, rows of a split.
 
-    words: if given, mark prefetched papers whose Jaccard index with the query reaches a cited paper's. sets:
-    of the split's queries, which are searched for in their own one.
+    words: if given, prefetched papers are marked whose Jaccard index with the query reaches a cited paper's.
+    allowed: the papers to search [P], by default all candidates. sets: of the split's queries, which are
+    searched for in their own one.
     """
-    own = queries[share.part(len(queries))]
-    excluded = pad_positives(split.positives.take(own), corpus.citing[split.contexts[own]])
-    allowed = corpus.is_candidate if candidates is None else candidates
-    papers = np.full((len(own), depth), -1, np.int32)
-    for rows, mask in _own_papers(sets, own, allowed):
-        vectors = query_vectors[rows]
-        papers[rows] = search_exact(vectors, paper_vectors, depth, excluded[rows], mask, share.device).papers
-    return _build_pool(corpus, split, queries, papers, words, share)
 
+    corpus: Corpus
+    split: Split
+    queries: NDArray[np.int64]
+    depth: int
+    words: WordSets | None = None
+    allowed: NDArray[np.bool_] | None = None
+    share: Share = WHOLE
+    sets: DataSets | None = None
 
-def mine_by_bm25(
-    corpus: Corpus,
-    split: Split,
-    queries: NDArray[np.int64],
-    depth: int,
-    words: WordSets | None,
-    candidates: NDArray[np.bool_] | None = None,
-    share: Share = WHOLE,
-    sets: DataSets | None = None,
-) -> Pool:
-    """Like `mine`, but prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
-    query = ("title", "abstract", "context")
-    bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
-    bm25.index(corpus)
-    own = queries[share.part(len(queries))]
-    contexts, cited = split.contexts[own], split.positives.take(own)
-    cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]
-    papers = np.full((len(own), depth), -1, np.int32)
-    allowed = corpus.is_candidate if candidates is None else candidates
-    with count_progress("BM25 of training queries", len(own)) as bar:
-        for group, mask in _own_papers(sets, own, allowed):
-            for start in range(0, len(group), QUERY_CHUNK):
-                rows = group[start : start + QUERY_CHUNK]
-                # Retrieve extra papers, since cited ones are dropped.
-                found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], mask)
-                drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
-                papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
-                bar(len(found))
-    return _build_pool(corpus, split, queries, papers, words, share)
+    @cached_property
+    def own(self) -> NDArray[np.int64]:
+        """The queries of this process."""
+        return self.queries[self.share.part(len(self.queries))]
 
+    @cached_property
+    def excluded(self) -> NDArray[np.int32]:
+        """The cited papers of its queries, padded with -1, and the citing paper: [own, most + 1]."""
+        return pad_positives(
+            self.split.positives.take(self.own), self.corpus.citing[self.split.contexts[self.own]]
+        )
 
-def _own_papers(
-    sets: DataSets | None, queries: NDArray[np.int64], allowed: NDArray[np.bool_]
-) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    return [(np.arange(len(queries)), allowed)] if sets is None else sets.own(queries, allowed)
+    def by_vectors(self, query_vectors: NDArray[np.float32], paper_vectors: NDArray[np.float32]) -> Pool:
+        """Prefetch by cosine; vectors [own, D] and [P, D] of unit length."""
+        papers = np.full((len(self.own), self.depth), -1, np.int32)
+        for rows, mask in self._own_papers():
+            given = query_vectors[rows], paper_vectors, self.depth, self.excluded[rows], mask
+            papers[rows] = search_exact(*given, self.share.device).papers
+        return self._pool(papers)
 
+    def by_bm25(self) -> Pool:
+        """Prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+        query = ("title", "abstract", "context")
+        bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
+        bm25.index(self.corpus)
+        contexts, cited = self.split.contexts[self.own], self.excluded[:, :-1]
+        papers = np.full((len(contexts), self.depth), -1, np.int32)
+        with count_progress("BM25 of training queries", len(contexts)) as bar:
+            for group, mask in self._own_papers():
+                for start in range(0, len(group), QUERY_CHUNK):
+                    rows = group[start : start + QUERY_CHUNK]
+                    # Retrieve extra papers, since cited ones are dropped.
+                    found = bm25.search_allowed(contexts[rows], self.depth + cited.shape[1], mask)
+                    drop = (found.papers[:, :, None] == cited[rows, None]).any(2)
+                    papers[rows] = top_k(found.papers, found.scores, self.depth, drop).papers
+                    bar(len(found))
+        return self._pool(papers)
 
-def _build_pool(
-    corpus: Corpus,
-    split: Split,
-    queries: NDArray[np.int64],
-    papers: NDArray[np.int32],
-    words: WordSets | None,
-    share: Share,
-) -> Pool:
-    """Build the pool of all queries, given the papers [own, depth] prefetched for this process's share."""
-    own = queries[share.part(len(queries))]
-    contexts, depth = split.contexts[own], papers.shape[1]
-    cited = pad_positives(split.positives.take(own), corpus.citing[contexts])[:, :-1]
-    relevant = np.zeros(papers.shape, np.bool_)
-    if words is not None:
-        for start in range(0, len(own), max(1, PAIR_CHUNK // depth)):
-            rows = slice(start, start + max(1, PAIR_CHUNK // depth))
-            sets = words.queries(contexts[rows])
-            threshold = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
-            overlap = words.jaccard(sets, papers[rows])
-            relevant[rows] = (overlap >= threshold) & (overlap > 0)  # the threshold can be 0
-    row = np.full(len(split), -1, np.int32)
-    row[queries] = np.arange(len(queries), dtype=np.int32)
-    return Pool(row, share.collect(papers, len(queries)), share.collect(relevant, len(queries)))
+    def _own_papers(self) -> Iterable[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Places of this process's queries, with the papers [P] that they are searched in."""
+        allowed = self.corpus.is_candidate if self.allowed is None else self.allowed
+        return (
+            [(np.arange(len(self.own)), allowed)] if self.sets is None else self.sets.own(self.own, allowed)
+        )
+
+    def _pool(self, papers: NDArray[np.int32]) -> Pool:
+        """Build the pool of all queries, given the papers [own, depth] prefetched by this process."""
+        contexts, cited = self.split.contexts[self.own], self.excluded[:, :-1]
+        relevant = np.zeros(papers.shape, np.bool_)
+        if (words := self.words) is not None:
+            for start in range(0, len(contexts), max(1, PAIR_CHUNK // self.depth)):
+                rows = slice(start, start + max(1, PAIR_CHUNK // self.depth))
+                sets = words.queries(contexts[rows])
+                threshold = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
+                overlap = words.jaccard(sets, papers[rows])
+                relevant[rows] = (overlap >= threshold) & (overlap > 0)  # the threshold can be 0
+        row, count = np.full(len(self.split), -1, np.int32), len(self.queries)
+        row[self.queries] = np.arange(count, dtype=np.int32)
+        return Pool(row, self.share.collect(papers, count), self.share.collect(relevant, count))
 
 
 def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -19,7 +19,7 @@ from citerec.hatten.encoder import HAttenEncoder, encode_documents
 from citerec.hatten.inputs import Inputs
 from citerec.hatten.settings import EncoderTraining
 from citerec.hatten.training.batches import TrainingData
-from citerec.hatten.training.mining import Miner, MiningPlan, Pool, mine, mine_by_bm25
+from citerec.hatten.training.mining import Miner, Mining, MiningPlan, Pool
 from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.training.validation import Validation
 from citerec.retrieval.encoders.nets import as_numpy, eval_mode
@@ -115,14 +115,13 @@ class EncoderRounds(Rounds):
 
     def _mine(self, module: EncoderModule, plan: MiningPlan, papers: NDArray[np.float32]) -> Pool:
         """Mine by BM25, or with vectors of the papers [P, D] and of the training queries."""
-        depth, words = self._miner.settings.depth, self._miner.words
-        corpus, split = self._data.corpus, self._data.split
+        data, depth, words = self._data, self._miner.settings.depth, self._miner.words
+        queries, share = plan.queries, module.share
+        mining = Mining(data.corpus, data.split, queries, depth, words, plan.candidates, share, data.sets)
         if plan.source == "bm25":
-            of_bm25 = corpus, split, plan.queries, depth, words
-            return mine_by_bm25(*of_bm25, plan.candidates, module.share, self._data.sets)
-        encoded = self._encode_queries(module, split.contexts[plan.queries], "training queries")
-        args = corpus, split, plan.queries, encoded, papers, depth, words
-        return mine(*args, plan.candidates, module.share, self._data.sets)
+            return mining.by_bm25()
+        encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
+        return mining.by_vectors(encoded, papers)
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]

@@ -18,7 +18,7 @@ from citerec.datasets.prepare import open_corpora
 from citerec.hatten.settings import BiEncoderSettings, EncoderBatchSettings, MiningSettings, StaticSettings
 from citerec.hatten.training.batches import Batches
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY
-from citerec.hatten.training.mining import Miner, mine
+from citerec.hatten.training.mining import Miner, Mining
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
 from citerec.retrieval.encoders.encoder import ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig
@@ -182,9 +182,10 @@ def test_each_folder_is_mined_alone(both: Corpus) -> None:
     sets = DataSets.read(both, split, {"tiny": 1, "other": 1})
     random = np.random.default_rng(0)
     vectors, papers = random.normal(size=(12, 4)).astype("f4"), random.normal(size=(24, 4)).astype("f4")
-    args = both, split, np.arange(12), vectors, papers, 5, None
     assert sets.papers is not None
-    pool, anywhere = mine(*args, sets=sets), mine(*args)
+    pool, anywhere = (
+        Mining(both, split, np.arange(12), 5, sets=of).by_vectors(vectors, papers) for of in (sets, None)
+    )
     own = sets.papers[pool.papers] == sets.numbers(np.arange(12))[:, None]
     assert own.all() and (pool.papers >= 0).all()
     assert not (sets.papers[anywhere.papers] == sets.numbers(np.arange(12))[:, None]).all()
