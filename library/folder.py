@@ -223,6 +223,20 @@ def next_generation(path: Path) -> int:
     return max(existing, default=0) + 1
 
 
+@contextmanager
+def new_generation(path: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the number and folder of a generation to write, with its manifest. If that fails, the folder is
+    removed, else the generations before. Call it with the library's folder locked."""
+    number = next_generation(path)
+    folder = path / GENERATIONS / str(number)
+    try:
+        yield number, folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    remove_old_generations(path)
+
+
 def remove_old_generations(path: Path) -> None:
     """Remove all generations except the current one, and what killed processes left of others."""
     for file in path.glob(f"{_UNFINISHED}*"):

@@ -10,7 +10,6 @@ generation, which shares files with the old one: papers are added to the last sh
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,13 +46,11 @@ from citerec.library.disk.entries import (
 from citerec.library.disk.shard import CODES, NOTHING, VECTORS, Shard, ShardAnswer, ShardQuery
 from citerec.library.disk.shard_writer import change_shard
 from citerec.library.folder import (
-    GENERATIONS,
     Manifest,
     damage_told,
     damaged,
-    next_generation,
+    new_generation,
     now,
-    remove_old_generations,
     write_manifest,
 )
 from citerec.library.identities import MAX_SAME_KEY, Identity, identity
@@ -397,22 +394,15 @@ class DiskLibrary(Library):
             new.setdefault(number, []).append(paper)
         for row in removed:
             gone.setdefault(row % shards, []).append(row // shards)
-        number = next_generation(self.path)
-        folder = self.path / GENERATIONS / str(number)
-        try:
+        with new_generation(self.path) as (generation, folder):
             link_or_copy(self.folder, folder)
             for shard in sorted({*gone, *new}):
                 found, vectors, _ = entries(new.get(shard, []), self.dense, self.whole)
                 change_shard(folder / SHARDS / str(shard), found, vectors, gone.get(shard, ()))
             write_checksums(folder, before=self.folder)
             papers = sum(len(Shard(folder / SHARDS / str(shard))) for shard in range(shards))
-            counts = self.manifest.counts | {"papers": papers}
-            manifest = msgspec.structs.replace(self.manifest, generation=number, counts=counts, changed=now())
-            write_manifest(self.path, msgspec.structs.replace(manifest, **fields))
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        remove_old_generations(self.path)
+            about = {"counts": self.manifest.counts | {"papers": papers}, "changed": now(), **fields}
+            write_manifest(self.path, msgspec.structs.replace(self.manifest, generation=generation, **about))
         return papers
 
     def verify(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,15 +13,13 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.folder import (
-    GENERATIONS,
     Manifest,
     ReadFile,
     damaged,
     generation_folder,
     lock_target,
-    next_generation,
+    new_generation,
     now,
-    remove_old_generations,
     write_manifest,
 )
 from citerec.library.fulltexts.index import check_texts
@@ -108,17 +105,11 @@ class MemoryLibrary(Generation, Library):
         contexts: Sequence[Path] | None,
     ) -> Self:
         """Write a new generation and make it the current one."""
-        number = next_generation(path)
-        folder = path / GENERATIONS / str(number)
-        try:
+        with new_generation(path) as (number, folder):
             writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
             counts = writer.write(kept, papers)
             new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
             write_manifest(path, new)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        remove_old_generations(path)
         return cls.open(path)
 
     def update_manifest(self, **fields: Any) -> None:
