@@ -354,8 +354,6 @@ class RankerSettings(Settings):
     dense model that does not know the field; null: do not add them"""
     folds: int = setting(3, least=2)
     """cross-validation folds over citing papers, for the measures in the log"""
-    ablate: bool = False
-    """also log the measures without each feature group"""
     l2: float = 1e-3
     """L2 penalty"""
     iterations: int = setting(100, least=1)

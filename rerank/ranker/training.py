@@ -34,7 +34,6 @@ from citerec.rerank.ranker.linear import (
     TrainingLists,
     cross_fit,
     fit_ranker,
-    group_of,
     measure_variants,
     model_hash,
 )
@@ -82,10 +81,6 @@ def train_model(
             f"ranker: {variant}: {settings.folds}-fold cross-fitting over citing papers: "
             f"{_format_measures(measures)}"
         )
-    for group in dict.fromkeys(map(group_of, lists.columns)) if settings.ablate else ():
-        rest = lists.drop_group(group)
-        for variant, measures in measure_variants(rest, cross_fit(settings, rest, run.seed)).items():
-            log.info(f"ranker: {variant} without {group}: {_format_measures(measures)}")
     all_measures = {
         f"{variant}/{measure}": value for variant, of in found.items() for measure, value in of.items()
     }
