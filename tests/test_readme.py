@@ -57,7 +57,7 @@ def test_ten_lines_train_search_and_evaluate(
     def figures(code: str) -> dict[str, float]:
         capsys.readouterr()
         exec(code, {})
-        return eval(capsys.readouterr().out.splitlines()[-1])  # type: ignore[no-any-return]
+        return eval(capsys.readouterr().out.splitlines()[-1])
 
     found = figures(code.replace(train, train.replace("4", "1")))  # four rounds take a minute
     assert figures(code.replace(train, 'StaticModel.open("my-model")')) == found
