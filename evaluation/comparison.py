@@ -169,7 +169,6 @@ def compare(
     split: Split,
     measures: Sequence[str] = ("R@10", "MRR"),
     k: int = 100,
-    seed: int = 0,
 ) -> Comparison:
     """Rank the queries of a split by several systems; compare each with the first one.
 
@@ -193,12 +192,12 @@ def compare(
     for name, values in found.items():
         if values.query_ids != first.query_ids:
             raise InputError(f"compare: {name} ranks other queries than {next(iter(found))}")
-        low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers, seed=seed)
+        low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers)
         for column, (of, mean) in enumerate(means(values.values).items()):
             row = {"system": name, "measure": of, "mean": mean, "low": low[column], "high": high[column]}
             one = None
             if values is not first:
-                one = paired_difference(values.values[of], first.values[of], values.papers, seed=seed)
+                one = paired_difference(values.values[of], first.values[of], values.papers)
             row |= {
                 "difference": one and one.difference,
                 "difference_low": one and one.low,

@@ -37,13 +37,11 @@ def read_installed(lines: Iterable[str]) -> dict[str, str]:
     return {normalise(name): version for name, _, version in pairs}
 
 
-def lacking(
-    theirs: Mapping[str, str], extras: Iterable[str] = ("train",), root: str = "citerec"
-) -> list[str]:
-    """The packages NAME==VERSION to install on a machine that has `theirs`, in the versions of this one."""
+def lacking(theirs: Mapping[str, str]) -> list[str]:
+    """The packages NAME==VERSION that `citerec[train]` lacks on a machine with `theirs`, as they are here."""
     from packaging.requirements import Requirement
 
-    wanted, seen = [("citerec", tuple(extras))], dict[str, str]()
+    wanted, seen = [("citerec", ("train",))], dict[str, str]()
     while wanted:
         name, more = wanted.pop()
         for line in distribution(name).requires or ():

@@ -188,19 +188,12 @@ def read_variants(
     """
     new = copy.deepcopy(ranker)
     parts = _all_variants(ranker, corpus, settings, seed, index_dir)
-    return TrainingLists.concat(parts + _with_other_dense(new, corpus, settings, seed))
-
-
-def _with_other_dense(
-    ranker: Ranker, corpus: Corpus, settings: RankerSettings, seed: int
-) -> list[TrainingLists]:
-    """Read all variants with the dense model of other corpora, if any; as many of `corpus` as of others."""
-    if settings.out_of_domain_checkpoint is None:
-        return []
-    other = ranker.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
-    settings = replace(settings, queries=settings.variant_queries)
-    found = TrainingLists.concat(_all_variants(other, corpus, settings, seed))
-    return [replace(found, variant=np.char.add("other-", found.variant))]
+    if settings.out_of_domain_checkpoint is not None:
+        other = new.with_dense(trained_retriever(settings.out_of_domain_checkpoint))
+        as_many = replace(settings, queries=settings.variant_queries)  # of `corpus` as of other variants
+        found = TrainingLists.concat(_all_variants(other, corpus, as_many, seed))
+        parts.append(replace(found, variant=np.char.add("other-", found.variant)))
+    return TrainingLists.concat(parts)
 
 
 def _all_variants(

@@ -131,11 +131,6 @@ class Editor:
             assert self._arrived.wait_for(lambda: any(part in one for one in known), WAIT), known
         return next(one for one in known if part in one)
 
-    def wait_for_edit(self) -> types.WorkspaceEdit:
-        with self._arrived:
-            assert self._arrived.wait_for(lambda: self.applied, WAIT)
-        return self.applied[-1]
-
     def wait_for_diagnostics(self, uri: str, codes: Sequence[str]) -> list[types.Diagnostic]:
         """Return the diagnostics of a document when they have these codes, in any order."""
 
