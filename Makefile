@@ -88,8 +88,8 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(BIN)/python -m citerec.library.builtin.make_networks 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts-unseen \
 		encoder=$(ENCODER) tokenizer=$(ENCODER)/tokenizer.json
 
-results: $(INSTALLED) ## run docs/results/retrieval.yaml and write its page (hours; after `make minilm`)
-	$(BIN)/citerec results docs/results/retrieval.yaml $(ARGS)
+results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours; after `make minilm`)
+	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)
 
 # Without bytecode, each of the processes that tests start would compile all modules again.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal

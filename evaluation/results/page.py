@@ -1,4 +1,4 @@
-"""Run a plan of evaluations and write its results page: `citerec results docs/results/retrieval.yaml`.
+"""Run a plan of evaluations and write its results page: `citerec results reproduce/retrieval.yaml`.
 
 Runs each evaluation that has no result for the current settings, after the trainings and builds it needs,
 then writes the page from all results. A failed job does not stop the others.
@@ -51,7 +51,7 @@ class ResultsSettings(Settings):
 
     plan: str
     """YAML file of data sets and retrievers (format: evaluation/results/plan.py; e.g.
-    docs/results/retrieval.yaml)"""
+    reproduce/retrieval.yaml)"""
     jobs: tuple[str, ...] = ()
     """jobs to run, DATA/NAME or DATA; empty: all. The page always covers all"""
     without: tuple[str, ...] = ()

@@ -124,6 +124,24 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
         AverageRetriever(Word2Vec(), "tfidf")
 
 
+def test_sent2vec_averages_the_vectors_of_a_file(demo: dict[str, Any], tmp_path: Path) -> None:
+    data = [override for override in overrides(demo) if override.startswith("data")]
+    corpus = instantiate(compose_config("evaluate", data).data)
+    given = vectors(corpus)
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(given.words, given.matrix, strict=True)]
+    (tmp_path / "unigrams.txt").write_text("\n".join(lines) + "\n")
+    source = f"embeddings.source={tmp_path / 'unigrams.txt'}"
+    options = ["retriever=sent2vec", "embeddings=glove", source, f"embeddings.dim={given.matrix.shape[1]}"]
+    ours = instantiate(compose_config("evaluate", [*data, *options]).retriever)
+    contexts = np.arange(5)
+    found, expected = (
+        retriever.index(corpus).search(contexts, 10)
+        for retriever in (ours, AverageRetriever(Made(given), "mean"))
+    )
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+    assert (found.papers == expected.papers).all()
+
+
 @pytest.fixture(scope="module")
 def best(demo: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file saved by a run."""
