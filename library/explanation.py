@@ -43,9 +43,9 @@ MARK = "[CITE]"
 MAX_EXCERPT = 150
 """Approximate maximum length of a sentence in `why`, in characters."""
 NO_EVIDENCE = "near in meaning"
-LEAST_NAME, LEAST_IDF = 0.3, 0.1
-"""Least weight of a name, as a feature of the ranker; and of a sentence's words, as a share of the idf of an
-unknown word: a distant name, or "training" alone, explains nothing."""
+LEAST_NAME, LEAST_SURNAME, LEAST_IDF = 0.3, 0.15, 0.1
+"""Least weight of a paper's name and of an author's, as features of the ranker; and of a sentence's words, as
+a share of the idf of an unknown word: a distant name, or "training" alone, explains nothing."""
 SENTENCE = 20
 """Usual words of a sentence."""
 PASSAGES = 3
@@ -256,7 +256,7 @@ class Explainer:
         """Return the surname of an author that weighs most in a context; "" if none counts."""
         if self._statistics is None or not surnames:
             return ""
-        best, found = LEAST_NAME, ""
+        best, found = LEAST_SURNAME, ""
         for names in (self._statistics.first_authors, self._statistics.other_authors):
             part = slice(*names.offsets[paper : paper + 2].tolist())
             rarity = dict(zip(names.hashes[part].tolist(), names.weights[part].tolist(), strict=True))

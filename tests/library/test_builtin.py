@@ -95,6 +95,10 @@ print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
     [
         ("The optimiser of Kingma [CITE] has a bias correction.", "Kingma"),
         ("Kingma et al. [CITE] correct the bias of moments.", "Kingma"),
+        (
+            "The steps, as Kingma and others have said for years, have a bias that is corrected [CITE].",
+            "Kingma",
+        ),
         ("A bias of moments is corrected [CITE].", ""),
     ],
 )
