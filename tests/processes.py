@@ -24,9 +24,9 @@ class ThreadShare(Share):
 
     def sum(self, values: Tensor) -> Tensor:
         self.values[self.rank] = values
-        self.barrier.wait(20)
+        self.barrier.wait(120)
         total = sum((self.values[rank] for rank in range(1, self.processes)), self.values[0].clone())
-        self.barrier.wait(20)
+        self.barrier.wait(120)
         return total
 
 

@@ -27,7 +27,7 @@ def test_long_work_shows_a_spinner_and_bars_inside(
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     with spinner("indexing"):
-        for _ in range(200):
+        for _ in range(12_000):
             if "indexing" in terminal.getvalue():
                 break
             time.sleep(0.01)

@@ -74,7 +74,7 @@ class RecommenderSpy(Recommender):
             if "crash" in request.query.context:
                 raise RuntimeError("a bug, with a secret")
             if "wait" in request.query.context:
-                assert self.resume.wait(20)
+                assert self.resume.wait(120)
         found = super().recommend_batch(requests, k, **more)
         return [papers[::-1] for papers in found] if rerank else found
 
@@ -94,7 +94,7 @@ def serving(recommender: Any, **options: Any) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
 
 

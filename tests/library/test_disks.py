@@ -104,11 +104,11 @@ def test_a_server_without_space_answers_507(mount: Mount) -> None:
         with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(bytes(4096))
-        full = requests.post(f"{url}/papers", json=new, headers=headers, timeout=20)
+        full = requests.post(f"{url}/papers", json=new, headers=headers, timeout=120)
         assert full.status_code == 507
         assert full.json() == {"detail": "the library: no space left for the library"}
         (folder / "fill").unlink()
-        added = requests.post(f"{url}/papers", json=new, headers=headers, timeout=20)
+        added = requests.post(f"{url}/papers", json=new, headers=headers, timeout=120)
         assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}
 
 

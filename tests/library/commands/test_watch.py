@@ -46,7 +46,7 @@ def titles() -> list[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
+    for _ in range(2400):
         if condition():
             return
         time.sleep(0.05)
@@ -208,7 +208,7 @@ def test_the_command_ends_with_an_interrupt(folder: Path) -> None:
         write("a.bib", "One", "Two")
         assert process.stderr.readline().startswith("1 paper added, ")
         process.send_signal(signal.SIGINT)
-        assert (process.stdout.read(), process.stderr.read(), process.wait(30)) == ("", "", 0)
+        assert (process.stdout.read(), process.stderr.read(), process.wait(120)) == ("", "", 0)
     assert titles() == ["One", "Two"]
 
 
@@ -224,7 +224,7 @@ def test_a_server_of_a_file_follows_it(folder: Path) -> None:
         assert papers == "1 paper of a.bib\n"
         write("a.bib", "One", "Two")
         search = f"{url}search?query=two"
-        wait_for(lambda: len(requests.get(search, timeout=30).json()["papers"]) == 1)
+        wait_for(lambda: len(requests.get(search, timeout=120).json()["papers"]) == 1)
         process.send_signal(signal.SIGINT)
-        assert "token" not in process.stdout.read() and process.wait(30) == 0
+        assert "token" not in process.stdout.read() and process.wait(120) == 0
         assert "1 paper added, " in process.stderr.read()

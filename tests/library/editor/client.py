@@ -19,7 +19,7 @@ from pygls.lsp.client import LanguageClient
 from citerec.library.language_server.documents import Document
 
 T = TypeVar("T")
-WAIT = 60
+WAIT = 120
 SHOWS = types.ClientCapabilities(
     workspace=types.WorkspaceClientCapabilities(apply_edit=True),
     text_document=types.TextDocumentClientCapabilities(

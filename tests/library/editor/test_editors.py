@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "library.bib"
 VSCODE = Path(__file__).parents[3] / "editors" / "vscode"
 NEOVIM = shutil.which("nvim")
 EMACS = shutil.which("emacs")
-WAIT = 60
+WAIT = 120
 TEXT = r"""\documentclass{article}
 \begin{document}
 Cumulated gain of graded relevance judgements has a discount for lower positions

@@ -569,7 +569,7 @@ def test_a_file_is_a_library_that_is_watched(
         uri, caret = opened(editor, folder, "latex", f"{SENTENCE} \\cite{{|}}")
         assert editor.complete(uri, caret)[0].detail == EXPECTED
         source.write_text(f"{EXAMPLES.read_text()}\n@misc{{new2026, title={{{SENTENCE}}}, year=2026}}\n")
-        for _ in range(200):
+        for _ in range(1200):
             if "new2026" in [item.detail for item in editor.complete(uri, caret)]:
                 break
             time.sleep(0.1)

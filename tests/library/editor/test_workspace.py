@@ -19,7 +19,7 @@ from citerec.library.language_server.server import MOST_COMPLAINTS, make_server
 from citerec.library.language_server.workspace import Workspace
 from citerec.library.settings import LspSettings
 
-WAIT = 60
+WAIT = 120
 
 
 def document(folder: Path, name: str) -> Document:

@@ -126,5 +126,5 @@ def test_the_processes_end_with_their_reader(tmp_path: Path) -> None:
     next(texts)
     texts.close()  # type: ignore[attr-defined]
     for thread in {*threading.enumerate()} - before:
-        thread.join(30)  # a timer may be about to end
+        thread.join(120)  # a timer may be about to end
         assert not thread.is_alive(), thread
