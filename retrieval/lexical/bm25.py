@@ -22,7 +22,7 @@ from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, few_changed, small_change
-from citerec.retrieval.lexical.postings import METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25
+from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, tokenizer
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import QUERY_FIELDS, check_fields
@@ -33,7 +33,7 @@ BACKENDS = ("numba", "rank_bm25")
 class BM25(Retriever):
     """Ranks the papers that share a term with the query.
 
-    method: `lucene`, `robertson`, `atire`, `bm25l`, or `okapi`, the formula of Gu et al. 2022.
+    method: `lucene`, or `okapi`, the formula of Gu et al. 2022.
     stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
     query: any of `context`, `title` and `abstract` of the citing paper, and `key_terms`
     (retrieval.lexical.terms); repeated fields and terms count repeatedly.
@@ -61,14 +61,11 @@ class BM25(Retriever):
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
-        for key, value, known in (("method", method, tuple(METHODS)), ("backend", backend, BACKENDS)):
+        for key, value, known in (("method", method, METHODS), ("backend", backend, BACKENDS)):
             if value not in known:
                 raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
         check_count("retriever.contexts", contexts, 0)
         check_count("retriever.threads", threads)
-        if backend == "rank_bm25" and method not in RANK_BM25_METHODS:
-            variants = ", ".join(RANK_BM25_METHODS)
-            raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; choose {variants}")
         self._backend, self._contexts, self.threads = backend, contexts, threads
         self._formula = Formula(method, k1, b)
         self.set_parameters()

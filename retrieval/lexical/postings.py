@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,42 +18,8 @@ from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
 from citerec.retrieval.arrays import Floats, Rows, load_arrays
 
-Saturation = Callable[[Floats, Floats, float, float], Floats]
-"""(term frequency, b * text length / average length, k1, b) to the term frequency component."""
-
-
-def _robertson(tf: Floats, length: Floats, k1: float, b: float) -> Any:
-    return tf / (k1 * ((1 - b) + length) + tf)
-
-
-def _atire(tf: Floats, length: Floats, k1: float, b: float) -> Any:
-    return (tf * (k1 + 1)) / (tf + k1 * (1 - b + length))
-
-
-def _bm25l(tf: Floats, length: Floats, k1: float, b: float) -> Any:
-    """Minus the score of a text without the term, a constant that changes no ranking."""
-    normalised, delta = tf / (1 - b + length), 0.5
-    absent = np.float32(((k1 + 1) * delta) / (k1 + delta))
-    return ((k1 + 1) * (normalised + delta)) / (k1 + normalised + delta) - absent
-
-
-# Inverse document frequency of a term in n of N texts.
-IDF: dict[str, Callable[[int, int], float]] = {
-    "lucene": lambda n, N: math.log(1 + (N - n + 0.5) / (n + 0.5)),
-    "robertson": lambda n, N: math.log(max((N - n + 0.5) / (n + 0.5), 1)),
-    "atire": lambda n, N: math.log(N / n),
-    "bm25l": lambda n, N: math.log((N + 1) / (n + 0.5)),
-}
-METHODS: dict[str, tuple[Saturation, str]] = {
-    "lucene": (_robertson, "lucene"),
-    "okapi": (_atire, "lucene"),
-    "robertson": (_robertson, "robertson"),
-    "atire": (_atire, "atire"),
-    "bm25l": (_bm25l, "bm25l"),
-}
-"""The variants (Kamphuis et al. 2020, table 1); `okapi` is the formula of Gu et al. 2022: lucene * (k1 + 1).
-
-bm25+ would rank like atire: it adds the same constant to papers with and without the term."""
+METHODS = ("lucene", "okapi")
+"""The variants (Kamphuis et al. 2020, table 1); `okapi` is that of Gu et al. 2022: lucene's, times k1 + 1."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +32,20 @@ class Formula:
 
     def idf(self, document_frequency: NDArray[np.integer], texts: int) -> Floats:
         """Inverse document frequencies of terms [T]; 0 for terms in no text."""
-        idf = IDF[METHODS[self.method][1]]
         unique, inverse = np.unique(document_frequency, return_inverse=True)
-        return np.array([idf(n, texts) if n else 0 for n in unique.tolist()], np.float32)[inverse]
+        return np.array([_idf(n, texts) if n else 0 for n in unique.tolist()], np.float32)[inverse]
 
     def tf_weights(self, counts: csc_matrix, lengths: Floats, average: float) -> Floats:
         """The term frequency component of each count, before IDF; lengths: of the texts."""
-        length = self.b * lengths[counts.indices] / average
-        return METHODS[self.method][0](counts.data.astype(np.float32, copy=False), length, self.k1, self.b)
+        length, tf = self.b * lengths[counts.indices] / average, counts.data.astype(np.float32, copy=False)
+        if self.method == "okapi":
+            return np.asarray((tf * (self.k1 + 1)) / (tf + self.k1 * (1 - self.b + length)))
+        return np.asarray(tf / (self.k1 * ((1 - self.b) + length) + tf))
+
+
+def _idf(frequency: int, texts: int) -> float:
+    """Inverse document frequency of a term in `frequency` of `texts`."""
+    return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
 ADDS_PER_LOOKUP = 16
@@ -264,15 +235,11 @@ def _look_up(
                 scores[k] += weight * data[i]
 
 
-RANK_BM25_METHODS = tuple(method for method in METHODS if method != "bm25l")
-"""Methods of backend=rank_bm25. Its BM25L counts term frequencies twice, unlike that of the others."""
-
-
 class RankBM25:
     """rank_bm25's BM25Okapi, which scores every paper in Python: slow, a reference for the formulas.
 
-    IDFs are those of the other back ends: rank_bm25's own is that of `robertson`, with a floor for terms in
-    more than half of all texts.
+    IDFs are those of the other back end; rank_bm25's own have a floor for terms in more than half of all
+    texts.
     """
 
     def __init__(self, documents: Ragged, formula: Formula) -> None:
@@ -281,12 +248,10 @@ class RankBM25:
         import rank_bm25  # of the extra `train`
 
         self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
-        saturation, idf = METHODS[formula.method]
-        # rank_bm25 always multiplies by k1 + 1, two of the variants do not.
-        scale = 1.0 if saturation is _atire else 1 / (formula.k1 + 1)
+        scale = 1.0 if formula.method == "okapi" else 1 / (formula.k1 + 1)  # it multiplies by k1 + 1
         frequency = Counter(term for counts in self._index.doc_freqs for term in counts)
         total = len(documents)
-        self._index.idf = {term: scale * IDF[idf](n, total) for term, n in frequency.items()}
+        self._index.idf = {term: scale * _idf(n, total) for term, n in frequency.items()}
 
     @classmethod
     def from_counts(cls, counts: list[csc_matrix], formula: Formula) -> RankBM25:

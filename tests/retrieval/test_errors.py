@@ -44,7 +44,6 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (BM25, {"contexts": -1}, "retriever.contexts=-1"),
     (BM25, {"contexts": 0.5}, "retriever.contexts=0.5"),
     (BM25, {"threads": 0}, "retriever.threads=0"),
-    (BM25, {"backend": "rank_bm25", "method": "bm25l"}, "backend=rank_bm25 has no 'bm25l'"),
     (BM25, {"backend": "rank_bm25", "k1": 0}, "divides by 0"),
     (citations, {"similar": 0}, "retriever.similar=0: must be a whole number"),
     (citations, {"depth": "many"}, "retriever.depth=many"),

@@ -55,7 +55,7 @@ def reindex(new: Retriever, old: Retriever, corpus: Corpus, kept: np.ndarray, fo
     new.reindex(old.corpus, corpus, kept, folder)
 
 
-@pytest.mark.parametrize("options", [{}, {"contexts": 5}, {"method": "bm25l", "k1": 0.9}])
+@pytest.mark.parametrize("options", [{}, {"contexts": 5}, {"method": "okapi", "k1": 0.9}])
 def test_a_reindexed_bm25_keeps_its_scores(
     demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: Path, options: dict
 ) -> None:
