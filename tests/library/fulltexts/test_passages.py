@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.library.fulltexts.evidence import query_words
 from citerec.library.fulltexts.passages import LEAST, MOST, cut
 from citerec.library.fulltexts.reading import TextPart
 
@@ -60,3 +62,26 @@ def test_a_section_begins_a_passage_but_a_short_one() -> None:
 def test_a_page_begins_within_a_sentence() -> None:
     [passage] = cut([TextPart("Words of a first page go on there.", [(0, 4), (22, 5)])])
     assert [passage.page(passage.text.index(word)) for word in ("Words", "go", "there")] == [4, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        (
+            "Graphs first. Trees grow OTHERCIT and moss spreads TARGETCIT slowly. Stones stay.",
+            "and moss spreads slowly",
+        ),
+        ("Graphs first. Trees grow OTHERCIT, TARGETCIT slowly. Stones stay.", "trees grow slowly"),
+        ("Graphs first. Trees grow slowly. TARGETCIT Stones stay.", "trees grow slowly"),
+        ("Trees grow slowly TARGETCIT", "trees grow slowly"),
+        ("TARGETCIT say that trees grow. Stones stay.", "say that trees grow"),
+        ("no mark is here", "no mark is here"),
+    ],
+)
+def test_words_outside_what_a_mark_stands_for_count_half(text: str, whole: str) -> None:
+    words, plain = query_words(text, 40.0, 1)
+    same, weights = query_words(text, 40.0, 0.5)
+    assert same == words
+    counted = zip(words, weights.tolist(), plain.tolist(), strict=True)
+    assert [word for word, a, b in counted if a == b and word.isalpha()] == whole.split()
+    assert all(a in (b, b / 2) for a, b in zip(weights.tolist(), plain.tolist(), strict=True))
