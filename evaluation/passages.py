@@ -70,14 +70,11 @@ def read_answers(path: Path) -> tuple[list[str], list[Mark]]:
             found = [mark for mark in _MARK.finditer(text, start, end) if int(mark[1]) < len(own)]
             named = frozenset(own[int(mark[1])] for mark in found)
             for mark in found:
-                before, after = (
-                    _marked(text[slice(*part)]) for part in ((0, mark.start()), (mark.end(), None))
-                )
-                context = cut_around_mark(f"{before}{TARGET_MARKER}{after}", WINDOW)
-                letters = sum(map(str.isalnum, before.replace(OTHER_MARKER, "")))
-                sentence = (
-                    f"{_marked(text[start : mark.start()])}{TARGET_MARKER}{_marked(text[mark.end() : end])}"
-                )
+                at, after = mark.span()
+                whole = f"{_marked(text[:at])}{TARGET_MARKER}{_marked(text[after:])}"
+                sentence = f"{_marked(text[start:at])}{TARGET_MARKER}{_marked(text[after:end])}"
+                letters = sum(map(str.isalnum, _MARK.sub("", text[:at])))
+                context = cut_around_mark(whole, WINDOW)
                 marks.append(Mark(sentence, context, own[int(mark[1])], named, (number, letters)))
     return list(passages), marks
 

@@ -37,7 +37,6 @@ COSINE, ENCODER, REACH, AROUND = 0.25, 0.5, 40.0, 0.5
 share of the words' idf; distance from the mark at which a word has half the weight, chosen on the training
 claims of Citation-Integrity; and weight of the words around what the mark stands for, chosen on drafts."""
 
-
 _WORD = re.compile(r"\w")
 
 
