@@ -41,8 +41,9 @@ from citerec.datasets.records import (
 
 CHUNK = 1 << 16
 """Bytes parsed at a time."""
-LARGEST = 1 << 24
-"""Maximum bytes of a record, which bounds memory."""
+LARGEST, DEEPEST = 1 << 24, 25_000
+"""Maximum bytes of a record, and about the maximum of lists and objects in one another, of which the parser
+keeps all paths: they bound memory. A chunk of the shortest lists side by side has fewer."""
 
 Key = str | int
 Fields = dict[str, Any]
@@ -88,14 +89,18 @@ def stream_json(
     JSON, another `top`, and a value larger than LARGEST.
     """
     last: Key | None = None
-    pending = 0
+    pending = depth = 0
 
     def checked_chunks() -> Iterator[bytes]:
-        nonlocal pending
+        nonlocal pending, depth
         for chunk in _chunks(path, file, b"{" if top is dict else b"["):
             pending += len(chunk.strip())
             if pending > LARGEST:
                 raise InputError(f"{path}: the record{_after(last)} is larger than {LARGEST:,} bytes")
+            depth += chunk.count(b"[") + chunk.count(b"{")
+            if depth > DEEPEST:
+                raise InputError(f"{path}: the record{_after(last)} has more than {DEEPEST:,} levels")
+            depth -= chunk.count(b"]") + chunk.count(b"}")
             yield chunk
             if on_bytes:
                 on_bytes(raw.tell())
@@ -111,7 +116,7 @@ def stream_json(
         try:
             for last, value in members:
                 yield last, value
-                pending = 0
+                pending = depth = 0
         except (ijson.JSONError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: malformed JSON{_after(last)}: {_reason(error)}") from None
 

@@ -64,6 +64,8 @@ _FIELD = re.compile(
     re.MULTILINE,
 )
 """The beginning of a field."""
+LONGEST = 1 << 20
+"""Maximum characters of a field: abbreviations that double each other would fill the memory."""
 _BARE = re.compile(r"[^\s#{}\",=]+")
 _BETWEEN = re.compile(r"\s*(#)?\s*")
 _QUOTE_OR_BRACE = re.compile(r"\\.|[{}\"]", re.DOTALL)
@@ -168,13 +170,13 @@ def entry_item(bibtex: str) -> Item | None:
 
 
 def _plain_value(written: str, strings: dict[str, str]) -> str | None:
-    """Return a value without delimiters; parts joined by # are joined. None if it is malformed.
+    """Return a value without delimiters; parts joined by # are joined. None if it is malformed or too long.
 
     >>> _plain_value('"A " # {B{c}} # jan', {"jan": "January"}), _plain_value("{a} b", {})
     ('A B{c}January', None)
     """
     parts, place, written = [], 0, written.strip()
-    while place < len(written):
+    while place < len(written) and sum(map(len, parts)) <= LONGEST:
         if written[place] == "{":
             content, end = braced_argument(written, place)
             closed = end - place == len(content) + 2
@@ -190,7 +192,7 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
             return None
         parts.append(content)
         place = between.end()
-    return "".join(parts)
+    return "".join(parts) if sum(map(len, parts)) <= LONGEST else None
 
 
 def _quoted_value(written: str, start: int) -> tuple[str, int]:

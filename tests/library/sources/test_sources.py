@@ -194,6 +194,14 @@ def write(path: Path, content: Any) -> Path:
     return path
 
 
+def test_abbreviations_that_double_each_other_do_not_fill_the_memory() -> None:
+    doubled = "".join(f"@string{{s{i + 1} = s{i} # s{i}}}\n" for i in range(60))
+    text = f'@string{{s0 = "word "}}\n{doubled}@misc{{a, title = s60}}\n@misc{{b, title = s2}}'
+    bad: list[InputError] = []
+    assert [paper.title for paper in parse_bibtex(text, "file.bib", bad.append)] == [("word " * 4).strip()]
+    assert [str(error) for error in bad] == ["file.bib, line 62 (a): has neither title nor abstract"]
+
+
 def test_a_brace_on_the_next_line_opens_an_entry() -> None:
     text = "@misc{one, title={One}, year=2000}\n@book\n{two,\n title={Two}, year=2001}\n@misc{three, title={3"
     bad: list[InputError] = []
