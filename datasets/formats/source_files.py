@@ -41,9 +41,9 @@ from citerec.datasets.records import (
 
 CHUNK = 1 << 16
 """Bytes parsed at a time."""
-LARGEST, DEEPEST = 1 << 24, 25_000
-"""Maximum bytes of a record, and about the maximum of lists and objects in one another, of which the parser
-keeps all paths: they bound memory. A chunk of the shortest lists side by side has fewer."""
+LARGEST, DEEPEST, MOST = 1 << 24, 5000, 25_000
+"""Maximum bytes of a record, lists and objects in it that a chunk leaves open, and those that a chunk opens,
+which bound memory: the parser keeps the path of each."""
 
 Key = str | int
 Fields = dict[str, Any]
@@ -97,10 +97,10 @@ def stream_json(
             pending += len(chunk.strip())
             if pending > LARGEST:
                 raise InputError(f"{path}: the record{_after(last)} is larger than {LARGEST:,} bytes")
-            depth += chunk.count(b"[") + chunk.count(b"{")
-            if depth > DEEPEST:
+            opened = chunk.count(b"[") + chunk.count(b"{")
+            depth += opened - chunk.count(b"]") - chunk.count(b"}")
+            if depth > DEEPEST or opened > MOST:
                 raise InputError(f"{path}: the record{_after(last)} has more than {DEEPEST:,} levels")
-            depth -= chunk.count(b"]") + chunk.count(b"}")
             yield chunk
             if on_bytes:
                 on_bytes(raw.tell())

@@ -181,7 +181,7 @@ def test_endless_files_are_refused_within_bounded_memory(tmp_path: Path) -> None
         '{"k":{"a":[""  ,""': TOO_LARGE,
         '{"k":{"a":1 ,"b":{}': TOO_LARGE,
         '{"k":{"a":[ [],': TOO_LARGE,
-        '{"k":{"a":[ 1,[': "FILE: the record has more than 25,000 levels",
+        '{"k":{"a":[ 1,[': "FILE: the record has more than 5,000 levels",
         '{"k":{"a":1 "b,': "malformed JSON: after key and value",
         "{ ,": "malformed JSON: invalid object key",
         '{"k":{} \x00': "malformed JSON: invalid char",
