@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,18 +26,19 @@ _RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 
 
 def decode_text(path: Path) -> str:
-    """Read a file as UTF-8, or else as Latin-1, the encoding of many older LaTeX files.
+    """Read a file as UTF-8, or UTF-16 if it begins with a byte order mark, or else as Windows-1252, which has
+    the letters of Latin-1, the encoding of many older LaTeX files, and quotes and dashes.
 
     Raises InputError if it cannot be read or is too large.
     """
     content = read_limited(path, MAX_FILE_BYTES)
     if (files := _RECORDED.get()) is not None:
         files.append(path)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    return clean_text(text)
+    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16" if marked else "utf-8-sig", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return clean_text(content.decode(encoding))
+    return clean_text(content.decode("latin-1"))
 
 
 def exact_text(path: Path) -> str:

@@ -369,6 +369,16 @@ def test_unusable_files(tmp_path: Path, name: str, content: str, line: str) -> N
         read(tmp_path / name)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("name", ["a.bib", "a.ris"])
+def test_encodings(tmp_path: Path, name: str, encoding: str) -> None:
+    title = "Caf\xe9 prices \u2013 a \u201csurvey\u201d"
+    written = {"a.bib": f"@misc{{a, title = {{{title}}}}}", "a.ris": f"TY  - JOUR\nTI  - {title}\nER  - \n"}
+    (tmp_path / name).write_bytes(written[name].encode(encoding))
+    (paper,), bad = read(tmp_path / name)
+    assert (paper.title, bad) == (title, [])
+
+
 @pytest.mark.parametrize(
     ("record", "line"),
     [
