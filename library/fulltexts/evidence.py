@@ -32,10 +32,11 @@ from citerec.retrieval.base import Retriever
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries, marked_sentence
 
-COSINE, ENCODER, REACH, AROUND = 0.25, 0.5, 40.0, 0.5
-"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, beside the
-share of the words' idf; distance from the mark at which a word has half the weight, chosen on the training
-claims of Citation-Integrity; and weight of the words around what the mark stands for, chosen on drafts."""
+COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
+"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
+marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
+weight; and weight of the words around what the mark stands for. docs/guide/fulltexts.md says where each was
+chosen."""
 
 _WORD = re.compile(r"\w")
 
@@ -189,7 +190,8 @@ class FullTexts:
             [vector] = self.encoder.encode_queries([text])
             scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
         if self.vectors is not None:
-            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(text, places)), 0)
+            sentence = marked_sentence(text) if TARGET_MARKER in text else text
+            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(sentence, places)), 0)
         return scores
 
     def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
