@@ -145,6 +145,12 @@ _KNOWN = re.compile(
     r"limitations|conclusions?|acknowledge?ments?|statement of need|data availability)[.:]?",
     re.IGNORECASE,
 )
+
+
+def is_known_heading(line: str) -> bool:
+    return _KNOWN.fullmatch(line) is not None
+
+
 _HEADING = re.compile(rf"{_NUMBERED}[^\W\d_].*")
 _ENDS = re.compile(r"[.!?:;][\"'”’)\]]*$")
 _MAX_HEADING = 100
@@ -246,7 +252,7 @@ def _is_start(block: Sequence[Line], line: Line, usual: float) -> bool:
     ends = _ENDS.search(last.text) is not None
     indented = 0.8 * line.height < line.left - left < 6 * line.height and len(block) > 1
     short = right - last.right > 3 * line.height
-    return (ends and (indented or (short and len(block) > 1))) or _KNOWN.fullmatch(line.text) is not None
+    return (ends and (indented or (short and len(block) > 1))) or is_known_heading(line.text)
 
 
 def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bool:
@@ -254,7 +260,7 @@ def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bo
     text = " ".join(line.text for line in block)
     if len(text) > _MAX_HEADING or len(block) > 3 or sum(map(str.isalpha, text)) < 3:
         return False
-    if _KNOWN.fullmatch(text):
+    if is_known_heading(text):
         return True
     numbered = _HEADING.fullmatch(text) is not None
     stands_out = block[0].height > 1.08 * size or all(line.bold for line in block) or text.isupper()

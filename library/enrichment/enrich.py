@@ -375,7 +375,8 @@ def _report(
         console.print(terminal_text(text), markup=False)
     for status in ("known", "in conflict", "not found", "unanswered", "not asked"):
         if count := statuses[status]:
-            console.print(f"{status} {count:,}{_ABOUT[status]}", markup=False)
+            reason = ": no full text" if (status, settings.from_) == ("not asked", PDF) else _ABOUT[status]
+            console.print(f"{status} {count:,}{reason}", markup=False)
             if status != "known":
                 for found in report.examples[status]:
                     paper, why = found.paper, found.conflicts[-1] if found.conflicts else ""

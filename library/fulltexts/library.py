@@ -137,7 +137,7 @@ class PdfFinder:
 
     def find(self, row: int, paper: LibraryPaper) -> Found:
         """As citerec.library.enrichment.enrich.Finder."""
-        found = Found(paper, asked=paper.id in self._files)
+        found = Found(paper, known=bool(paper.abstract), asked=paper.id in self._files)
         about = (
             dict(self._store.abouts([self._files[paper.id]])).get(self._files[paper.id])
             if found.asked

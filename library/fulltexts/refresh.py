@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from citerec.base.errors import error_text
 from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
-from citerec.datasets.fulltext.layout import MAX_CHARACTERS
+from citerec.datasets.fulltext.layout import MAX_CHARACTERS, Line, is_known_heading, without_references
+from citerec.library.export.formats import count_noun
 from citerec.library.fulltexts.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.fulltexts.index import CURRENT, TextEncoder, update_index
 from citerec.library.fulltexts.passages import Passage
@@ -30,7 +32,6 @@ from citerec.library.papers import LibraryPaper
 FOLDER, LOCK = "fulltexts", "lock"
 KEPT_EVERY = 2.0
 """Seconds after which what was read is kept."""
-_PARAGRAPH = re.compile(r"\n\s*\n")
 _BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 SHOWN = 10
 """Problems that are printed."""
@@ -50,9 +51,9 @@ class TextReport:
     lines: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        counts = f"{self.papers:,} papers have a full text, of {self.passages:,} passages"
-        filled = f"; {self.abstracts:,} abstracts are theirs" if self.abstracts else ""
-        lines = [f"{counts}; {self.read:,} PDFs were read{filled}"]
+        counts = f"full texts: {count_noun(self.papers)}, {count_noun(self.passages, 'passage')}"
+        filled = f"; {count_noun(self.abstracts, 'abstract')} filled in" if self.abstracts else ""
+        lines = [f"{counts}; {count_noun(self.read, 'PDF')} read{filled}"]
         lines += [f"  {file}: {problem}" for file, problem in self.problems.items()]
         if len(lines) > SHOWN + 1:
             lines[SHOWN + 1 :] = [f"  ... and {len(lines) - SHOWN - 1:,} more"]
@@ -159,7 +160,7 @@ class _Reader:
                 found.setdefault(paper, file)
         self._read(found.values())  # whose texts were dropped while the library lacked the paper
         if unknown:
-            self._report.lines.append(f"  {unknown:,} PDFs are of no paper in the library")
+            self._report.lines.append(f"  {count_noun(unknown, 'PDF')} of no paper in the library")
         return found
 
     def _read(self, files: Iterable[str], without_text: bool = False) -> None:
@@ -203,10 +204,19 @@ def read_cache(file: Path) -> ReadText:
     except OSError as error:
         return ReadText(problem=error_text(error))
     pages = text.split("\f")
-    parts = [
-        TextPart(paragraph, [(0, number if len(pages) > 1 else 0)])
+    lines = [
+        Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)
         for number, page in enumerate(pages, 1)
-        for piece in _PARAGRAPH.split(page)
-        if (paragraph := " ".join(_BROKEN.sub("", piece).split()))
+        for line in (*page.split("\n"), "")
     ]
+    parts, section = list[TextPart](), ""
+    for kind, group in groupby(
+        without_references(lines), lambda line: (line.text != "", is_known_heading(line.text))
+    ):
+        block = list(group)
+        paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
+        if kind == (True, True):
+            section = paragraph
+        elif paragraph:
+            parts.append(TextPart(paragraph, [(0, block[0].page)], section))
     return ReadText(head=text[:HEAD], pages=len(pages) if len(pages) > 1 else 0, parts=parts)

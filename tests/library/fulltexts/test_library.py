@@ -110,8 +110,8 @@ def copied(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     lines = output().splitlines()
     assert lines[0].startswith("mine: 3 papers")
-    assert lines[1].startswith("2 papers have a full text, of ")
-    assert lines[1].endswith("; 2 PDFs were read; 2 abstracts are theirs")
+    assert lines[1].startswith("full texts: 2 papers, ")
+    assert lines[1].endswith("; 2 PDFs read; 2 abstracts filled in")
     library = MemoryLibrary.open("mine")
     papers = {paper.key: paper for paper in map(library.paper, range(3))}
     assert [papers[f"made{n}"].abstract for n in range(3)] == [
@@ -153,16 +153,16 @@ def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
 
 def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
     run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
-    assert "3 papers have a full text" in output()
+    assert "full texts: 3 papers" in output()
     run(["remove", "library=mine", "id=made1"])
-    assert "2 papers have a full text" in output()
+    assert "full texts: 2 papers" in output()
     with pytest.raises(InputError, match="key=made1: no paper"):
         Recommender.open("mine").passages("some words", "made1")
     bibliography.write_text(
         "\n".join(line for line in bibliography.read_text().splitlines() if "made0" not in line)
     )
     run(["update", "library=mine", "force=true"])
-    assert "1 papers have a full text" in output()
+    assert "full texts: 1 paper, " in output()
     run(["add", "library=mine", "source=papers.bib", "fulltext=false"])
     assert not Path("mine/fulltexts").exists()
     assert Recommender.open("mine").recommend("some words")
@@ -223,7 +223,12 @@ def test_abstracts_of_pdfs_by_enrich(output: Output) -> None:
     output()
     run(["enrich", "library=mine", "from=pdf", "format=json"])
     told = json.loads(output())
-    assert told["statuses"] == {"not found": 3} and told["sent"] is False
+    assert told["statuses"] == {"known": 3} and told["sent"] is False
+    (Path.cwd() / "bare.bib").write_text("@book{bare, title={A book without a PDF at all}}")
+    run(["add", "library=mine", "source=bare.bib"])
+    output()
+    run(["enrich", "library=mine", "from=pdf"])
+    assert "not asked 1: no full text" in output()
     run(["build", "library=other", "source=papers.bib", "model=bm25"])
     with pytest.raises(InputError, match="from=pdf: other has no full texts"):
         run(["enrich", "library=other", "from=pdf"])
@@ -290,6 +295,11 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
     [query] = networks.vectors(reader.passages([SENTENCE], [""]))
     expected = networks.vectors(reader.subwords(passages, PASSAGE)) @ query
     np.testing.assert_allclose(texts.vectors.cosines(SENTENCE, np.array([row])), expected, atol=0.01)
+    marked, rows = f"{SENTENCE} TARGETCIT. ", np.array([row])
+    around = f"Of other things. {marked}And more."
+    by_encoder = texts.fit(around, rows) - replace(texts, vectors=None).fit(around, rows)
+    np.testing.assert_allclose(by_encoder, ENCODER * texts.vectors.cosines(marked, rows).clip(0), atol=1e-5)
+    assert abs(texts.vectors.cosines(marked, rows) - texts.vectors.cosines(around, rows)).max() > 0.01
     one = library.corpus.paper_row("doi:10.5555/made.1")
     found = texts.passages(SENTENCE, [one], 1)[one][0]
     plain = replace(texts, vectors=None).passages(SENTENCE, [one], 1)[one][0]

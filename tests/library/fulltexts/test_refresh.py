@@ -16,7 +16,7 @@ from citerec.library.fulltexts import index as index_module
 from citerec.library.fulltexts.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.reading import ReadText, read_here, unreadable
-from citerec.library.fulltexts.refresh import FOLDER, TextReport, refresh_texts
+from citerec.library.fulltexts.refresh import FOLDER, TextReport, read_cache, refresh_texts
 from citerec.library.fulltexts.store import TextStore
 from citerec.library.papers import LibraryPaper
 from citerec.retrieval.lexical.terms import tokenizer
@@ -239,7 +239,7 @@ def test_what_no_longer_exists_is_told_and_its_text_kept(tmp_path: Path) -> None
     lost = papers[1]._replace(files=("/nowhere/lost.pdf",))
     report = refresh(library, [papers[0], lost])
     assert report.problems == {"/nowhere/lost.pdf": "no such file"}
-    assert str(report).splitlines()[0].startswith("1 papers have a full text")
+    assert str(report).splitlines()[0].startswith("full texts: 1 paper, 9 passages; 1 PDF read")
 
 
 def test_the_second_file_is_read_if_the_first_is_a_scan(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_folder_of_pdfs_is_matched_by_doi_arxiv_and_title(tmp_path: Path) -> N
     assert [re.sub(".*/", "", line) for line in report.lines] == [
         "link.pdf: is a link out of the folder, and was not read",
         "other?.pdf: the name is not UTF-8; rename the file or folder",
-        "  1 PDFs are of no paper in the library",
+        "  1 PDF of no paper in the library",
     ]
     store, index = opened(tmp_path / "library")
     files = {Path(store.text(paper)[0].file).name for paper in index.papers}
@@ -299,6 +299,12 @@ def test_zoteros_text_is_read_where_the_pdf_is_not_here(tmp_path: Path) -> None:
     [passage] = opened(tmp_path / "library")[0].text("key:a")[1]
     assert passage.text == "A page of zygomorphic words. Another paragraph. The second page has this."
     assert passage.starts == [(0, 1), (48, 2)]
+    text = "Abstract\nIt is short.\n\n1 Introduction\n\nIt is long.\n\nReferences\n\n[1] A. Other. 1999.\n"
+    (storage / ".zotero-ft-cache").write_text(text)
+    assert [(part.text, part.section) for part in read_cache(storage / "a.pdf").parts] == [
+        ("It is short.", "Abstract"),
+        ("It is long.", "1 Introduction"),
+    ]
 
 
 def test_an_index_without_texts_is_none(tmp_path: Path) -> None:

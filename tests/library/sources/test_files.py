@@ -43,6 +43,8 @@ def read(path: Path) -> list[LibraryPaper]:
         (":home/me/Mendeley/a{\\_}b.pdf:pdf", ["home/me/Mendeley/a_b.pdf"]),  # Mendeley
         (r":C$\backslash$:/Users/a.pdf:pdf", ["C:/Users/a.pdf"]),
         (r"C:\papers\a.pdf", [r"C:\papers\a.pdf"]),
+        (r":https\://a.org/b.pdf:PDF;:c.pdf:PDF", ["c.pdf"]),  # JabRef's files on the web
+        ("http://a.org/b.pdf", []),
         ("file:///home/me/a%20b.pdf", ["file:///home/me/a%20b.pdf"]),
         ("", []),
         (":", []),
