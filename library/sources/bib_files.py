@@ -175,7 +175,7 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
     >>> _plain_value('"A " # {B{c}} # jan', {"jan": "January"}), _plain_value("{a} b", {})
     ('A B{c}January', None)
     """
-    parts, place, written = [], 0, written.strip()
+    parts, place, written = list[str](), 0, written.strip()
     while place < len(written) and sum(map(len, parts)) <= LONGEST:
         if written[place] == "{":
             content, end = braced_argument(written, place)
