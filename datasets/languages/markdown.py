@@ -47,6 +47,8 @@ _KEY = re.compile(
     r"(?<![^\W_])(?<![@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))"
 )
 _NESTED = re.compile(r"\[[^\[\]\n]*\]")
+_LOCATOR = re.compile(r" ?(\[(?!\^)[^\[\]\n@]*\])(?![(\[{:])")
+"""What belongs to a key in the text: @lee2020 [p. 3]."""
 _CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
 _LINKED = re.compile(r"\](?:\([^()\n]*\)|\[([^\[\]\n]*)\])")
 """What follows the text of a link: an address, or the name of one."""
@@ -265,6 +267,9 @@ def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
         keys = tuple(_keys(text, start, stop))
         if not keys and CITE_MARK.fullmatch(found[0]):
             keys = (Key("", start, stop),)
+        beside = _LOCATOR.match(text, stop) if keys and text[start] != "[" else None
+        if beside and not CITE_MARK.fullmatch(beside[1]):
+            stop = beside.end()
         if keys or any(not _is_address(text, key.start()) for key in _KEY.finditer(text, start, stop)):
             yield Citation(start, stop, keys)
 

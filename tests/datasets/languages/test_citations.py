@@ -38,6 +38,7 @@ KEYS = {
     ],
     ".md": [
         ("As @a and [-@b] say [see @c, p. 3; @d].", "a b c d"),
+        ("@a [p. 3] and @b [@c] @d [x](y) @e [^1]", "a b c d e"),
         ("[see @a, pp. [3]; @b [sic]] and [as in [@c]]", "a b c"),
         ("@{a b}: @{https://x.org/?q=1} *@c* <span>@d</span> @e: @f.", "https://x.org/?q=1 c d e f"),
         ("Mail a@x.org, \\@b, https://x.org/@c, [@d](https://x.org) or [@e][s]; `@f`.\n\n[s]: u", ""),
@@ -96,6 +97,8 @@ def test_keys(suffix: str, text: str, keys: str) -> None:
         (".tex", r"\citep[cite]{a} \item[CITE]", None),
         (".md", "[see @a; @?]", "[see @a; @new]"),
         (".md", "[CITE]", "[@new]"),
+        (".md", "@a [CITE] and @b [p. 3]", "@a [@new] and @b [p. 3]"),
+        (".md", "As @TODO [p. 3] said.", "As @new [p. 3] said."),
         (".typ", '#cite(form: "prose", <?>)', '#cite(form: "prose", <new>)'),
         (".typ", "@TODO:lee[p. 3]", "@new[p. 3]"),
         (".org", "[[cite:&?]]", "[[cite:&new]]"),

@@ -83,7 +83,7 @@ def test_a_document(tmp_path: Path, name: str) -> None:
     assert metadata == Metadata("paper", "Parsing trees", "We parse trees.", 2021, authors)
     _, introduction, method = text.paragraphs
     assert introduction.text == (
-        "Trees are parsed [1, 2] and @{lee 2018} agrees, as do [2] [ch. 1] and Kim [2]. Of n ≤ 5 nodes, are "
+        "Trees are parsed [1, 2] and @{lee 2018} agrees, as do [2] and Kim [2]. Of n ≤ 5 nodes, are "
         "in Figure , , and ; bold costs $5 or $6. Ask ann@x.org. A note cites [1] too."
     )
     assert cited(text) == ["nivre2004", "kim:17", "kim:17", "kim:17", "nivre2004", "gone"]
