@@ -37,7 +37,10 @@ from citerec.retrieval.base import MAX_CHANGED
 from citerec.retrieval.lexical.postings import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
-VERSION = 1
+VERSION = 2
+"""1 has float32 contributions: it is read, and the next update writes it anew."""
+CONTRIBUTIONS = np.dtype(np.uint16)
+"""Type of the contributions: half of float32 on disk."""
 FORMULA = Formula("lucene", 1.2, 0.75)
 LANGUAGE = {"stemmer": "english", "stopwords": "en"}
 ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
@@ -93,7 +96,7 @@ class PassageIndex:
             about = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
         except (OSError, msgspec.DecodeError):
             about = _About(0, "")
-        if about.version != VERSION:
+        if about.version not in (1, VERSION):
             raise InputError(f"{folder}: is not an index of passages of this version")
         names = (folder / TERMS).read_text("utf-8").split("\n")
         offsets = load_array(folder, "offsets")
@@ -115,7 +118,7 @@ class PassageIndex:
         return self.postings.scores(*self._weighted_terms(words, weights))
 
     def most_words(self, words: Sequence[str], weights: Floats) -> float:
-        """Return what `word_scores` never exceeds: the sum of the terms' weights times idf."""
+        """Return what `word_scores` exceeds by rounding at most: the sum of the terms' weights times idf."""
         terms, largest = self._weighted_terms(words, weights)
         return float(FORMULA.idf(self.postings.frequency(terms), len(self)) @ largest)
 
@@ -220,7 +223,9 @@ def update_index(
     if name:
         with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
             old = PassageIndex.open(folder / name, encoder)
-    if old is not None and encoder is not None and old.vectors is None:
+    if old is not None and (
+        old.postings.data.dtype != CONTRIBUTIONS or (encoder is not None and old.vectors is None)
+    ):
         old = None
     known = {} if old is None else dict(zip(old.papers, old.hashes.tolist(), strict=True))
     current = {one.paper: one.hash for one in wanted}
@@ -256,7 +261,7 @@ def _write_all(
     found = _read_texts(store, [one.paper for one in store.papers()], [], encoder, advance)
     words = folder / "words"
     words.mkdir()
-    Postings.from_counts(found.counts, FORMULA).save(words)
+    Postings.from_counts(found.counts, FORMULA, dtype=CONTRIBUTIONS).save(words)
     _write_rest(folder, found.papers, found.hashes, found.lengths, found.terms)
     if encoder is not None:
         save_arrays(folder, vectors=found.vectors, scales=found.scales)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csc_matrix, vstack
 
 from citerec.base.files import link_or_copy
@@ -50,18 +50,20 @@ def _idf(frequency: int, texts: int) -> float:
 
 ADDS_PER_LOOKUP = 16
 """Scores that can be added in the time of one lookup."""
+UNIT = np.float32(2**-12)
+"""Of contributions that are kept as uint16, below 16; lucene's are, for up to 10 million texts."""
 
 
 @dataclass(frozen=True)
 class Postings:
     """Precomputed contributions of each term to the score of each text, as in bm25s (Lù 2024).
 
-    data, indices: [postings], contributions and texts, term by term, texts ascending. offsets: int64 [T + 1],
-    the postings of each term. average: length of a text, computed `changed` changed texts ago. later: a few
-    more texts and their terms, which follow the N of `texts`.
+    data, indices: [postings], contributions (float32, or uint16 in UNITs) and texts, term by term, texts
+    ascending. offsets: int64 [T + 1], the postings of each term. average: length of a text, computed
+    `changed` changed texts ago. later: a few more texts and their terms, which follow the N of `texts`.
     """
 
-    data: Floats
+    data: Floats | NDArray[np.uint16]
     indices: NDArray[np.int32]
     offsets: NDArray[np.int64]
     texts: int
@@ -77,10 +79,12 @@ class Postings:
         counts: list[csc_matrix],
         formula: Formula,
         whole: tuple[NDArray[np.int64], int, float] | None = None,
+        dtype: DTypeLike = np.float32,
     ) -> Postings:
         """Build from batches of term counts [texts, T]; empties the list to save memory.
 
         whole: if the texts are some of many, document frequencies [T], number and average length of these.
+        dtype: of the contributions; those of texts that are added later are rounded alike.
         """
         lengths = [_text_lengths(part) for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
@@ -89,13 +93,14 @@ class Postings:
         offsets, idf = offsets_of(frequency), formula.idf(frequency, total)
         if whole is not None:
             idf, average = formula.idf(*whole[:2]), whole[2]
-        data, indices = np.empty(offsets[-1], np.float32), np.empty(offsets[-1], np.int32)
+        data, indices = np.empty(offsets[-1], dtype), np.empty(offsets[-1], np.int32)
         next_free, texts = offsets[:-1].copy(), 0
         for length in lengths:
             part = counts.pop(0)
             per_term = np.diff(part.indptr)
             positions = np.repeat(next_free - part.indptr[:-1], per_term) + np.arange(part.nnz)
-            data[positions] = formula.tf_weights(part, length, average) * np.repeat(idf, per_term)
+            weights = formula.tf_weights(part, length, average) * np.repeat(idf, per_term)
+            data[positions] = _rounded(weights, data.dtype)
             indices[positions] = part.indices + np.int32(texts)
             next_free += per_term
             texts += len(length)
@@ -111,8 +116,9 @@ class Postings:
         new, frequency = np.diff(counts.indptr), self._frequency(counts.shape[1])
         idf = formula.idf(np.where(frequency, frequency, new), self.total)
         length = _text_lengths(counts)
-        data = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
-        more = Postings(data, counts.indices, counts.indptr.astype(np.int64), len(length), self.average)
+        weights = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
+        data, offsets = _rounded(weights, self.data.dtype), counts.indptr.astype(np.int64)
+        more = Postings(data, counts.indices, offsets, len(length), self.average)
         if len(kept) == self.total:
             return replace(self, later=self.later.followed_by(more) if self.later else more, changed=changed)
         whole = self.followed_by(self.later) if self.later else self
@@ -142,7 +148,7 @@ class Postings:
         merged = offsets_of(old + new)
         is_new = np.ones(merged[-1], np.bool_)
         is_new[concat_ranges(merged[:-1], merged[:-1] + old)[0]] = False
-        data, indices = np.empty(len(is_new), np.float32), np.empty(len(is_new), np.int32)
+        data, indices = np.empty(len(is_new), self.data.dtype), np.empty(len(is_new), np.int32)
         data[~is_new], indices[~is_new] = self.data, self.indices
         data[is_new], indices[is_new] = more.data, more.indices + np.int32(self.texts)
         return Postings(data, indices, merged, self.texts + more.texts, self.average, self.changed)
@@ -151,6 +157,10 @@ class Postings:
     def nbytes(self) -> int:
         own = self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
         return own + (self.later.nbytes if self.later else 0)
+
+    @property
+    def _unit(self) -> np.float32:
+        return UNIT if self.data.dtype == np.uint16 else np.float32(1)
 
     def scores(
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
@@ -169,12 +179,12 @@ class Postings:
             return scores
         if texts is None:
             scores = np.zeros(self.texts, np.float32)
-            _add(self.data, self.indices, self.offsets, terms, weights, scores)
+            _add(self.data, self.indices, self.offsets, terms, weights * self._unit, scores)
             return scores
         if (self.offsets[terms + 1] - self.offsets[terms]).sum() < ADDS_PER_LOOKUP * len(terms) * len(texts):
             return self.scores(terms, weights)[texts]
         scores = np.zeros(len(texts), np.float32)
-        _look_up(self.data, self.indices, self.offsets, terms, weights, texts, scores)
+        _look_up(self.data, self.indices, self.offsets, terms, weights * self._unit, texts, scores)
         return scores
 
     def save(self, folder: Path, before: Path | None = None) -> None:
@@ -202,6 +212,13 @@ class Postings:
         return cls(data, indices, offsets, texts, average, int(changed), later)
 
 
+def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np.uint16]:
+    """Contributions as they are, or in UNITs."""
+    if dtype == np.float32:
+        return contributions
+    return np.rint(contributions / UNIT).clip(max=np.iinfo(np.uint16).max).astype(np.uint16)
+
+
 def _text_lengths(counts: csc_matrix) -> Floats:
     """Terms of each text: [texts, T] -> [texts]."""
     return np.asarray(counts.sum(axis=1)).ravel().astype(np.float32)
@@ -220,7 +237,7 @@ LATER = "later"
 def _add(data: Any, indices: Any, offsets: Any, terms: Any, weights: Any, scores: Any) -> None:
     for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
         for i in range(offsets[term], offsets[term + 1]):
-            scores[indices[i]] += weight * data[i]
+            scores[indices[i]] += weight * np.float32(data[i])
 
 
 @compiled(nogil=True)
@@ -232,7 +249,7 @@ def _look_up(
         for k in range(len(texts)):
             i = start + np.searchsorted(indices[start:end], texts[k])
             if i < end and indices[i] == texts[k]:
-                scores[k] += weight * data[i]
+                scores[k] += weight * np.float32(data[i])
 
 
 class RankBM25:

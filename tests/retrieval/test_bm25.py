@@ -286,14 +286,14 @@ def test_top_scores_of_many() -> None:
 
 
 @settings(max_examples=30)
-@given(seed=st.integers(0, 99))
-def test_later_texts_score_as_if_in_the_same_arrays(seed: int) -> None:
+@given(seed=st.integers(0, 99), dtype=st.sampled_from([np.float32, np.uint16]))
+def test_later_texts_score_as_if_in_the_same_arrays(seed: int, dtype: type) -> None:
     numbers, formula = np.random.default_rng(seed), Formula("lucene", 1.2, 0.75)
 
     def texts(count: int, terms: int) -> csc_matrix:
         return csc_matrix(numbers.integers(0, 3, (count, terms)).astype(np.float32))
 
-    first = Postings.from_counts([texts(8, 6)], formula)
+    first = Postings.from_counts([texts(8, 6)], formula, dtype=dtype)
     parted = first.with_texts(np.arange(8), texts(3, 7), 3, formula)
     parted = parted.with_texts(np.arange(11), texts(3, 8), 6, formula)
     assert parted.later is not None and parted.data is first.data
@@ -310,3 +310,26 @@ def test_later_texts_score_as_if_in_the_same_arrays(seed: int) -> None:
     # The IDF of known terms stays, so that the new texts score like those that are equal.
     again = parted.with_texts(np.arange(14), more, 9, formula).scores(terms, weights)
     np.testing.assert_array_equal(left.scores(terms, weights)[12:], again[14:])
+    assert left.data.dtype == parted.later.data.dtype == dtype
+
+
+@given(COUNTS, st.data())
+def test_contributions_in_units_score_alike_but_for_rounding(counts: np.ndarray, data: st.DataObject) -> None:
+    formula = Formula("lucene", 1.2, 0.75)
+    rounded = Postings.from_counts(in_parts(counts), formula, dtype=np.uint16)
+    terms = np.arange(counts.shape[1], dtype=np.int32)
+    weights = data.draw(arrays(np.float32, len(terms), elements=st.sampled_from([0.25, 1.0, 3.0])))
+    exact, most = Postings.from_counts(in_parts(counts), formula), weights.sum() * postings.UNIT / 2
+    scores = rounded.scores(terms, weights)
+    np.testing.assert_allclose(scores, exact.scores(terms, weights), rtol=1e-5, atol=most)
+    texts = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postings, "ADDS_PER_LOOKUP", 0)
+        np.testing.assert_array_equal(rounded.scores(terms, weights, texts), scores[texts])
+
+
+def test_contributions_in_units_end_at_16() -> None:
+    rare = Formula("okapi", 90, 0)  # of 11 * 91 / 101 times an IDF of 1.95
+    counts = csc_matrix(np.eye(10, dtype=np.float32) * 11)
+    [most] = set(Postings.from_counts([counts], rare, dtype=np.uint16).data.tolist())
+    assert most == 2**16 - 1

@@ -19,6 +19,7 @@ from citerec.library.fulltexts.reading import ReadText, read_here, unreadable
 from citerec.library.fulltexts.refresh import FOLDER, TextReport, read_cache, refresh_texts
 from citerec.library.fulltexts.store import TextStore
 from citerec.library.papers import LibraryPaper
+from citerec.retrieval.lexical.postings import UNIT
 from citerec.retrieval.lexical.terms import tokenizer
 from citerec.tests.library.fulltexts.made import HashedWords, paper_made, write_papers
 
@@ -63,9 +64,8 @@ def test_passages_are_indexed_as_a_plain_bm25_scores_them(tmp_path: Path) -> Non
     query = default_tokenize(" ".join(paper_made(1).sections[0][1][0].split()[:12]))
     weights = np.linspace(1, 0.2, len(query)).astype(np.float32)
     everything = [text for texts in found.values() for text in texts]
-    assert index.word_scores(query, weights) == pytest.approx(
-        plain_bm25(everything, query, weights), rel=1e-4
-    )
+    expected, rounding = plain_bm25(everything, query, weights), float(weights.sum() * UNIT) / 2
+    np.testing.assert_allclose(index.word_scores(query, weights), expected, rtol=1e-5, atol=rounding)
     best, where = index.best(index.word_scores(query, weights))
     assert best.argmax() == 1
     assert index.word_scores(query, weights)[where].tolist() == best.tolist()
@@ -213,6 +213,24 @@ def test_a_damaged_index_is_written_anew(tmp_path: Path) -> None:
         opened(library)
     refresh(library, papers)
     assert len(opened(library)[1].papers) == 2
+
+
+def test_an_index_of_version_1_answers_until_it_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
+    with monkeypatch.context() as patch:
+        patch.setattr(index_module, "VERSION", 1)
+        patch.setattr(index_module, "CONTRIBUTIONS", np.dtype(np.float32))
+        refresh(library, papers)
+    words = default_tokenize(paper_made(1).sections[0][1][0])
+    ones = np.ones(len(words), np.float32)
+    before = opened(library)[1].word_scores(words, ones)
+    assert refresh(library, papers).read == 0
+    _, index = opened(library)
+    assert index.postings.data.dtype == np.uint16
+    rounding = len(words) * float(UNIT) / 2
+    np.testing.assert_allclose(index.word_scores(words, ones), before, rtol=1e-5, atol=rounding)
 
 
 def test_a_full_disk_is_told_and_what_was_read_is_kept(
