@@ -139,18 +139,12 @@ def is_abstract(section: str) -> bool:
 
 _RUN_IN = re.compile(r"(abstract|summary)\s*[.:—–-]+\s*(?=\S)", re.IGNORECASE)
 """A heading that the text follows on the same line."""
-_KNOWN = re.compile(
+KNOWN_HEADING = re.compile(
     rf"{_NUMBERED}?(?:abstract|summary|(?:\w+ )?introduction|background|related works?|methodology|"
     r"(?:materials and )?methods?|experiments?|evaluation|results?(?: and discussion)?|discussion|"
     r"limitations|conclusions?|acknowledge?ments?|statement of need|data availability)[.:]?",
     re.IGNORECASE,
 )
-
-
-def is_known_heading(line: str) -> bool:
-    return _KNOWN.fullmatch(line) is not None
-
-
 _HEADING = re.compile(rf"{_NUMBERED}[^\W\d_].*")
 _ENDS = re.compile(r"[.!?:;][\"'”’)\]]*$")
 _MAX_HEADING = 100
@@ -246,13 +240,13 @@ def _is_start(block: Sequence[Line], line: Line, usual: float) -> bool:
         return True
     if last.broken:
         return False
-    if line.bold != last.bold and (_HEADING.fullmatch(last.text) or _KNOWN.fullmatch(last.text)):
+    if line.bold != last.bold and (_HEADING.fullmatch(last.text) or KNOWN_HEADING.fullmatch(last.text)):
         return True
     left, right = min(one.left for one in block), max(one.right for one in block)
     ends = _ENDS.search(last.text) is not None
     indented = 0.8 * line.height < line.left - left < 6 * line.height and len(block) > 1
     short = right - last.right > 3 * line.height
-    return (ends and (indented or (short and len(block) > 1))) or is_known_heading(line.text)
+    return (ends and (indented or (short and len(block) > 1))) or bool(KNOWN_HEADING.fullmatch(line.text))
 
 
 def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bool:
@@ -260,7 +254,7 @@ def _is_heading(block: Sequence[Line], after: Sequence[Line], size: float) -> bo
     text = " ".join(line.text for line in block)
     if len(text) > _MAX_HEADING or len(block) > 3 or sum(map(str.isalpha, text)) < 3:
         return False
-    if is_known_heading(text):
+    if KNOWN_HEADING.fullmatch(text):
         return True
     numbered = _HEADING.fullmatch(text) is not None
     stands_out = block[0].height > 1.08 * size or all(line.bold for line in block) or text.isupper()
@@ -275,7 +269,7 @@ def _is_label(block: Sequence[Line], size: float) -> bool:
     """True for a mark in a figure, a cell of a table, or part of a formula."""
     text = " ".join(line.text for line in block)
     words = _LETTERS.findall(text)
-    if len(words) < 2 and _KNOWN.fullmatch(text) is None and _HEADING.fullmatch(text) is None:
+    if len(words) < 2 and KNOWN_HEADING.fullmatch(text) is None and _HEADING.fullmatch(text) is None:
         return not words or not (block[0].bold or _ENDS.search(text))
     smaller = block[0].height < 0.92 * size
     return smaller and len(words) < 8 and _ENDS.search(text) is None

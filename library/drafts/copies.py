@@ -20,6 +20,7 @@ from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.languages.bibliographies import OTHER_FILES
 from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
 from citerec.datasets.languages.inputs import decode_text, exact_text
+from citerec.datasets.languages.known import language_of
 from citerec.datasets.languages.language import replaced
 from citerec.datasets.languages.office.language import Office
 from citerec.library.candidates import Candidates
@@ -95,6 +96,8 @@ def plan_copies(draft: Draft, fill: Path, root: Path | None, plain: bool = False
     InputError if a path exists, or if `fill` is a file but citations are also missing in inputs.
     """
     alone = fill.suffix.lower() == draft.path.suffix.lower()
+    if not alone and language_of(fill.suffix):
+        raise InputError(f"fill={fill}: a copy is of the kind of the draft, {draft.path.suffix}")
     base = draft.path.parent if alone or root is None else real_path(root)
     folder = fill.parent if alone else fill
     texts = {draft.path: fill} if alone else {file: fill / file.relative_to(base) for file in draft.files}

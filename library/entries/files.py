@@ -15,8 +15,6 @@ _SEPARATOR = re.compile(r"(?<!\\);")
 _PART = re.compile(r"(?<!\\):")
 _ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\(_)\}")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-_ADDRESS = re.compile(r"(?:https?|ftp):", re.I)
-"""Of a file on the web, which JabRef keeps there, too."""
 _ENDNOTE = "internal-pdf://"
 _JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[\w.-]*:(.*?);\s*\}", re.I | re.S)
 
@@ -37,7 +35,7 @@ def parse_file_field(value: str) -> list[str]:
         parts = [] if _WINDOWS.match(one.strip()) else _PART.split(one)
         path = parts[1] if len(parts) >= 3 else one
         path = _ESCAPED.sub(lambda match: match[1] or match[2], path).strip()
-        if path.lower().endswith(SUFFIX) and not _ADDRESS.match(path):
+        if path.lower().endswith(SUFFIX) and not re.match("(https?|ftp):", path.lower()):
             found.append(path)
     return found
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from citerec.base.errors import error_text
 from citerec.base.files import disk_errors, file_lock
 from citerec.base.progress import count_progress
-from citerec.datasets.fulltext.layout import MAX_CHARACTERS, Line, is_known_heading, without_references
+from citerec.datasets.fulltext.layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
 from citerec.library.export.formats import count_noun
 from citerec.library.fulltexts.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.fulltexts.index import CURRENT, TextEncoder, update_index
@@ -211,11 +211,11 @@ def read_cache(file: Path) -> ReadText:
     ]
     parts, section = list[TextPart](), ""
     for kind, group in groupby(
-        without_references(lines), lambda line: (line.text != "", is_known_heading(line.text))
+        without_references(lines), lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
     ):
         block = list(group)
         paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
-        if kind == (True, True):
+        if kind == (True, False):
             section = paragraph
         elif paragraph:
             parts.append(TextPart(paragraph, [(0, block[0].page)], section))

@@ -480,8 +480,9 @@ def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     assert second == "?", "a paper is not cited twice in a sentence, and the library has no other"
     entries = {entry.key for entry in parse_string((target / "refs.bib").read_text()).entries}
     assert {"vaswani2017", "improving", "devlin2019bert", "mcdonald2005", "nivre2003"} <= entries
-    with pytest.raises(InputError, match="already exists; choose another name"):
-        run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
+    for name, problem in ((target, "already exists; choose another name"), ("new.odt", "kind of the draft")):
+        with pytest.raises(InputError, match=problem):
+            run(recommender, tex=str(folder / "paper.tex"), fill=str(name))
     run(recommender, tex=str(folder / "paper.tex"), fill=str(folder.parent / "all"), root=str(folder.parent))
     copies = {str(path.relative_to(folder.parent / "all")) for path in (folder.parent / "all").rglob("*.*")}
     assert copies == {"draft/paper.tex", "draft/sec/related.tex", "draft/refs.bib", "outside.tex"}
