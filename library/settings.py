@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from citerec.base.errors import InputError
-from citerec.base.files import expand_user
 from citerec.base.settings import Settings, check_count, setting
 from citerec.library.serving import limits
 
@@ -72,8 +71,6 @@ class AddSettings(ChangeSettings):
         super().__post_init__()
         if self.pdfs and self.fulltext is not True:
             raise InputError("pdfs needs fulltext=true")
-        if lost := next((name for name in self.pdfs if not expand_user(name).is_dir()), ""):
-            raise InputError(f"pdfs={lost}: no such folder; name a folder of PDFs")
 
 
 @dataclass(frozen=True, kw_only=True)

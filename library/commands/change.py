@@ -22,6 +22,7 @@ from citerec.library.folder import (
     check_target,
     read_manifest,
 )
+from citerec.library.fulltexts.files import check_folders
 from citerec.library.memory.contexts import context_files, current_contexts
 from citerec.library.memory.encoding import encode_and_tell, state
 from citerec.library.memory.library import MemoryLibrary, in_memory
@@ -134,6 +135,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
     installed, _ = model_files(model, ranker)  # to report errors before the papers are read
     if settings.encode_texts and not any(name.startswith(NETWORKS) for name in installed):
         raise InputError(NO_ENCODER)
+    check_folders(settings.pdfs)
     separate = [*settings.separate] or (old.separate if old else [])
     with (
         disk_errors(path, "the library", "library"),
@@ -210,6 +212,7 @@ def _refuse_loss(
 
 def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
+    check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
     with edit_library(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))

@@ -39,15 +39,21 @@ def cache_of(file: Path) -> Path:
     return file.parent / ".zotero-ft-cache"
 
 
+def check_folders(names: Iterable[str]) -> None:
+    """Raise InputError for a folder of `pdfs=` that is not there."""
+    for name in names:
+        if not expand_user(name).is_dir():
+            raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
+
+
 def folder_files(name: str) -> tuple[list[Path], list[str]]:
     """Return the PDFs in a folder and below it, and a line for each that is not read: a link out of it, or a
     name that is not UTF-8.
 
     Raises InputError if there is no such folder.
     """
+    check_folders([name])
     folder = expand_user(name)
-    if not folder.is_dir():
-        raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
     root, files, lines = real_path(folder), list[Path](), list[str]()
     for path in files_below(folder):
         if path.suffix.lower() != SUFFIX:
