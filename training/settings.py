@@ -29,13 +29,18 @@ def run_folder(base: str, resume: bool, now: str) -> str:
 
 
 def refuse_absent(config: Mapping[str, object]) -> None:
-    """Raise InputError for saved models that are not there; call it before a corpus is prepared."""
+    """Raise InputError for saved models that are neither there nor on a hub; call it before a corpus is
+    prepared.
+
+    >>> refuse_absent({"checkpoint": "someone/hatten", "ranker": None})
+    """
     for name in ("checkpoint", "ranker"):
         place = config.get(name)
         if isinstance(place, str) and not Path(place).exists():
             from citerec.datasets.published.releases import RELEASES  # most evaluations need none
+            from citerec.training.hub import is_hub_id
 
-            if place not in RELEASES:
+            if place not in RELEASES and not is_hub_id(place):
                 raise InputError(f"{name}={place}: no such file or folder")
 
 
