@@ -176,7 +176,7 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
     ('A B{c}January', None)
     """
     parts, place, written = list[str](), 0, written.strip()
-    while place < len(written) and sum(map(len, parts)) <= LONGEST:
+    while place < len(written):
         if written[place] == "{":
             content, end = braced_argument(written, place)
             closed = end - place == len(content) + 2
@@ -191,8 +191,10 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
         if not closed or between is None or (between[1] is None and between.end() < len(written)):
             return None
         parts.append(content)
+        if sum(map(len, parts)) > LONGEST:
+            return None
         place = between.end()
-    return "".join(parts) if sum(map(len, parts)) <= LONGEST else None
+    return "".join(parts)
 
 
 def _quoted_value(written: str, start: int) -> tuple[str, int]:
