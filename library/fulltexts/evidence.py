@@ -229,9 +229,9 @@ def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floa
         sentence = marked_sentence(text)
         left = sentence.partition(TARGET_MARKER)[0]
         parts = left.split(OTHER_MARKER)[::-1]
-        start = text.find(sentence) + left.rfind(next(filter(_WORD.search, parts), left))
-        end = text.find(sentence) + len(sentence)
-        first, last = (len(default_tokenize(text[:place])) for place in (start, end))
+        begin = text.find(sentence)
+        places = begin + left.rfind(next(filter(_WORD.search, parts), left)), begin + len(sentence)
+        first, last = (len(default_tokenize(text[:place])) for place in places)
         weights[:first] *= around
         weights[last:] *= around
     kept = [i for i, word in enumerate(words) if word not in MARKER_WORDS]
