@@ -147,7 +147,7 @@ class Latex(Language):
                 continue
             if last:
                 yield last
-            last = command[1], citation
+            last = command[1] or "", citation
         if last:
             yield last
 

@@ -174,6 +174,11 @@ def test_what_is_asked(folder: Path) -> None:
     assert asked(folder / "book" / "index.Rmd") == [("svm",), ("adam",), ("svm", "adam")]
 
 
+def test_marks_beside_citations(tmp_path: Path) -> None:
+    (tmp_path / "a.tex").write_text(r"Old [CITE], but see \cite{lda} or \citeauthor{bert} [citation needed].")
+    assert ("lda",) in asked(tmp_path / "a.tex")
+
+
 def test_first_citations_and_what_is_known(folder: Path) -> None:
     draft = read_draft(folder / "book" / "index.Rmd", masked=True)
     known = {"svm": "a", "adam": "b"}
