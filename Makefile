@@ -58,6 +58,7 @@ ACL ?= ../shared/data/acl-scisumm-lcr
 CROPS ?= ../shared/data/crops-lcr
 ARXIV ?= ../shared/data/arxiv_distractors/papers.jsonl.gz,../shared/data/arxiv9196/papers.jsonl.gz
 ENCODER ?= ../shared/models/encoder
+CROSS_ENCODER ?= ../shared/models/cross-encoder
 CLOZE := $(BUILTIN)/cloze
 JATS := $(BUILTIN)/jats
 ARTICLES := petermr/openDiagram@6641b3758f4f8ab4e7758e644b6850ab33c49f4b \
@@ -66,7 +67,7 @@ PMC := $(BUILTIN)/pmc
 STATIC := $(BIN)/python train.py model=static data=several data.candidates=all model.rounds=6
 RANKER := $(BIN)/python -m citerec.library.builtin.make 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts \
 	'others=[$(BUILTIN)/without-neurips,$(BUILTIN)/without-acl,$(BUILTIN)/without-crops]'
-builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES ENCODER=DIR (hours)
+builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR ACL=DIR CROPS=DIR ARXIV=FILES ENCODER=DIR CROSS_ENCODER=DIR (hours)
 	rm -rf $(CLOZE) $(JATS) $(PMC) $(BUILTIN)/small
 	$(BIN)/citerec data cloze 'source=[$(ARXIV)]' output=$(CLOZE) field=categories
 	@set -e; for source in $(ARTICLES); do \
@@ -87,6 +88,7 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(BIN)/citerec data drafts list=library/builtin/drafts-unseen.yaml output=$(BUILTIN)/drafts-unseen
 	$(BIN)/python -m citerec.library.builtin.make_networks 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts-unseen \
 		encoder=$(ENCODER) tokenizer=$(ENCODER)/tokenizer.json
+	$(BIN)/python -m citerec.library.builtin.make_cross_encoder cross_encoder=$(CROSS_ENCODER) drafts=$(BUILTIN)/drafts-unseen
 
 results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)

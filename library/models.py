@@ -132,6 +132,6 @@ def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
     if ranker.networks is None or not (folder / NETWORKS).is_dir():
         return Ranker.over(dense, ranker)
     networks = Networks.open(folder / NETWORKS)
-    networks.encoder.open()  # now, because another generation may take the place of this one
+    networks.load()
     store = VectorStore(encoded, networks.identity, networks.dim)
     return Ranker.over(dense, ranker, {ENCODER: NetworkRetriever(networks, store, whole=False)})

@@ -86,7 +86,7 @@ class BuildSettings(AddSettings):
     then also ranks by them"""
     model: str = ""
     """ranking model: folder written by citerec train or save, or hub id, of a static model or
-    HAtten; or bm25; static: the built-in model without its encoder; empty: the built-in model"""
+    HAtten; or bm25; static: the built-in model without its networks; empty: the built-in model"""
     ranker: str = ""
     """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False

@@ -109,9 +109,9 @@ def make(settings: BuiltInSettings) -> None:
 
 
 def read_drafts(
-    ranker: Ranker, folder: str, part: str = "", asked_as: Sequence[int] = ()
+    ranker: Ranker, folder: str, part: str = "", asked_as: Sequence[int] = (), queries: int = DRAFT_QUERIES
 ) -> list[TrainingLists]:
-    """Read the lists of DRAFT_QUERIES masked citations at most of each draft, over its author's bibliography
+    """Read the lists of `queries` masked citations at most of each draft, over its author's bibliography
     and over the same without abstracts.
 
     part: of the list of drafts; "" for all. asked_as: as in rerank.ranker.training.read_lists.
@@ -129,20 +129,20 @@ def read_drafts(
                 # Cross-fitting keeps the lists of a draft together.
                 parts += [
                     replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
-                    for lists in _read_draft(ranker, one, library, asked_as)
+                    for lists in _read_draft(ranker, one, library, asked_as, queries)
                 ]
             advance(1)
     return parts
 
 
 def _read_draft(
-    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int]
+    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int], most: int
 ) -> Iterator[TrainingLists]:
     """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
     same sentence cites, as in `citerec draft`."""
     known, own = known_papers(one.draft, library)
     asked = questions(one.draft, known)
-    asked = random.Random(one.name).sample(asked, min(len(asked), DRAFT_QUERIES))
+    asked = random.Random(one.name).sample(asked, min(len(asked), most))
     passages, row_of = citing_passages(one.draft, known), library.corpus.paper_row
     requests, positives, beside = [], [], []
     for question in asked:

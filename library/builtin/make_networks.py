@@ -44,7 +44,7 @@ from citerec.rerank.ranker.variants import restrict, small_libraries
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
-from citerec.retrieval.networks.graph import Bert
+from citerec.retrieval.networks.graph import Bert, Head
 from citerec.retrieval.networks.inputs import Lengths
 from citerec.retrieval.networks.networks import ENCODER as GRAPH
 from citerec.retrieval.networks.networks import Networks
@@ -59,6 +59,8 @@ ASKED_AS = (SENTENCE, CONTEXT, WITH_TITLE, WHOLE)
 SMALL_QUERIES, LARGE_QUERIES, LARGE = 320, 200, 5000
 """Queries of each split over small libraries, and over a library of LARGE papers."""
 FOLDS, L2 = 3, 1e-2
+OUT = "out.weight"
+"""Name of the weight of a cross-encoder's head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,7 @@ def add_networks(settings: NetworkSettings) -> None:
     """Write the encoder, fit the ranker and print how it ranks what it was not fitted to."""
     folder = Path(settings.output)
     networks = write_encoder(Path(settings.encoder), Path(settings.tokenizer), folder / NETWORKS)
-    base = RankingModel.open(folder / RankingModel.folder)
+    base = replace(RankingModel.open(folder / RankingModel.folder), networks=None)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
     parts = {ENCODER: NetworkRetriever(networks, store)}
     ranker = Ranker.over(static_retriever(folder / "static"), base, parts)
@@ -131,19 +133,27 @@ def about_networks(
 
 def write_encoder(model: Path, tokenizer: Path, folder: Path) -> Networks:
     """Write an encoder in 8 bits. InputError if it is not a BERT."""
-    try:
-        config = json.loads((model / "config.json").read_text("utf-8"))
-        weights = load_file(model / "model.safetensors")
-        heads = int(config["num_attention_heads"])
-    except (OSError, ValueError, LookupError) as error:
-        raise InputError(f"encoder={model}: has no BERT ({error})") from None
-    values = {name: value.astype(np.float32) for name, value in weights.items()}
-    bert = Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)))
+    bert = read_bert(model)
     # Trained with the citing title half of the time; without it, queries rank better (README.md).
     lengths = Lengths(citing_title=0)
     with atomic_folder(folder) as part:
         Networks.write(part, {GRAPH: bert}, tokenizer.read_text("utf-8"), lengths)
     return Networks.open(folder)
+
+
+def read_bert(folder: Path) -> Bert:
+    """Read config.json and model.safetensors; of a cross-encoder also its head. InputError if not a BERT."""
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        values = {
+            name.removeprefix("bert."): value.astype(np.float32)
+            for name, value in load_file(folder / "model.safetensors").items()
+        }
+        heads = int(config["num_attention_heads"])
+    except (OSError, ValueError, LookupError) as error:
+        raise InputError(f"{folder}: has no BERT ({error})") from None
+    head = Head(values.pop(OUT)[0], float(values.pop("out.bias")[0])) if OUT in values else None
+    return Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)), head)
 
 
 def read_data(ranker: Ranker, corpus: Corpus) -> list[TrainingLists]:

@@ -1,8 +1,9 @@
-"""What an encoder adds to the learned ranker (retrieval.networks).
+"""What networks add to the learned ranker (retrieval.networks).
 
-Where it has read all papers, it is one of the retrievers, and its cosine one of the features. Where it has
-not, in a large library or while one is being read, it reads the first papers of the ranking without it, and
-their order changes. Papers beyond stay below.
+Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features; then
+the cross-encoder, if there is one, reads the first papers with the query. Where the encoder has not, in a
+large library or while one is being read, it reads the first papers of the ranking without it. What is read
+last changes the order of the first papers; those beyond stay below.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
-COSINE = "encoder"
-"""Column of the encoder's cosine (rerank.ranker.features)."""
-READ, FIRST = "read", "first"
-"""Ways of ranking, each with a confidence of its own: all papers have been read, or the first ones."""
+COSINE, PAIR = "encoder", "cross_encoder"
+"""Columns: the encoder's cosine (rerank.ranker.features), the cross-encoder's score of the first papers."""
+READ, FIRST, PAIRS = "read", "first", "pairs"
+"""Ways of ranking, each with a confidence of its own: all papers have been read, or the first ones; the first
+ones have been read with the query, too."""
 
 
 @dataclass(frozen=True)
 class Rescoring:
-    """What the encoder adds to the scores of the first `depth` papers: weight * (cosine - mean cosine)."""
+    """What a network adds to the scores of the first `depth` papers: weight * (value - mean value)."""
 
     depth: int
     weight: float
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        return cls(int(content["depth"]), float(content["weight"]))
 
     def first(self, lists: Lists, scores: Floats) -> list[NDArray[np.int64]]:
         """Places in [n] of the first candidates of each list, best first."""
@@ -41,22 +47,24 @@ class Rescoring:
             for start, end in pairwise(lists.offsets.tolist())
         ]
 
-    def scores(self, lists: Lists, scores: Floats) -> Floats:
+    def scores(self, lists: Lists, scores: Floats, column: str = COSINE) -> Floats:
         """Scores [n] of lists whose first papers have been read; the others stay below them."""
-        found, cosines = scores.astype(np.float32), cosines_of(lists)
+        found, of = scores.astype(np.float32), column_of(lists, column)
         ends = pairwise(lists.offsets.tolist())
         for (start, end), first in zip(ends, self.first(lists, scores), strict=True):
-            values = np.nan_to_num(cosines[first])
-            found[first] += self.weight * (values - values.mean())
+            first = first[np.isfinite(of[first])]
+            if not len(first):
+                continue
+            found[first] += self.weight * (of[first] - of[first].mean())
             others = np.setdiff1d(np.arange(start, end), first)
             if len(others):
                 found[others] -= max(float(found[others].max() - found[first].min()), 0)
         return found
 
 
-def cosines_of(lists: Lists) -> Floats:
-    """The column COSINE [n]."""
-    found: Floats = lists.values[:, list(lists.columns).index(COSINE)].astype(np.float32)
+def column_of(lists: Lists, name: str) -> Floats:
+    """[n]"""
+    found: Floats = lists.values[:, list(lists.columns).index(name)].astype(np.float32)
     return found
 
 
@@ -64,11 +72,13 @@ def cosines_of(lists: Lists) -> Floats:
 class NetworkModel:
     """The part of a ranker's model that reads networks.
 
-    read: ranks the lists of papers that all have been read. confidences: by READ and FIRST.
+    read: ranks the lists of papers that all have been read. first: where they have not. pairs: after `read`.
+    confidences: by READ, FIRST and PAIRS.
     """
 
     read: LinearModel
     first: Rescoring
+    pairs: Rescoring | None = None
     confidences: Mapping[str, Confidence] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -76,6 +86,7 @@ class NetworkModel:
             "weights": dict(self.read.weights),
             "deviations": dict(self.read.deviations),
             FIRST: asdict(self.first),
+            **({} if self.pairs is None else {PAIRS: asdict(self.pairs)}),
             "confidences": {name: dict(one.parameters) for name, one in self.confidences.items()},
         }
 
@@ -84,7 +95,8 @@ class NetworkModel:
         """Raises LookupError, TypeError or ValueError for what `as_json` does not return."""
         return cls(
             LinearModel(floats(content["weights"]), floats(content["deviations"])),
-            Rescoring(int(content[FIRST]["depth"]), float(content[FIRST]["weight"])),
+            Rescoring.from_json(content[FIRST]),
+            Rescoring.from_json(content[PAIRS]) if PAIRS in content else None,
             {str(name): Confidence(floats(of)) for name, of in content["confidences"].items()},
         )
 
@@ -103,7 +115,11 @@ class NetworkModel:
         scores are.
         """
         if encoder.complete:
-            return self.read.scores(lists), lists, self.confidences.get(READ, Confidence())
+            scores, way = self.read.scores(lists), READ
+            if self.pairs is not None and encoder.networks.scores_pairs:
+                lists, way = self._read_pairs(self.pairs, encoder, queries, papers, lists, scores), PAIRS
+                scores = self.pairs.scores(lists, scores, PAIR)
+            return scores, lists, self.confidences.get(way, Confidence())
         scores, values = without.scores(lists), lists.values.copy()
         first, column = self.first.first(lists, scores), list(lists.columns).index(COSINE)
         encoder.read(papers[np.concatenate(first)])
@@ -112,6 +128,24 @@ class NetworkModel:
             values[places, column] = encoder.cosines(queries[own], papers[None, places])[0]
         lists = replace(lists, values=values)
         return self.first.scores(lists, scores), lists, self.confidences.get(FIRST, Confidence())
+
+    def _read_pairs(
+        self,
+        pairs: Rescoring,
+        encoder: NetworkRetriever,
+        queries: Queries,
+        papers: NDArray[np.int32],
+        lists: Lists,
+        scores: Floats,
+    ) -> Lists:
+        """Add the column PAIR to lists."""
+        found = np.full(len(scores), np.nan, np.float32)
+        asked = encoder.networks.reader.queries(queries)
+        for query, first in zip(asked, pairs.first(lists, scores), strict=True):
+            known = first[papers[first] >= 0]
+            found[known] = encoder.pair_scores(query, papers[known])
+        values = np.concatenate([lists.values, found[:, None]], axis=1)
+        return replace(lists, columns=[*lists.columns, PAIR], values=values)
 
 
 def floats(values: Mapping[Any, Any]) -> dict[str, float]:

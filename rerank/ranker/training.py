@@ -32,12 +32,22 @@ from citerec.rerank.ranker.linear import (
     DRAFT,
     LinearModel,
     TrainingLists,
+    centre,
     cross_fit,
     fit_ranker,
     measure_variants,
     model_hash,
 )
-from citerec.rerank.ranker.networks import COSINE, FIRST, READ, NetworkModel, Rescoring, cosines_of
+from citerec.rerank.ranker.networks import (
+    COSINE,
+    FIRST,
+    PAIR,
+    PAIRS,
+    READ,
+    NetworkModel,
+    Rescoring,
+    column_of,
+)
 from citerec.rerank.ranker.variants import small_libraries, with_contexts, without_abstracts
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats
@@ -58,6 +68,8 @@ SMALL = "small"
 """Variant of small libraries."""
 DEPTH = 30
 """Papers that an encoder reads for a question."""
+PAIRS_DEPTH = 24
+"""Papers that a cross-encoder reads; more gain nothing (library/builtin/README.md)."""
 FEW = (50, 500, 5000)
 """Training contexts of the variants with few of them."""
 
@@ -142,32 +154,64 @@ def fit_networks(
     calibrated_on: the variants to which confidences are fitted end in this.
     Also returns the measures of cross-fitted scores.
     """
-    from scipy.optimize import minimize_scalar  # not needed to rank
-
     read, confidence, measures = fit_calibrated(settings, lists, seed, calibrated_on, base)
     scores = base.scores(lists)
-    bare = Rescoring(DEPTH, 0.0)
+    found = _fit_rescoring(lists, scores, COSINE, DEPTH)
+    rescored, seen = found.scores(lists, scores), lists.values.copy()
+    unread = np.ones(len(scores), np.bool_)
+    unread[np.concatenate(found.first(lists, scores))] = False
+    seen[unread, list(lists.columns).index(COSINE)] = np.nan
+    confidences = {READ: confidence}
+    confidences[FIRST] = calibrate(replace(lists, values=seen), rescored, seed, calibrated_on)
+    measures |= {f"{name}, {FIRST}": one for name, one in measure_variants(lists, rescored).items()}
+    return NetworkModel(read, found, confidences=confidences), measures
+
+
+def fit_pairs(
+    settings: RankerSettings,
+    lists: TrainingLists,
+    model: NetworkModel,
+    base: LinearModel,
+    seed: int,
+    calibrated_on: str,
+) -> tuple[NetworkModel, dict[str, dict[str, float]]]:
+    """Fit what a cross-encoder adds to the model of `fit_networks`, to lists with its scores (PAIR).
+
+    Others as in `fit_networks`; scores of the model are cross-fitted over these lists.
+    """
+    rest = [i for i, column in enumerate(lists.columns) if column != PAIR]
+    columns = [lists.columns[i] for i in rest]
+    scores = cross_fit(settings, replace(lists, columns=columns, values=lists.values[:, rest]), seed, base)
+    pairs = _fit_rescoring(lists, scores, PAIR, PAIRS_DEPTH)
+    rescored = pairs.scores(lists, scores, PAIR)
+    confidences = {**model.confidences, PAIRS: calibrate(lists, rescored, seed, calibrated_on)}
+    measures = measure_variants(lists, scores)
+    measures |= {f"{name}, {PAIRS}": one for name, one in measure_variants(lists, rescored).items()}
+    return replace(model, pairs=pairs, confidences=confidences), measures
+
+
+def _fit_rescoring(lists: TrainingLists, scores: Floats, column: str, depth: int) -> Rescoring:
+    """Fit the weight of a column for the first papers by scores [n], and the scale of these, which tell
+    less where more is known."""
+    from scipy.optimize import minimize  # not needed to rank
+
     first = np.zeros(len(scores), np.bool_)
-    first[np.concatenate(bare.first(lists, scores))] = True
+    first[np.concatenate(Rescoring(depth, 0.0).first(lists, scores))] = True
     head, of_head = lists.keep(first), scores[first]
     useful = np.add.reduceat(head.cited, head.offsets[:-1]) > 0
     head, of_head = head.take(useful), of_head[useful[head.query]]
-    starts, cosines = head.offsets[:-1], np.nan_to_num(cosines_of(head))
+    only = replace(head, columns=[column], values=column_of(head, column)[:, None])
+    starts, values = head.offsets[:-1], centre(only)[0][:, 0]
     target = head.cited / np.add.reduceat(head.cited, starts, dtype=np.float32)[head.query]
 
-    def loss(weight: float) -> float:
-        logits = of_head + weight * cosines
+    def loss(factors: NDArray[np.float64]) -> float:
+        logits = factors[0] * of_head + factors[1] * values
         highest = np.maximum.reduceat(logits, starts)
         total = np.log(np.add.reduceat(np.exp(logits - highest[head.query]), starts)) + highest
         return float(total.sum() - target @ logits)
 
-    found = Rescoring(DEPTH, float(minimize_scalar(loss, (0.0, 10.0)).x))
-    rescored, seen = found.scores(lists, scores), lists.values.copy()
-    seen[~first, list(lists.columns).index(COSINE)] = np.nan
-    confidences = {READ: confidence}
-    confidences[FIRST] = calibrate(replace(lists, values=seen), rescored, seed, calibrated_on)
-    measures |= {f"{name}, {FIRST}": one for name, one in measure_variants(lists, rescored).items()}
-    return NetworkModel(read, found, confidences), measures
+    scale, weight = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x.tolist()
+    return Rescoring(depth, weight / scale)
 
 
 def _format_measures(figures: Mapping[str, float]) -> str:
@@ -316,6 +360,8 @@ def read_lists(
                 asked = _as_asked(queries[of_kind[start : start + QUERIES]], kind)
                 papers = ranker.merge_candidates(ranker.prefetch(asked, ranker.depth))
                 lists, mask = ranker.lists(asked, papers)
+                if ranker.model is not None:
+                    lists = ranker.read(asked, papers[mask], lists)[1]
                 assert asked.positives is not None
                 cited = is_listed(papers, asked.positives)[mask]
                 values = lists.values.astype(np.float16)

@@ -26,7 +26,7 @@ from citerec.retrieval.queries import Queries
 ENCODER = "encoder"
 """Name of the retriever, also among the parts of a ranker."""
 KEPT = 64
-"""Vectors of queries that are kept."""
+"""Queries whose vectors and scores are kept."""
 PART = 128
 """Papers that are encoded between two writes: a kill loses some seconds of work."""
 
@@ -53,6 +53,7 @@ class NetworkRetriever(Retriever):
         self.networks, self.whole = networks, whole
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
         self._asked: dict[tuple[int, ...], Floats] = {}
+        self._scored: dict[tuple[int, ...], dict[int, float]] = {}
         self._near = np.empty(0, np.uint64), FlatIndex(np.empty((0, networks.dim), np.float32))
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -183,6 +184,17 @@ class NetworkRetriever(Retriever):
         """Cosines [S] of a query's vector [D] with the sentences of a paper's abstract that were read."""
         found: Floats = self.store.sentences(self.key(paper)) @ vector
         return found
+
+    def pair_scores(self, query: Subwords, papers: NDArray[np.integer]) -> Floats:
+        """Scores [n] of a query with papers, rows [n], by the cross-encoder; they must have been encoded."""
+        reader, keys = self.networks.reader, [self.key(paper) for paper in papers.tolist()]
+        # Editors ask again with each letter of a key.
+        known = self._scored.get(tuple(query), {})
+        new = [key for key in keys if key not in known]
+        pairs = [reader.pair(query, self.store.subwords(key)) for key in new]
+        known = {**known, **dict(zip(new, self.networks.scores(pairs).tolist(), strict=True))}
+        self._scored = {**dict([*self._scored.items()][-KEPT:]), tuple(query): known}
+        return np.array([known[key] for key in keys], np.float32)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         queries = Queries.from_contexts(self.corpus, queries)

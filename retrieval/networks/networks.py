@@ -34,7 +34,7 @@ ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
 FORMAT = 1
 PASSAGE = 130
 """Subwords of a passage that are read."""
-_encoders: WeakValueDictionary[str, Network] = WeakValueDictionary()
+_opened: WeakValueDictionary[str, Network] = WeakValueDictionary()
 """Those in use, by the hash of their file."""
 
 
@@ -77,14 +77,39 @@ class Networks:
         content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
         write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
+    def with_cross_encoder(self, bert: Bert) -> Self:
+        """Write a cross-encoder to the folder; returns the networks with it."""
+        from citerec.retrieval.networks.graph import write_graph
+
+        write_graph(bert, self.folder / CROSS_ENCODER)
+        path = self.folder / MANIFEST
+        content = json.loads(path.read_text("utf-8"))
+        content["files"][CROSS_ENCODER] = digest_file(self.folder / CROSS_ENCODER)
+        write_text(path, json.dumps(content, indent=1) + "\n")
+        return self.open(self.folder)
+
+    @property
+    def scores_pairs(self) -> bool:
+        """Whether there is a cross-encoder."""
+        return CROSS_ENCODER in self.hashes
+
     @cached_property
     def encoder(self) -> Network:
-        """The same for all folders with the same encoder, so that a library that was changed opens none."""
-        return _encoders.setdefault(self.hashes[ENCODER], Network(self.folder / ENCODER))
+        return self._network(ENCODER)
 
     @cached_property
     def cross_encoder(self) -> Network:
-        return Network(self.folder / CROSS_ENCODER)
+        return self._network(CROSS_ENCODER)
+
+    def _network(self, name: str) -> Network:
+        """The same for all folders with the same file, so that a library that was changed opens none."""
+        return _opened.setdefault(self.hashes[name], Network(self.folder / name))
+
+    def load(self) -> None:
+        """Open the files now, because others may take the place of their folder."""
+        self.encoder.open()
+        if self.scores_pairs:
+            self.cross_encoder.open()
 
     def fingerprint(self) -> dict[str, Any]:
         """All that vectors depend on besides the texts, as plain values."""

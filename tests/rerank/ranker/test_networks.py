@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.linear import LinearModel, Lists, TrainingLists, ranking_sums
-from citerec.rerank.ranker.networks import COSINE, FIRST, READ, NetworkModel, Rescoring
-from citerec.rerank.ranker.training import DEPTH, fit_networks
+from citerec.rerank.ranker.networks import COSINE, FIRST, PAIR, PAIRS, READ, NetworkModel, Rescoring
+from citerec.rerank.ranker.training import DEPTH, PAIRS_DEPTH, fit_networks, fit_pairs
 from citerec.rerank.settings import RankerSettings
 
 SIZE = 50
@@ -60,6 +62,59 @@ def test_both_ways_of_ranking_learn_from_cosines(fitted: NetworkModel) -> None:
         sure = fitted.confidences[name]
         total = np.add.reduceat(np.exp(sure.log_probabilities(new, base)), new.offsets[:-1])
         assert sure.parameters and (total <= 1 + 1e-5).all()
+
+
+def with_pairs(given: TrainingLists, read: int = DEPTH) -> TrainingLists:
+    """The same with a cross-encoder's scores of the first papers by BM25, which tell the cited one, alone."""
+    scores = np.full(len(given.papers), np.nan)
+    rng = np.random.default_rng(2)
+    for start in given.offsets[:-1]:
+        first = start + np.argsort(-given.values[start : start + SIZE, 1])[:read]
+        scores[first] = rng.normal(-3, 1, len(first)) + 3 * given.cited[first]
+    values = np.stack([given.values[:, 1], scores], axis=1).astype(np.float32)
+    return replace(given, columns=["bm25.score", PAIR], values=values)
+
+
+def test_the_first_papers_learn_from_pairs(fitted: NetworkModel) -> None:
+    settings, plain = RankerSettings(folds=2, l2=1e-3), replace(fitted, read=BASE)
+    found, measures = fit_pairs(settings, with_pairs(lists(80)), plain, BASE, 0, "drafts")
+    assert found.pairs is not None and found.pairs.weight > 0.5 and found.pairs.depth == PAIRS_DEPTH
+    assert measures["drafts, pairs"]["mrr"] > measures["drafts"]["mrr"] + 0.1
+    assert found.confidences[PAIRS].parameters and found.confidences[READ] == fitted.confidences[READ]
+    new = with_pairs(lists(100, 1))
+    before, after = BASE.scores(new), found.pairs.scores(new, BASE.scores(new), PAIR)
+    assert ranking_sums(new, after)["mrr"] > ranking_sums(new, before)["mrr"] + 10
+    assert NetworkModel.from_json(found.as_json()) == found
+
+
+class Pairs:
+    """An encoder whose cross-encoder's scores are given, and which notes what is read."""
+
+    def __init__(self, scores: np.ndarray) -> None:
+        self.values, self.read, self.complete = scores, list[int](), True
+        self.networks = SimpleNamespace(scores_pairs=True, reader=self)
+
+    def queries(self, queries: object) -> list[list[int]]:
+        return [[0]]
+
+    def pair_scores(self, query: list[int], papers: np.ndarray) -> np.ndarray:
+        self.read += papers.tolist()
+        return self.values[papers]
+
+
+def test_only_the_first_papers_are_read_with_the_query() -> None:
+    size, depth = 9, 4
+    bm25, scores = np.arange(size)[::-1].astype(np.float32), np.arange(size, dtype=np.float32) * 2
+    given = Lists(["bm25.score"], bm25[:, None], np.zeros(size, np.bool_), np.array([0, size]))
+    model, encoder = NetworkModel(BASE, Rescoring(1, 0.0), Rescoring(depth, 5.0)), Pairs(scores)
+    papers = np.array([*range(size - 1), -1], np.int32)
+    queries: Any = encoder
+    ranked, lists, _ = model.scores(BASE, queries, queries, papers, given)
+    assert encoder.read == [0, 1, 2, 3]
+    assert np.argsort(-ranked, kind="stable").tolist() == [3, 2, 1, 0, 4, 5, 6, 7, 8]
+    assert lists.columns[-1] == PAIR and np.isfinite(lists.values[:, -1]).tolist() == [True] * 4 + [False] * 5
+    encoder.networks.scores_pairs = False
+    assert np.argsort(-model.scores(BASE, queries, queries, papers, given)[0]).tolist() == [*range(9)]
 
 
 def test_a_model_is_what_was_written(fitted: NetworkModel) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,3 +178,24 @@ def test_papers_without_a_vector_are_not_found_and_encoding_them_on_demand_finds
     np.testing.assert_allclose(few.score(queries, papers)[:, [2, 5, 7]], expected[:, [2, 5, 7]], atol=1e-6)
     assert few.encode_missing() == 8 and few.complete
     assert_same(few.search(queries, 12), whole.search(queries, 12))
+
+
+def test_pairs_are_scored_once(
+    tiny_corpus: Corpus, tiny_networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever, scores, pairs = indexed(network(tmp_path, tiny_networks), tiny_corpus), Networks.scores, []
+
+    def counted(self: Networks, given: list[Any]) -> np.ndarray:
+        pairs.extend(given)
+        return scores(self, given)
+
+    monkeypatch.setattr(Networks, "scores", counted)
+    query, reader = [5, 6, 7], retriever.networks.reader
+    rows = [np.array([1, 4]), np.array([4, 2]), np.array([4, 1, 2])]
+    found = [retriever.pair_scores(query, papers).tolist() for papers in rows]
+    assert len(pairs) == 3 and found[2] == [found[0][1], found[0][0], found[1][1]]
+    texts = reader.papers(tiny_corpus, rows[2])
+    expected = scores(retriever.networks, [reader.pair(query, text.subwords) for text in texts])
+    np.testing.assert_allclose(found[2], expected, atol=1e-6)
+    retriever.pair_scores([5, 6], rows[0])
+    assert len(pairs) == 5
