@@ -26,10 +26,10 @@ import numpy as np
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, new_folder
-from citerec.base.progress import OnBytes, read_progress
+from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
-from citerec.datasets.formats.json_lines import Object, PaperId, Year, json_writer, read_objects, validate
-from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.formats.json_lines import PaperId, Year, json_writer, validate
+from citerec.datasets.formats.source_files import read_paper_objects
 from citerec.datasets.fulltext.readers import find_files
 from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord, quoted
 from citerec.datasets.splitting import RandomSplitting
@@ -216,21 +216,13 @@ def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[Paper
     """Yield the papers with a title, and at most one field. Raises InputError with file, record and field."""
     for path in files:
         with read_progress(path, f"{path.name} ({what})") as on_bytes:
-            for where, record in _read_objects(path, on_bytes):
+            for where, record in read_paper_objects(path, on_bytes):
                 paper = validate(record, _Record, where)
                 if not (title := " ".join((paper.title or "").split())):
                     continue
                 names = validate(record.get(field), _FIELDS, where, field)
                 first = tuple(filter(None, names[:1] if isinstance(names, list) else [names]))
                 yield PaperRecord(paper.paper_id, title, paper.abstract or "", paper.year, first)
-
-
-def _read_objects(path: Path, on_bytes: OnBytes) -> Iterator[tuple[str, Object]]:
-    if path.name.endswith(LINES):
-        yield from read_objects(path, on_bytes)
-    else:
-        for key, record in read_records(path, dict, on_bytes):
-            yield f"{path}, record {quoted(key)}", record | {"paper_id": key}
 
 
 main = command("data cloze", ClozeSettings, write_cloze_corpus)

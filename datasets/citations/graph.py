@@ -39,7 +39,8 @@ from citerec.datasets.columns import (
     table_batches,
 )
 from citerec.datasets.corpus import TextColumn
-from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
+from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, validate
+from citerec.datasets.formats.source_files import read_paper_objects
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.layouts import read_s2orc, read_s2orc_2020
 
@@ -95,8 +96,8 @@ _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldso
 
 
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
-    """Yield papers in file order. Raises InputError with file, line and field."""
-    for where, record in read_objects(path, on_bytes):
+    """Yield papers of lines or of a papers.json in order. InputError names file, record and field."""
+    for where, record in read_paper_objects(path, on_bytes):
         yield _to_paper_line(validate(record, _OwnPaper, where))
 
 

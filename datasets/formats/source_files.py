@@ -25,7 +25,7 @@ import msgspec
 from citerec.base.errors import InputError
 from citerec.base.files import existing_file, open_bytes, strip_byte_order_mark
 from citerec.base.progress import OnBytes, read_progress
-from citerec.datasets.formats.json_lines import Year, decode_hook, validation_fault
+from citerec.datasets.formats.json_lines import Year, decode_hook, read_objects, validation_fault
 from citerec.datasets.records import (
     BadRecord,
     ContextRecord,
@@ -77,6 +77,18 @@ def read_records(
             on_bad(bad)
         else:
             yield key, record
+
+
+def read_paper_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Fields]]:
+    """Yield (file and record, record) of lines of papers, or of a papers.json, whose keys become `paper_id`.
+
+    A papers.json is a file named *.json or *.json.gz. Raises InputError for malformed JSON.
+    """
+    if not path.name.removesuffix(".gz").endswith(".json"):
+        yield from read_objects(path, on_bytes)
+        return
+    for key, record in read_records(path, dict, on_bytes):
+        yield f"{path}, record {quoted(key)}", record | {"paper_id": key}
 
 
 def stream_json(

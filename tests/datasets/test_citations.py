@@ -138,6 +138,15 @@ def test_lines_in_our_own_layout_are_read_unchanged(write: Write) -> None:
     assert papers[1].fields == ("Art", "Law")
 
 
+def test_a_papers_json_is_read_like_lines(write: Write, tmp_path: Path) -> None:
+    path = tmp_path / "papers.json"
+    path.write_text(json.dumps({str(paper["paper_id"]): paper | {"paper_id": None} for paper in PAPERS}))
+    assert list(read_paper_lines(path)) == list(read_paper_lines(write()))
+    path.write_text('{"a": {"title": 1}}')
+    with pytest.raises(InputError, match=r"papers\.json, record 'a', field 'title'"):
+        list(read_paper_lines(path))
+
+
 # The corpus of a graph: its queries are papers.
 
 

@@ -21,8 +21,8 @@ from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, content_hash, read_limited
 from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import Object, read_objects, validate
-from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.formats.json_lines import Object, validate
+from citerec.datasets.formats.source_files import read_paper_objects
 from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
@@ -140,17 +140,12 @@ class Text:
 
 
 def read_texts(path: Path) -> Iterator[Text]:
-    """Yield papers from JSON lines, plain or gzipped, of `paper_id`, `title`, `abstract` (text or sentences).
+    """Yield papers, of `paper_id`, `title`, `abstract` (text or sentences), of lines or of a papers.json.
 
-    A file named *.json holds one object, {paper_id: {"title", "abstract"}}. InputError names file, line (or
-    paper) and field.
+    InputError names file, record and field.
     """
     with read_progress(path, path.name) as advance:
-        if path.name.removesuffix(".gz").endswith(".json"):
-            for paper, found in read_records(path, dict, advance):
-                yield _parse_text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
-            return
-        for where, record in read_objects(path, advance):
+        for where, record in read_paper_objects(path, advance):
             yield _parse_text(record, where)
 
 
