@@ -39,7 +39,7 @@ from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
 
 ROOT = Path(__file__).parents[2]
-PLANS = sorted([*(ROOT / "reproduce").glob("*.yaml"), *(ROOT / "docs" / "results").glob("*.yaml")])
+PLANS = sorted((ROOT / "reproduce").glob("*.yaml"))
 
 
 def write_plan(folder: Path, **changes: Any) -> Path:
@@ -123,7 +123,7 @@ ABSENT = {
 
 @pytest.fixture
 def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout beside tiny data, which lie where plans look for built and downloaded data."""
+    """A checkout, and tiny data in the cache, where plans look for built and downloaded data."""
 
     def offline(repository: Repository, *_: object) -> None:
         raise InputError(f"{repository.name} was not fetched")
@@ -131,27 +131,18 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(drafts, "fetch_repository", offline)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     jobs._settings.cache_clear()  # they name the cache
-    shared = tmp_path / "shared" / "data"
-    (tmp_path / "cache" / "published").mkdir(parents=True)
-    shared.mkdir(parents=True)
+    published = tmp_path / "cache" / "published"
+    published.mkdir(parents=True)
     for name in ("neurips2025-lcr", "acl-scisumm-lcr", "crops-lcr"):
-        write_tiny(shared / name)
-        write_tiny(tmp_path / "cache" / "published" / name)
+        write_tiny(published / name)
     papers = [paper | {"year": paper["year"] and paper["year"] - 9} for paper in world()]
-    others = [paper | {"paper_id": f"x{paper['paper_id']}", "references": []} for paper in papers]
+    vispub = published / "vispub"
+    vispub.mkdir()
+    (vispub / "papers.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, papers)).encode()))
     ids = [str(paper["paper_id"]) for paper in papers]
-    files = {
-        "vispub": {"papers.jsonl.gz": papers},
-        "arxiv9196": {"papers.jsonl.gz": papers, "papers_title_only.jsonl.gz": others[:9]},
-        "arxiv_distractors": {"papers.jsonl.gz": others[9:]},
-    }
-    for name, of in files.items():
-        (shared / name).mkdir()
-        for file, content in of.items():
-            (shared / name / file).write_bytes(gzip.compress("\n".join(map(json.dumps, content)).encode()))
-        queries = {"test": {"Art": ids[60:70]}, "val": {"Art": ids[70:80]}}  # papers of 1994
-        (shared / name / "queries.json").write_text(json.dumps(queries))
-    (shared / "arxiv9196" / "citations.tsv.gz").write_bytes(gzip.compress(b"p90\tp12\n"))
+    (vispub / "queries.json").write_text(
+        json.dumps({"test": {"Art": ids[60:70]}, "val": {"Art": ids[70:80]}})
+    )
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     monkeypatch.chdir(checkout)
@@ -281,7 +272,7 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     [
         ("retrieval", {"Prefetch"}),
         ("paper", {"Prefetch"}),
-        ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
+        ("reranking", {"Pipeline"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
         ("drafts", {"Drafts"}),

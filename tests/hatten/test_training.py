@@ -247,8 +247,8 @@ def test_the_included_recipes_train(
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
-    """Smaller models and runs; all other options are those of docs/results/paper.yaml."""
-    plan = yaml.safe_load(Path("docs/results/paper.yaml").read_text("utf-8"))
+    """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
+    plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
     sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
     sizes |= {"model.batch.queries": 8, "model.batch.steps_per_round": 2, "model.rounds": 2}
