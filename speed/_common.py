@@ -18,7 +18,8 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.generate import generate_corpus, open_demo
 from citerec.datasets.prepare import open_corpus
 
-REAL = Path("../shared/data/neurips2025-lcr")
+REAL = cache_folder() / "published" / "neurips2025-lcr"
+"""Where `citerec data download neurips2025-lcr` builds it."""
 Tasks = dict[str, Callable[[], object]]
 
 
