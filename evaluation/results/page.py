@@ -163,6 +163,8 @@ def _unexpected(plan: Plan, job: Job) -> str:
     """Print a job's measures beside those that the plan expects; return which differ by more than allowed."""
     expected, wrong = plan.file.expected.get(str(job), {}), []
     found = job_metrics(job) if expected and why_missing(job) is None else {}
+    groups = {group: of for group, of in found.items() if isinstance(of, dict)}  # pool sizes, fields, facets
+    found |= {f"{group}/{name}": value for group, of in groups.items() for name, value in of.items()}
     for measure, value in expected.items():
         text = f"{measure} is {found.get(measure, 'missing')}, expected {value} ± {plan.file.tolerance}"
         print(f"{job}: {text}")
