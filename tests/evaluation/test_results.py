@@ -134,7 +134,12 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     published = tmp_path / "cache" / "published"
     published.mkdir(parents=True)
     for name in ("neurips2025-lcr", "acl-scisumm-lcr", "crops-lcr"):
-        write_tiny(published / name)
+        papers_file = write_tiny(published / name) / "papers.json"
+        papers_file.with_suffix(".json.gz").write_bytes(gzip.compress(papers_file.read_bytes()))
+        papers_file.unlink()
+    earlier = tmp_path / "shared" / "data" / "neurips2025-lcr"  # of reranking.yaml
+    earlier.parent.mkdir(parents=True)
+    write_tiny(earlier)
     papers = [paper | {"year": paper["year"] and paper["year"] - 9} for paper in world()]
     vispub = published / "vispub"
     vispub.mkdir()
@@ -272,7 +277,7 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     [
         ("retrieval", {"Prefetch"}),
         ("paper", {"Prefetch"}),
-        ("reranking", {"Pipeline"}),
+        ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
         ("drafts", {"Drafts"}),
