@@ -26,6 +26,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from citerec.base.errors import InputError, one_line_errors, without_control_codes
+from citerec.base.files import cache_folder
 from citerec.base.settings import Settings, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
@@ -90,7 +91,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
     for argument in arguments:
         pair = _KEY.fullmatch(argument)
         if pair and not (positional and _is_sentence(pair, hints)):
-            key, value = pair[1], pair[2]
+            key, value = pair[1], pair[2].replace("${cache_folder:}", str(cache_folder()))  # as in conf/
         elif flag := _FLAG.fullmatch(argument):
             key, value = flag[1].replace("-", "_"), "true"
             if hints.get(key, bool) is not bool:
