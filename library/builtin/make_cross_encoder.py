@@ -19,10 +19,9 @@ from citerec.hatten.trained import static_retriever
 from citerec.library.builtin.make import DRAFTS, read_drafts
 from citerec.library.builtin.make_networks import ASKED_AS, FOLDS, L2, read_bert
 from citerec.library.models import BUILT_IN, NETWORKS
-from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence
 from citerec.rerank.ranker.linear import TrainingLists, measure_variants
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.networks import PAIR, PAIRS, READ, Rescoring
+from citerec.rerank.ranker.networks import PAIR, PAIRS, Rescoring
 from citerec.rerank.ranker.training import DEPTH, fit_pairs
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
@@ -31,8 +30,6 @@ from citerec.retrieval.networks.store import VectorStore
 
 QUERIES = 20
 """Citations of a draft: pairs take long."""
-_TEXTS = (TEXTS, TEXTS_SCALE)
-"""Parameters of full texts, which no list has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +65,6 @@ def add_cross_encoder(settings: CrossEncoderSettings) -> None:
     found, fitted = fit_pairs(RankerSettings(folds=FOLDS, l2=L2), lists, model, base.model, 0, DRAFTS)
     for variant, measures in fitted.items():
         print(f"fit, cross-fitted, {variant}: {json.dumps(measures)}")
-    of_texts = {name: value for name, value in model.confidences[READ].parameters.items() if name in _TEXTS}
-    confidence = Confidence({**found.confidences[PAIRS].parameters, **of_texts})
-    found = replace(found, confidences={**found.confidences, PAIRS: confidence})
     assert found.pairs is not None
     about = {"lists": len(lists), "network": networks.hashes[CROSS_ENCODER], **asdict(found.pairs)}
     replace(base, networks=found, about={**base.about, PAIRS: about}).save(folder / RankingModel.folder)

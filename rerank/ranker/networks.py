@@ -1,9 +1,9 @@
 """What networks add to the learned ranker (retrieval.networks).
 
 Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features; then
-the cross-encoder, if there is one, reads the first papers with the query. Where the encoder has not, in a
-large library or while one is being read, it reads the first papers of the ranking without it. What is read
-last changes the order of the first papers; those beyond stay below.
+the cross-encoder, if there is one, reads the first papers with the query, unless some have full texts. Where
+the encoder has not, in a large library or while one is being read, it reads the first papers of the ranking
+without it. What is read last changes the order of the first papers; those beyond stay below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.rerank.ranker.confidence import Confidence
-from citerec.rerank.ranker.linear import LinearModel, Lists
+from citerec.rerank.ranker.linear import LinearModel, Lists, share_with_text
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
@@ -116,7 +116,9 @@ class NetworkModel:
         """
         if encoder.complete:
             scores, way = self.read.scores(lists), READ
-            if self.pairs is not None and encoder.networks.scores_pairs:
+            # It reads abstracts, which tell less than the full texts that `read` knows of.
+            reads_pairs = encoder.networks.scores_pairs and not share_with_text(lists).any()
+            if self.pairs is not None and reads_pairs:
                 lists, way = self._read_pairs(self.pairs, encoder, queries, papers, lists, scores), PAIRS
                 scores = self.pairs.scores(lists, scores, PAIR)
             return scores, lists, self.confidences.get(way, Confidence())
