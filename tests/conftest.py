@@ -40,7 +40,7 @@ from citerec.retrieval.networks.networks import Networks
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 prepare_hydra()
-for _profile, _examples in (("thorough", 40), ("quick", 25)):  # of make test-all, and of make test
+for _profile, _examples in (("thorough", 40), ("quick", 20)):  # of make test-all, and of make test
     hypothesis.settings.register_profile(_profile, deadline=None, derandomize=True, max_examples=_examples)
 hypothesis.settings.load_profile("quick")
 

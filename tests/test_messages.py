@@ -93,6 +93,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_wrong_options_are_reported_before_slow_imports() -> None:
     code = "import runpy, sys\n"
     for command in WRONG:

@@ -125,6 +125,7 @@ def test_large_additions_are_written_anew(path: Path) -> None:
     assert papers_of(recommender.library)[-1].title == f"A larger study of moths {2 * room + 5}"
 
 
+@pytest.mark.slow
 def test_copies_that_share_files_do_not_disturb_each_other(path: Path) -> None:
     """As in a backup of hard links, from which one goes on."""
     backup = path.parent / "backup" / "mine"
