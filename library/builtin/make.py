@@ -109,12 +109,17 @@ def make(settings: BuiltInSettings) -> None:
 
 
 def read_drafts(
-    ranker: Ranker, folder: str, part: str = "", asked_as: Sequence[int] = (), queries: int = DRAFT_QUERIES
+    ranker: Ranker,
+    folder: str,
+    part: str = "",
+    asked_as: Sequence[int] = (),
+    queries: int = DRAFT_QUERIES,
+    pairs: bool = False,
 ) -> list[TrainingLists]:
     """Read the lists of `queries` masked citations at most of each draft, over its author's bibliography
     and over the same without abstracts.
 
-    part: of the list of drafts; "" for all. asked_as: as in rerank.ranker.training.read_lists.
+    part: of the list of drafts; "" for all. asked_as, pairs: as in rerank.ranker.training.read_lists.
     """
     drafts, left_out = find_drafts(Path(folder))
     drafts = [one for one in drafts if part in ("", one.part)]
@@ -129,14 +134,14 @@ def read_drafts(
                 # Cross-fitting keeps the lists of a draft together.
                 parts += [
                     replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
-                    for lists in _read_draft(ranker, one, library, asked_as, queries)
+                    for lists in _read_draft(ranker, one, library, asked_as, queries, pairs)
                 ]
             advance(1)
     return parts
 
 
 def _read_draft(
-    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int], most: int
+    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int], most: int, pairs: bool
 ) -> Iterator[TrainingLists]:
     """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
     same sentence cites, as in `citerec draft`."""
@@ -155,7 +160,7 @@ def _read_draft(
     for corpus, variant in ((library.corpus, DRAFTS), (titles, TITLES)):
         over = copy.deepcopy(ranker).index(corpus)
         queries = replace(Queries.from_list(corpus, requests), positives=Ragged.from_rows(positives))
-        lists = read_lists(over, queries, variant, asked_as)
+        lists = read_lists(over, queries, variant, asked_as, pairs)
         rows = zip(lists.query.tolist(), lists.papers.tolist(), strict=True)
         offered = np.array([paper not in beside[query] for query, paper in rows], np.bool_)
         yield lists.keep(offered | lists.cited)

@@ -61,14 +61,14 @@ def add_cross_encoder(settings: CrossEncoderSettings) -> None:
     reading = replace(base, networks=replace(model, pairs=Rescoring(DEPTH, 0.0)))
     parts = {ENCODER: NetworkRetriever(networks, store)}
     ranker = Ranker.over(static_retriever(folder / "static"), reading, parts)
-    lists = TrainingLists.concat(read_drafts(ranker, settings.drafts, "fit", ASKED_AS, QUERIES))
+    lists = TrainingLists.concat(read_drafts(ranker, settings.drafts, "fit", ASKED_AS, QUERIES, True))
     found, fitted = fit_pairs(RankerSettings(folds=FOLDS, l2=L2), lists, model, base.model, 0, DRAFTS)
     for variant, measures in fitted.items():
         print(f"fit, cross-fitted, {variant}: {json.dumps(measures)}")
     assert found.pairs is not None
     about = {"lists": len(lists), "network": networks.hashes[CROSS_ENCODER], **asdict(found.pairs)}
     replace(base, networks=found, about={**base.about, PAIRS: about}).save(folder / RankingModel.folder)
-    check = TrainingLists.concat(read_drafts(ranker, settings.drafts, "check", ASKED_AS, QUERIES))
+    check = TrainingLists.concat(read_drafts(ranker, settings.drafts, "check", ASKED_AS, QUERIES, True))
     before = model.read.scores(check)
     for name, scores in {"without": before, "with": found.pairs.scores(check, before, PAIR)}.items():
         for variant, measures in measure_variants(check, scores).items():

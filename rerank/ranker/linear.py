@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,11 @@ class Lists:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def only(self, columns: Sequence[str]) -> Self:
+        """Return the lists with these columns alone."""
+        places = {column: place for place, column in enumerate(self.columns)}
+        return replace(self, columns=list(columns), values=self.values[:, [places[one] for one in columns]])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -96,8 +102,7 @@ class TrainingLists(Lists):
 
     def drop_group(self, group: str) -> TrainingLists:
         """Return the lists without the columns of a feature group."""
-        kept = [i for i, column in enumerate(self.columns) if group_of(column) != group]
-        return replace(self, columns=[self.columns[i] for i in kept], values=self.values[:, kept])
+        return self.only([column for column in self.columns if group_of(column) != group])
 
     @classmethod
     def concat(cls, parts: Sequence[TrainingLists]) -> TrainingLists:
@@ -177,9 +182,8 @@ class LinearModel:
         Columns with a unit of their own are divided by their typical deviation, so that a rare difference
         stays as large as it is; relative ones by that of the list, but at least FLOOR times the typical one.
         """
-        kept = [i for i, column in enumerate(lists.columns) if column in self.deviations]
-        names = [lists.columns[i] for i in kept]
-        values, deviations = centre(replace(lists, columns=names, values=lists.values[:, kept]))
+        names = [column for column in lists.columns if column in self.deviations]
+        values, deviations = centre(lists.only(names))
         typical = np.array([self.deviations[name] for name in names], np.float32)
         relative = np.array([is_relative(name) for name in names], np.bool_)
         scale = np.where(relative, np.hypot(deviations, FLOOR * typical), typical)
@@ -256,8 +260,7 @@ def fit_linear(settings: RankerSettings, lists: TrainingLists, start: LinearMode
 
 def fit_group(settings: RankerSettings, lists: TrainingLists, model: LinearModel, group: str) -> LinearModel:
     """Fit the weights of a group of features, as `fit_linear`, with those of all others fixed."""
-    own = [i for i, column in enumerate(lists.columns) if group_of(column) == group]
-    part = replace(lists, columns=[lists.columns[i] for i in own], values=lists.values[:, own])
+    part = lists.only([column for column in lists.columns if group_of(column) == group])
     added = LinearModel({}, typical_deviations(part))
     weights = _minimise(settings, lists, added, model.scores(lists))
     return LinearModel({**model.weights, **weights}, {**model.deviations, **added.deviations})

@@ -325,21 +325,23 @@ class Ranker(Retriever):
 
         Scores are logarithms of probabilities if the model has been calibrated (`log_probabilities`).
         """
+        assert self.model is not None
         lists, mask = self.lists(queries, papers)
         scores = np.full(papers.shape, -np.inf, np.float32)
-        found, lists, confidence = self.read(queries, papers[mask], lists)
-        scores[mask] = confidence.log_probabilities(lists, found)
+        if self.encoder is None or self.model.networks is None:
+            found = self.model.confidence.log_probabilities(lists, self.model.model.scores(lists))
+        else:
+            found = self.model.networks.log_probabilities(
+                self.model.model, self.encoder, queries, papers[mask], lists
+            )
+        scores[mask] = found
         return scores
 
-    def read(
-        self, queries: Queries, papers: NDArray[np.int32], lists: Lists
-    ) -> tuple[Floats, Lists, Confidence]:
-        """Scores [n] of the candidates, of which `papers` [n] are the rows, the lists with what networks made
-        of them, and how sure the scores are."""
-        assert self.model is not None
-        if self.encoder is None or self.model.networks is None:
-            return self.model.model.scores(lists), lists, self.model.confidence
-        return self.model.networks.scores(self.model.model, self.encoder, queries, papers, lists)
+    def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists) -> Lists:
+        """Add the cross-encoder's scores to lists of the papers, rows [n] (NetworkModel.with_pairs)."""
+        assert self.model is not None and self.model.networks is not None and self.encoder is not None
+        scores = self.model.networks.read.scores(lists)
+        return self.model.networks.with_pairs(self.encoder, queries, papers, lists, scores)
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
         """Return the lists of candidates [Q, K], and where they are among them."""

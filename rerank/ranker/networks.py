@@ -100,28 +100,38 @@ class NetworkModel:
             {str(name): Confidence(floats(of)) for name, of in content["confidences"].items()},
         )
 
-    def scores(
+    def log_probabilities(
         self,
         without: LinearModel,
         encoder: NetworkRetriever,
         queries: Queries,
         papers: NDArray[np.int32],
         lists: Lists,
-    ) -> tuple[Floats, Lists, Confidence]:
-        """Scores [n] of the candidates of queries [Q], of which `papers` [n] are the rows.
+    ) -> Floats:
+        """Logarithms of the probabilities [n] of the candidates of queries [Q], of which `papers` [n] are the
+        rows; their scores without a confidence.
 
         without: the model that ranks papers of which not all have been read.
-        Also returns the lists, with the cosines of papers that are read for these queries, and how sure the
-        scores are.
         """
-        if encoder.complete:
-            scores, way = self.read.scores(lists), READ
-            # It reads abstracts, which tell less than the full texts that `read` knows of.
-            reads_pairs = encoder.networks.scores_pairs and not share_with_text(lists).any()
-            if self.pairs is not None and reads_pairs:
-                lists, way = self._read_pairs(self.pairs, encoder, queries, papers, lists, scores), PAIRS
-                scores = self.pairs.scores(lists, scores, PAIR)
-            return scores, lists, self.confidences.get(way, Confidence())
+        if not encoder.complete:
+            return self._read_first(without, encoder, queries, papers, lists)
+        scores = self.read.scores(lists)
+        found = self._sure(READ, lists, scores)
+        if self.pairs is None or not encoder.networks.scores_pairs:
+            return found
+        lists = self.with_pairs(encoder, queries, papers, lists, scores)
+        of_pairs = self._sure(PAIRS, lists, self.pairs.scores(lists, scores, PAIR))
+        return np.where((share_with_text(lists) > 0)[lists.query], found, of_pairs)
+
+    def _read_first(
+        self,
+        without: LinearModel,
+        encoder: NetworkRetriever,
+        queries: Queries,
+        papers: NDArray[np.int32],
+        lists: Lists,
+    ) -> Floats:
+        """The same where the encoder reads the first papers of each list now."""
         scores, values = without.scores(lists), lists.values.copy()
         first, column = self.first.first(lists, scores), list(lists.columns).index(COSINE)
         encoder.read(papers[np.concatenate(first)])
@@ -129,23 +139,28 @@ class NetworkModel:
             own = slice(query, query + 1)
             values[places, column] = encoder.cosines(queries[own], papers[None, places])[0]
         lists = replace(lists, values=values)
-        return self.first.scores(lists, scores), lists, self.confidences.get(FIRST, Confidence())
+        return self._sure(FIRST, lists, self.first.scores(lists, scores))
 
-    def _read_pairs(
+    def _sure(self, way: str, lists: Lists, scores: Floats) -> Floats:
+        return self.confidences.get(way, Confidence()).log_probabilities(lists, scores)
+
+    def with_pairs(
         self,
-        pairs: Rescoring,
         encoder: NetworkRetriever,
         queries: Queries,
         papers: NDArray[np.int32],
         lists: Lists,
         scores: Floats,
     ) -> Lists:
-        """Add the column PAIR to lists."""
-        found = np.full(len(scores), np.nan, np.float32)
-        asked = encoder.networks.reader.queries(queries)
-        for query, first in zip(asked, pairs.first(lists, scores), strict=True):
-            known = first[papers[first] >= 0]
-            found[known] = encoder.pair_scores(query, papers[known])
+        """Add the column PAIR, of the first papers by scores [n], to lists in which no paper has a full text:
+        the cross-encoder reads abstracts, which tell less."""
+        assert self.pairs is not None
+        found, texts = np.full(len(scores), np.nan, np.float32), share_with_text(lists) > 0
+        firsts, asked = self.pairs.first(lists, scores), encoder.networks.reader.queries(queries)
+        for query, first, has_texts in zip(asked, firsts, texts.tolist(), strict=True):
+            if not has_texts:
+                known = first[papers[first] >= 0]
+                found[known] = encoder.pair_scores(query, papers[known])
         values = np.concatenate([lists.values, found[:, None]], axis=1)
         return replace(lists, columns=[*lists.columns, PAIR], values=values)
 

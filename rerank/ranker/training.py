@@ -46,7 +46,6 @@ from citerec.rerank.ranker.networks import (
     READ,
     NetworkModel,
     Rescoring,
-    column_of,
 )
 from citerec.rerank.ranker.variants import small_libraries, with_contexts, without_abstracts
 from citerec.rerank.settings import RankerSettings
@@ -179,9 +178,8 @@ def fit_pairs(
 
     Others as in `fit_networks`; scores of the model are cross-fitted over these lists.
     """
-    rest = [i for i, column in enumerate(lists.columns) if column != PAIR]
-    columns = [lists.columns[i] for i in rest]
-    scores = cross_fit(settings, replace(lists, columns=columns, values=lists.values[:, rest]), seed, base)
+    features = lists.only([column for column in lists.columns if column != PAIR])
+    scores = cross_fit(settings, features, seed, base)
     pairs = _fit_rescoring(lists, scores, PAIR, PAIRS_DEPTH)
     rescored = pairs.scores(lists, scores, PAIR)
     confidences = {**model.confidences, PAIRS: calibrate(lists, rescored, seed, calibrated_on)}
@@ -200,8 +198,7 @@ def _fit_rescoring(lists: TrainingLists, scores: Floats, column: str, depth: int
     head, of_head = lists.keep(first), scores[first]
     useful = np.add.reduceat(head.cited, head.offsets[:-1]) > 0
     head, of_head = head.take(useful), of_head[useful[head.query]]
-    only = replace(head, columns=[column], values=column_of(head, column)[:, None])
-    starts, values = head.offsets[:-1], centre(only)[0][:, 0]
+    starts, values = head.offsets[:-1], centre(head.only([column]))[0][:, 0]
     target = head.cited / np.add.reduceat(head.cited, starts, dtype=np.float32)[head.query]
 
     def loss(factors: NDArray[np.float64]) -> float:
@@ -342,13 +339,18 @@ def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) ->
 
 
 def read_lists(
-    ranker: Ranker, queries: Queries, variant: str = "corpus", asked_as: Sequence[int] = ()
+    ranker: Ranker,
+    queries: Queries,
+    variant: str = "corpus",
+    asked_as: Sequence[int] = (),
+    pairs: bool = False,
 ) -> TrainingLists:
     """Build the lists of queries with their positives, as in a search.
 
     asked_as: the kinds of query that take turns. By default, in variants other than `corpus`, a quarter of
     the queries lack the citing paper's abstract, and a quarter title, abstract, year and what surrounds the
     context, as questions of users do; in `names`, half have the cited paper's year before the mark.
+    pairs: with the cross-encoder's scores (PAIR).
     """
     assert queries.positives is not None
     kinds = np.resize(asked_as, len(queries)) if asked_as else _kinds(len(queries), variant)
@@ -360,8 +362,8 @@ def read_lists(
                 asked = _as_asked(queries[of_kind[start : start + QUERIES]], kind)
                 papers = ranker.merge_candidates(ranker.prefetch(asked, ranker.depth))
                 lists, mask = ranker.lists(asked, papers)
-                if ranker.model is not None:
-                    lists = ranker.read(asked, papers[mask], lists)[1]
+                if pairs:
+                    lists = ranker.with_pairs(asked, papers[mask], lists)
                 assert asked.positives is not None
                 cited = is_listed(papers, asked.positives)[mask]
                 values = lists.values.astype(np.float16)

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -73,20 +73,16 @@ class Networks:
             write_graph(bert, folder / name)
         write_text(folder / TOKENIZER, tokenizer)
         hashes = {name: digest_file(folder / name) for name in (*graphs, TOKENIZER)}
-        dim = graphs[ENCODER].shape[1]
-        content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": hashes}
-        write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
+        _write_manifest(folder, graphs[ENCODER].shape[1], lengths, hashes)
 
     def with_cross_encoder(self, bert: Bert) -> Self:
         """Write a cross-encoder to the folder; returns the networks with it."""
         from citerec.retrieval.networks.graph import write_graph
 
         write_graph(bert, self.folder / CROSS_ENCODER)
-        path = self.folder / MANIFEST
-        content = json.loads(path.read_text("utf-8"))
-        content["files"][CROSS_ENCODER] = digest_file(self.folder / CROSS_ENCODER)
-        write_text(path, json.dumps(content, indent=1) + "\n")
-        return self.open(self.folder)
+        hashes = {**self.hashes, CROSS_ENCODER: digest_file(self.folder / CROSS_ENCODER)}
+        _write_manifest(self.folder, self.dim, self.reader.lengths, hashes)
+        return replace(self, hashes=hashes)
 
     @property
     def scores_pairs(self) -> bool:
@@ -166,6 +162,11 @@ class Networks:
     def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
         """Scores [n] of pairs."""
         return np.array(self.cross_encoder.map(pairs, lambda _, score: float(score)), np.float32)
+
+
+def _write_manifest(folder: Path, dim: int, lengths: Lengths, hashes: Mapping[str, str]) -> None:
+    content = {"format": FORMAT, "dim": dim, "lengths": asdict(lengths), "files": dict(hashes)}
+    write_text(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
 
 
 def _unit(vector: Floats) -> Floats:

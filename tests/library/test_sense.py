@@ -41,12 +41,14 @@ def test_the_built_in_model_has_more_sense_than_words_alone_and_says_that_nothin
     right, said = dict[str, int](), {True: list[bool](), False: list[bool]()}
     for model in ("", "static", "bm25"):
         found = []
-        for number, recommender in enumerate(recommenders(tmp_path, model)):
-            for own, part in enumerate(PARTS):
-                for text, key in part["questions"] if own == number or not model else ():
+        for recommender, own in zip(recommenders(tmp_path, model), PARTS, strict=True):
+            for part in [own] if model else PARTS:
+                for text, key in part["questions"]:
                     best = recommender.recommend(text, k=1)
-                    found += [(text, key, best[0].key)] if own == number else []
-                    said[own == number] += [note_on(best) == NOTHING_FITS] if not model else []
+                    if part is own:
+                        found.append((text, key, best[0].key))
+                    if not model:
+                        said[part is own].append(note_on(best) == NOTHING_FITS)
         right[model] = sum(key == first for _, key, first in found)
         print(f"\n{model or 'builtin'}: {right[model]} of {len(found)} right first")
         for text, key, first in found if not model else ():

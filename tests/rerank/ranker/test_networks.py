@@ -90,12 +90,12 @@ def test_the_first_papers_learn_from_pairs(fitted: NetworkModel) -> None:
 class Pairs:
     """An encoder whose cross-encoder's scores are given, and which notes what is read."""
 
-    def __init__(self, scores: np.ndarray) -> None:
-        self.values, self.read, self.complete = scores, list[int](), True
+    def __init__(self, scores: np.ndarray, queries: int = 1) -> None:
+        self.values, self.read, self.complete, self.count = scores, list[int](), True, queries
         self.networks = SimpleNamespace(scores_pairs=True, reader=self)
 
     def queries(self, queries: object) -> list[list[int]]:
-        return [[0]]
+        return [[0]] * self.count
 
     def pair_scores(self, query: list[int], papers: np.ndarray) -> np.ndarray:
         self.read += papers.tolist()
@@ -109,12 +109,26 @@ def test_only_the_first_papers_are_read_with_the_query() -> None:
     model, encoder = NetworkModel(BASE, Rescoring(1, 0.0), Rescoring(depth, 5.0)), Pairs(scores)
     papers = np.array([*range(size - 1), -1], np.int32)
     queries: Any = encoder
-    ranked, lists, _ = model.scores(BASE, queries, queries, papers, given)
+    ranked = model.log_probabilities(BASE, queries, queries, papers, given)
     assert encoder.read == [0, 1, 2, 3]
     assert np.argsort(-ranked, kind="stable").tolist() == [3, 2, 1, 0, 4, 5, 6, 7, 8]
+    lists = model.with_pairs(queries, queries, papers, given, bm25)
     assert lists.columns[-1] == PAIR and np.isfinite(lists.values[:, -1]).tolist() == [True] * 4 + [False] * 5
     encoder.networks.scores_pairs = False
-    assert np.argsort(-model.scores(BASE, queries, queries, papers, given)[0]).tolist() == [*range(9)]
+    plain = model.log_probabilities(BASE, queries, queries, papers, given)
+    assert np.argsort(-plain).tolist() == [*range(9)]
+
+
+def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_changed() -> None:
+    bm25 = np.tile(np.arange(3, dtype=np.float32)[::-1], 2)
+    words = np.array([0.5, *[np.nan] * 5], np.float32)
+    values = np.stack([bm25, words], axis=1)
+    given = Lists(["bm25.score", "passage_words"], values, np.zeros(6, np.bool_), np.array([0, 3, 6]))
+    encoder = Pairs(np.array([0, 9, 0, 0, 9, 0], np.float32), queries=2)
+    model, papers, double = NetworkModel(BASE, Rescoring(1, 0.0), Rescoring(3, 5.0)), np.arange(6), encoder
+    ranked = model.log_probabilities(BASE, double, double, papers, given)  # type: ignore[arg-type]
+    assert encoder.read == [3, 4, 5]
+    assert [np.argmax(ranked[:3]), np.argmax(ranked[3:])] == [0, 1]
 
 
 def test_a_model_is_what_was_written(fitted: NetworkModel) -> None:
