@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,9 @@ BUILT_BY = "made.txt"
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """Parts of its configuration that `citerec evaluate` uses."""
+
+STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
+"""Exit codes of commands that somebody stopped: 130 is that of an interrupt (citerec.base.errors)."""
 
 
 def why_missing(job: Job) -> str | None:
@@ -162,12 +166,15 @@ def _build(step: Step) -> None:
 
 
 def _run_script(script: str, overrides: list[str], folder: Path) -> None:
-    """Run a command of citerec; InputError with its last line of output if it fails."""
+    """Run a command of citerec; InputError with its last line of output if it fails, KeyboardInterrupt if it
+    was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
     with output.open("wb") as file:
         command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+    if code in STOPPED:  # others must not begin
+        raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")
     if code:
         lines = output.read_text("utf-8", errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")

@@ -377,6 +377,18 @@ def test_the_last_line_of_a_command_is_the_reason_of_its_failure(tmp_path: Path)
         jobs._run_script("nothing", ["--none"], tmp_path)
 
 
+@pytest.mark.parametrize("end", ["exit 130", "kill -TERM $$"])
+def test_no_job_begins_after_one_that_was_stopped(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
+) -> None:
+    command = tmp_path / "command"
+    command.write_text(f"#!/bin/sh\n{end}\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(jobs.sys, "executable", str(command))
+    with pytest.raises(KeyboardInterrupt, match="was stopped"):
+        run_all(plan.jobs[:2])
+
+
 def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Done]) -> None:
     rows = {"bm25": ["retriever=bm25"], "broken": ["retriever=bm25", "retriever.k1=-1"]}
     path = write_plan(tiny_source.parent, retrievers=rows, compare=[])
