@@ -243,6 +243,9 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
     with torch.profiler.profile(activities=kinds) as profile:
         step()
         bench.synchronise()
+    torch.backends.cuda.enable_cudnn_sdp(True)  # torch's choice (find_device)
+    by_cudnn = milliseconds(len(prepared))
+    torch.backends.cuda.enable_cudnn_sdp(False)
     events = profile.events() or []
     on_device = [event for event in events if str(event.device_type).endswith("CUDA")]
     counts = {name: sum(event.name == name for event in events) for name in (*WAITS, *COUNTED)}
@@ -253,7 +256,7 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
     yield Row(
         "... one step",
         f"{again:.0f} ms without the loader ({first:.0f} with shapes not seen before, {warming:.0f} the "
-        f"first), {len(on_device):,} kernels and copies, "
+        f"first, {by_cudnn:.0f} with cuDNN's attention, new shapes), {len(on_device):,} kernels and copies, "
         f"GPU busy {busy:.1f} ms, {waits} synchronisations, "
         f"{counts[COUNTED[0]]} nonzero, {counts[COUNTED[1]]} scalars read; the host's longest: {of_host}",
     )

@@ -47,7 +47,14 @@ from citerec.rerank.settings import (
 )
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.encoder import ArticleEncoder
-from citerec.retrieval.encoders.nets import fitting_tokens, one_behind, pack, precision, to_device
+from citerec.retrieval.encoders.nets import (
+    find_device,
+    fitting_tokens,
+    one_behind,
+    pack,
+    precision,
+    to_device,
+)
 from citerec.retrieval.indexes import index as indexes
 from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.indexes.gpu import full_precision
@@ -357,6 +364,19 @@ def test_searching_on_a_device_is_exact_and_not_in_tf32(monkeypatch: pytest.Monk
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_cudnn_computes_no_attention_on_a_gpu() -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        find_device("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        find_device("gpu")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before[0])
+        torch.set_float32_matmul_precision(before[1])
 
 
 def test_reading_ahead_changes_nothing_and_passes_errors_on() -> None:

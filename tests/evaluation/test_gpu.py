@@ -25,7 +25,7 @@ def test_all_measurements_run(
     for row in (
         "| HAtten, training, 8 queries a step | ",
         " ms without the loader (",
-        "the first), 0 kernels and copies, GPU busy 0.0 ms, 0 synchronisations, 0 nonzero, ",
+        "new shapes), 0 kernels and copies, GPU busy 0.0 ms, 0 synchronisations, 0 nonzero, ",
         "| HAtten, encoding (on cpu, chunks of 2,048 tokens, chosen) | ",
         "| cross-encoder of BERT-base's size, training | ",
         "| bi-encoder of MiniLM's size, training | ",
