@@ -21,8 +21,8 @@ from citerec.library.builtin.make_networks import ASKED_AS, FOLDS, L2, read_bert
 from citerec.library.models import BUILT_IN, NETWORKS
 from citerec.rerank.ranker.linear import TrainingLists, measure_variants
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.networks import PAIR, PAIRS, Rescoring
-from citerec.rerank.ranker.training import DEPTH, fit_pairs
+from citerec.rerank.ranker.networks import FIRST, PAIR, PAIRS, READ
+from citerec.rerank.ranker.training import fit_pairs
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.networks.encoder import ENCODER, NetworkRetriever
 from citerec.retrieval.networks.networks import CROSS_ENCODER, Networks
@@ -57,22 +57,23 @@ def add_cross_encoder(settings: CrossEncoderSettings) -> None:
         raise InputError(f"{settings.cross_encoder}: has no head, so it is no cross-encoder")
     networks = Networks.open(folder / NETWORKS).with_cross_encoder(bert)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
-    # More than it will read, because cross-fitted models have others among the first.
-    reading = replace(base, networks=replace(model, pairs=Rescoring(DEPTH, 0.0)))
     parts = {ENCODER: NetworkRetriever(networks, store)}
-    ranker = Ranker.over(static_retriever(folder / "static"), reading, parts)
+    ranker = Ranker.over(static_retriever(folder / "static"), base, parts)
     lists = TrainingLists.concat(read_drafts(ranker, settings.drafts, "fit", ASKED_AS, QUERIES, True))
     found, fitted = fit_pairs(RankerSettings(folds=FOLDS, l2=L2), lists, model, base.model, 0, DRAFTS)
     for variant, measures in fitted.items():
-        print(f"fit, cross-fitted, {variant}: {json.dumps(measures)}")
-    assert found.pairs is not None
-    about = {"lists": len(lists), "network": networks.hashes[CROSS_ENCODER], **asdict(found.pairs)}
-    replace(base, networks=found, about={**base.about, PAIRS: about}).save(folder / RankingModel.folder)
+        print(f"fit, {variant}: {json.dumps(measures)}")
+    of_pairs = {name: asdict(one) for name, one in found.pairs.items()}
+    about = {"lists": len(lists), "network": networks.hashes[CROSS_ENCODER], **of_pairs}
+    replace(base, networks=found, about={**base.about, "cross_encoder": about}).save(
+        folder / RankingModel.folder
+    )
     check = TrainingLists.concat(read_drafts(ranker, settings.drafts, "check", ASKED_AS, QUERIES, True))
-    before = model.read.scores(check)
-    for name, scores in {"without": before, "with": found.pairs.scores(check, before, PAIR)}.items():
+    rankings = {READ: model.read.scores(check), FIRST: model.first.scores(check, base.model.scores(check))}
+    rankings |= {PAIRS[way]: found.pairs[PAIRS[way]].scores(check, of, PAIR) for way, of in rankings.items()}
+    for name, scores in rankings.items():
         for variant, measures in measure_variants(check, scores).items():
-            print(f"check, {name} cross-encoder, {variant}: {json.dumps(measures)}")
+            print(f"check, {variant}, {name}: {json.dumps(measures)}")
 
 
 main = command("library.builtin.make_cross_encoder", CrossEncoderSettings, add_cross_encoder)

@@ -27,7 +27,7 @@ from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense
 from citerec.rerank.ranker.linear import LinearModel, Lists
-from citerec.rerank.ranker.networks import NetworkModel, floats
+from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
 from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
@@ -337,11 +337,14 @@ class Ranker(Retriever):
         scores[mask] = found
         return scores
 
-    def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists) -> Lists:
-        """Add the cross-encoder's scores to lists of the papers, rows [n] (NetworkModel.with_pairs)."""
+    def with_pairs(self, queries: Queries, papers: NDArray[np.int32], lists: Lists, depth: int) -> Lists:
+        """Add the cross-encoder's scores of the first papers, rows [n], whether all papers have been read by
+        the encoder or not (PAIRS)."""
         assert self.model is not None and self.model.networks is not None and self.encoder is not None
-        scores = self.model.networks.read.scores(lists)
-        return self.model.networks.with_pairs(self.encoder, queries, papers, lists, scores)
+        rankings = self.model.networks.read.scores(lists), self.model.model.scores(lists)
+        of_rankings = (Rescoring(depth, 0.0).first(lists, scores) for scores in rankings)
+        first = [np.union1d(*places) for places in zip(*of_rankings, strict=True)]
+        return with_pairs(self.encoder, queries, papers, lists, first)
 
     def lists(self, queries: Queries, papers: NDArray[np.int32]) -> tuple[Lists, Mask]:
         """Return the lists of candidates [Q, K], and where they are among them."""

@@ -1,14 +1,14 @@
 """What networks add to the learned ranker (retrieval.networks).
 
-Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features; then
-the cross-encoder, if there is one, reads the first papers with the query, unless some have full texts. Where
-the encoder has not, in a large library or while one is being read, it reads the first papers of the ranking
-without it. What is read last changes the order of the first papers; those beyond stay below.
+Where the encoder has read all papers, it is one of the retrievers, and its cosine one of the features. Where
+it has not, in a large library or while one is being read, it reads the first papers of the ranking without
+it. Then the cross-encoder, if there is one, reads the first papers with the query, unless some have full
+texts. What is read last changes the order of the first papers; those beyond stay below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
@@ -24,9 +24,10 @@ from citerec.retrieval.queries import Queries
 
 COSINE, PAIR = "encoder", "cross_encoder"
 """Columns: the encoder's cosine (rerank.ranker.features), the cross-encoder's score of the first papers."""
-READ, FIRST, PAIRS = "read", "first", "pairs"
-"""Ways of ranking, each with a confidence of its own: all papers have been read, or the first ones; the first
-ones have been read with the query, too."""
+READ, FIRST = "read", "first"
+"""Ways of ranking: all papers have been read, or the first ones."""
+PAIRS = {READ: "pairs", FIRST: "first_pairs"}
+"""What follows them: the first papers have been read with the query, too."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,13 @@ def column_of(lists: Lists, name: str) -> Floats:
 class NetworkModel:
     """The part of a ranker's model that reads networks.
 
-    read: ranks the lists of papers that all have been read. first: where they have not. pairs: after `read`.
-    confidences: by READ, FIRST and PAIRS.
+    read: ranks the lists of papers that all have been read. first: where they have not. pairs: of the
+    cross-encoder, by the names in PAIRS; empty without one. confidences: by READ, FIRST and these names.
     """
 
     read: LinearModel
     first: Rescoring
-    pairs: Rescoring | None = None
+    pairs: Mapping[str, Rescoring] = field(default_factory=dict)
     confidences: Mapping[str, Confidence] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -86,7 +87,7 @@ class NetworkModel:
             "weights": dict(self.read.weights),
             "deviations": dict(self.read.deviations),
             FIRST: asdict(self.first),
-            **({} if self.pairs is None else {PAIRS: asdict(self.pairs)}),
+            **{name: asdict(one) for name, one in self.pairs.items()},
             "confidences": {name: dict(one.parameters) for name, one in self.confidences.items()},
         }
 
@@ -96,7 +97,7 @@ class NetworkModel:
         return cls(
             LinearModel(floats(content["weights"]), floats(content["deviations"])),
             Rescoring.from_json(content[FIRST]),
-            Rescoring.from_json(content[PAIRS]) if PAIRS in content else None,
+            {name: Rescoring.from_json(content[name]) for name in PAIRS.values() if name in content},
             {str(name): Confidence(floats(of)) for name, of in content["confidences"].items()},
         )
 
@@ -113,38 +114,20 @@ class NetworkModel:
 
         without: the model that ranks papers of which not all have been read.
         """
-        if not encoder.complete:
-            return self._read_first(without, encoder, queries, papers, lists)
-        scores = self.read.scores(lists)
-        found = self._sure(READ, lists, scores)
-        if self.pairs is None or not encoder.networks.scores_pairs:
+        if encoder.complete:
+            way, scores = READ, self.read.scores(lists)
+        else:
+            way, scores = FIRST, without.scores(lists)
+            lists = self._read_first(encoder, queries, papers, lists, scores)
+            scores = self.first.scores(lists, scores)
+        found = self._sure(way, lists, scores)
+        if (pairs := self.pairs.get(PAIRS[way])) is None or not encoder.networks.scores_pairs:
             return found
-        lists = self.with_pairs(encoder, queries, papers, lists, scores)
-        of_pairs = self._sure(PAIRS, lists, self.pairs.scores(lists, scores, PAIR))
+        lists = with_pairs(encoder, queries, papers, lists, pairs.first(lists, scores))
+        of_pairs = self._sure(PAIRS[way], lists, pairs.scores(lists, scores, PAIR))
         return np.where((share_with_text(lists) > 0)[lists.query], found, of_pairs)
 
     def _read_first(
-        self,
-        without: LinearModel,
-        encoder: NetworkRetriever,
-        queries: Queries,
-        papers: NDArray[np.int32],
-        lists: Lists,
-    ) -> Floats:
-        """The same where the encoder reads the first papers of each list now."""
-        scores, values = without.scores(lists), lists.values.copy()
-        first, column = self.first.first(lists, scores), list(lists.columns).index(COSINE)
-        encoder.read(papers[np.concatenate(first)])
-        for query, places in enumerate(first):
-            own = slice(query, query + 1)
-            values[places, column] = encoder.cosines(queries[own], papers[None, places])[0]
-        lists = replace(lists, values=values)
-        return self._sure(FIRST, lists, self.first.scores(lists, scores))
-
-    def _sure(self, way: str, lists: Lists, scores: Floats) -> Floats:
-        return self.confidences.get(way, Confidence()).log_probabilities(lists, scores)
-
-    def with_pairs(
         self,
         encoder: NetworkRetriever,
         queries: Queries,
@@ -152,17 +135,36 @@ class NetworkModel:
         lists: Lists,
         scores: Floats,
     ) -> Lists:
-        """Add the column PAIR, of the first papers by scores [n], to lists in which no paper has a full text:
-        the cross-encoder reads abstracts, which tell less."""
-        assert self.pairs is not None
-        found, texts = np.full(len(scores), np.nan, np.float32), share_with_text(lists) > 0
-        firsts, asked = self.pairs.first(lists, scores), encoder.networks.reader.queries(queries)
-        for query, first, has_texts in zip(asked, firsts, texts.tolist(), strict=True):
-            if not has_texts:
-                known = first[papers[first] >= 0]
-                found[known] = encoder.pair_scores(query, papers[known])
-        values = np.concatenate([lists.values, found[:, None]], axis=1)
-        return replace(lists, columns=[*lists.columns, PAIR], values=values)
+        """Add the encoder's cosines of the first papers of each list by scores [n]; it reads them now."""
+        values, column = lists.values.copy(), list(lists.columns).index(COSINE)
+        first = self.first.first(lists, scores)
+        encoder.read(papers[np.concatenate(first)])
+        for query, places in enumerate(first):
+            own = slice(query, query + 1)
+            values[places, column] = encoder.cosines(queries[own], papers[None, places])[0]
+        return replace(lists, values=values)
+
+    def _sure(self, way: str, lists: Lists, scores: Floats) -> Floats:
+        return self.confidences.get(way, Confidence()).log_probabilities(lists, scores)
+
+
+def with_pairs(
+    encoder: NetworkRetriever,
+    queries: Queries,
+    papers: NDArray[np.int32],
+    lists: Lists,
+    first: Sequence[NDArray[np.int64]],
+) -> Lists:
+    """Add the column PAIR, of the papers at places `first` of each list, to lists in which no paper has a
+    full text: the cross-encoder reads abstracts, which tell less."""
+    found, texts = np.full(len(papers), np.nan, np.float32), share_with_text(lists) > 0
+    asked = encoder.networks.reader.queries(queries)
+    for query, places, has_texts in zip(asked, first, texts.tolist(), strict=True):
+        if not has_texts:
+            known = places[papers[places] >= 0]
+            found[known] = encoder.pair_scores(query, papers[known])
+    values = np.concatenate([lists.values, found[:, None]], axis=1)
+    return replace(lists, columns=[*lists.columns, PAIR], values=values)
 
 
 def floats(values: Mapping[Any, Any]) -> dict[str, float]:

@@ -156,12 +156,8 @@ def fit_networks(
     read, confidence, measures = fit_calibrated(settings, lists, seed, calibrated_on, base)
     scores = base.scores(lists)
     found = _fit_rescoring(lists, scores, COSINE, DEPTH)
-    rescored, seen = found.scores(lists, scores), lists.values.copy()
-    unread = np.ones(len(scores), np.bool_)
-    unread[np.concatenate(found.first(lists, scores))] = False
-    seen[unread, list(lists.columns).index(COSINE)] = np.nan
-    confidences = {READ: confidence}
-    confidences[FIRST] = calibrate(replace(lists, values=seen), rescored, seed, calibrated_on)
+    rescored, seen = found.scores(lists, scores), _first_read(found, lists, scores)
+    confidences = {READ: confidence, FIRST: calibrate(seen, rescored, seed, calibrated_on)}
     measures |= {f"{name}, {FIRST}": one for name, one in measure_variants(lists, rescored).items()}
     return NetworkModel(read, found, confidences=confidences), measures
 
@@ -174,18 +170,32 @@ def fit_pairs(
     seed: int,
     calibrated_on: str,
 ) -> tuple[NetworkModel, dict[str, dict[str, float]]]:
-    """Fit what a cross-encoder adds to the model of `fit_networks`, to lists with its scores (PAIR).
+    """Fit what a cross-encoder adds to both rankings of the model of `fit_networks`, to lists with its scores
+    (PAIR).
 
-    Others as in `fit_networks`; scores of the model are cross-fitted over these lists.
+    Others as in `fit_networks`; where all papers have been read, scores are cross-fitted over these lists.
     """
     features = lists.only([column for column in lists.columns if column != PAIR])
-    scores = cross_fit(settings, features, seed, base)
-    pairs = _fit_rescoring(lists, scores, PAIR, PAIRS_DEPTH)
-    rescored = pairs.scores(lists, scores, PAIR)
-    confidences = {**model.confidences, PAIRS: calibrate(lists, rescored, seed, calibrated_on)}
-    measures = measure_variants(lists, scores)
-    measures |= {f"{name}, {PAIRS}": one for name, one in measure_variants(lists, rescored).items()}
-    return replace(model, pairs=pairs, confidences=confidences), measures
+    read, without = cross_fit(settings, features, seed, base), base.scores(lists)
+    first, seen = model.first.scores(lists, without), _first_read(model.first, lists, without)
+    confidences, found = dict(model.confidences), dict[str, Rescoring]()
+    measures = dict[str, dict[str, float]]()
+    for way, of_way, scores in ((READ, lists, read), (FIRST, seen, first)):
+        name = PAIRS[way]
+        pairs = found[name] = _fit_rescoring(of_way, scores, PAIR, PAIRS_DEPTH)
+        rescored = pairs.scores(of_way, scores, PAIR)
+        confidences[name] = calibrate(of_way, rescored, seed, calibrated_on)
+        for label, of in ((way, scores), (name, rescored)):
+            measures |= {f"{variant}, {label}": one for variant, one in measure_variants(lists, of).items()}
+    return replace(model, pairs=found, confidences=confidences), measures
+
+
+def _first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> TrainingLists:
+    """The lists as they are where only the first papers by scores [n] have been read."""
+    seen, unread = lists.values.copy(), np.ones(len(scores), np.bool_)
+    unread[np.concatenate(first.first(lists, scores))] = False
+    seen[unread, list(lists.columns).index(COSINE)] = np.nan
+    return replace(lists, values=seen)
 
 
 def _fit_rescoring(lists: TrainingLists, scores: Floats, column: str, depth: int) -> Rescoring:
@@ -363,7 +373,7 @@ def read_lists(
                 papers = ranker.merge_candidates(ranker.prefetch(asked, ranker.depth))
                 lists, mask = ranker.lists(asked, papers)
                 if pairs:
-                    lists = ranker.with_pairs(asked, papers[mask], lists)
+                    lists = ranker.with_pairs(asked, papers[mask], lists, DEPTH)
                 assert asked.positives is not None
                 cited = is_listed(papers, asked.positives)[mask]
                 values = lists.values.astype(np.float16)

@@ -191,7 +191,7 @@ class NetworkRetriever(Retriever):
         # Editors ask again with each letter of a key.
         known = self._scored.get(tuple(query), {})
         new = [key for key in keys if key not in known]
-        pairs = [reader.pair(query, self.store.subwords(key)) for key in new]
+        pairs = [reader.pair(query, reader.shortened(self.store.subwords(key))) for key in new]
         known = {**known, **dict(zip(new, self.networks.scores(pairs).tolist(), strict=True))}
         self._scored = {**dict([*self._scored.items()][-KEPT:]), tuple(query): known}
         return np.array([known[key] for key in keys], np.float32)

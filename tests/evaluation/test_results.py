@@ -384,7 +384,7 @@ def test_no_job_begins_after_one_that_was_stopped(
     command = tmp_path / "command"
     command.write_text(f"#!/bin/sh\n{end}\n")
     command.chmod(0o755)
-    monkeypatch.setattr(jobs.sys, "executable", str(command))
+    monkeypatch.setattr("sys.executable", str(command))
     with pytest.raises(KeyboardInterrupt, match="was stopped"):
         run_all(plan.jobs[:2])
 

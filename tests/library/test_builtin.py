@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
 from citerec.library.builtin.make import DRAFTS, LARGEST, TITLES, read_drafts
+from citerec.library.builtin.make_cross_encoder import CrossEncoderSettings, add_cross_encoder
+from citerec.library.builtin.make_networks import NetworkSettings, add_networks
 from citerec.library.commands.change import build
 from citerec.library.explanation import NOTHING_FITS, note_on
 from citerec.library.memory.library import MemoryLibrary
@@ -20,9 +25,11 @@ from citerec.library.models import BUILT_IN
 from citerec.library.recommender import Recommender
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
-from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.model import Ranker, RankingModel
+from citerec.rerank.ranker.networks import FIRST, PAIRS, READ
 from citerec.retrieval.base import folder_bytes
 from citerec.retrieval.lexical.bm25 import BM25
+from citerec.speed._common import save_random_bert
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
@@ -174,3 +181,45 @@ def test_lists_of_drafts(tmp_path: Path) -> None:
     # Both citations of LDA know the other one; those of Porter share a passage.
     words = lists.values[lists.cited, lists.columns.index("elsewhere_words")]
     assert np.isfinite(words).sum() == 2
+
+
+@pytest.mark.slow
+def test_networks_are_added_to_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, bert, folder = tmp_path / "model", tmp_path / "bert", tmp_path / "drafts"
+    shutil.copytree(BUILT_IN / "static", model / "static")
+    replace(RankingModel.open(BUILT_IN / "ranker"), networks=None).save(model / "ranker")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    save_random_bert(bert, sorted({".", *re.findall(r"\w+", (DRAFT + BIB).lower())}), **sizes)
+    listed = []
+    for name, part in zip("abcdef", [*["fit"] * 5, "check"], strict=True):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "draft.md").write_text(DRAFT.replace("Counting words", name))
+        (folder / name / "refs.bib").write_text(BIB)
+        listed.append(f"- {{repository: {name}, main: draft.md, bib: [refs.bib], part: {part}}}\n")
+    (folder / "drafts.yaml").write_text("".join(listed))
+    given: dict[str, str] = {
+        "drafts": str(folder),
+        "output": str(model),
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    with pytest.raises(InputError, match="has no encoder; run make_networks first"):
+        add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
+    add_networks(NetworkSettings(encoder=str(bert), tokenizer=str(bert / "tokenizer.json"), data=(), **given))
+    with pytest.raises(InputError, match="has no head"):
+        add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
+    weights = load_file(bert / "model.safetensors")
+    head = {"out.weight": np.ones((1, 16), np.float32), "out.bias": np.zeros(1, np.float32)}
+    save_file({**weights, **head}, bert / "model.safetensors")
+    add_cross_encoder(CrossEncoderSettings(cross_encoder=str(bert), **given))
+    printed = capsys.readouterr().out
+    for name in (READ, FIRST, *PAIRS.values()):
+        assert f"fit, drafts, {name}: " in printed and f"check, titles of drafts, {name}: " in printed
+    networks = RankingModel.open(model / "ranker").networks
+    assert networks is not None and set(networks.pairs) == set(PAIRS.values())
+    assert set(networks.confidences) == {READ, FIRST, *PAIRS.values()}
+    build(
+        BuildSettings(
+            library=str(tmp_path / "mine"), source=(str(folder / "a" / "refs.bib"),), model=str(model)
+        )
+    )
+    assert len(Recommender.open(tmp_path / "mine").recommend("Topics are mixtures [CITE].", k=4)) == 4

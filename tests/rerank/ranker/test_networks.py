@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.linear import LinearModel, Lists, TrainingLists, ranking_sums
-from citerec.rerank.ranker.networks import COSINE, FIRST, PAIR, PAIRS, READ, NetworkModel, Rescoring
+from citerec.rerank.ranker.networks import (
+    COSINE,
+    FIRST,
+    PAIR,
+    PAIRS,
+    READ,
+    NetworkModel,
+    Rescoring,
+    with_pairs,
+)
 from citerec.rerank.ranker.training import DEPTH, PAIRS_DEPTH, fit_networks, fit_pairs
 from citerec.rerank.settings import RankerSettings
 
@@ -64,26 +73,29 @@ def test_both_ways_of_ranking_learn_from_cosines(fitted: NetworkModel) -> None:
         assert sure.parameters and (total <= 1 + 1e-5).all()
 
 
-def with_pairs(given: TrainingLists, read: int = DEPTH) -> TrainingLists:
-    """The same with a cross-encoder's scores of the first papers by BM25, which tell the cited one, alone."""
+def with_scores_of_pairs(given: TrainingLists, read: int = DEPTH) -> TrainingLists:
+    """The same with a cross-encoder's scores of the first papers by BM25; they alone tell the cited one."""
     scores = np.full(len(given.papers), np.nan)
     rng = np.random.default_rng(2)
     for start in given.offsets[:-1]:
         first = start + np.argsort(-given.values[start : start + SIZE, 1])[:read]
         scores[first] = rng.normal(-3, 1, len(first)) + 3 * given.cited[first]
-    values = np.stack([given.values[:, 1], scores], axis=1).astype(np.float32)
-    return replace(given, columns=["bm25.score", PAIR], values=values)
+    values = np.stack([np.zeros_like(scores), given.values[:, 1], scores], axis=1).astype(np.float32)
+    return replace(given, columns=[COSINE, "bm25.score", PAIR], values=values)
 
 
 def test_the_first_papers_learn_from_pairs(fitted: NetworkModel) -> None:
     settings, plain = RankerSettings(folds=2, l2=1e-3), replace(fitted, read=BASE)
-    found, measures = fit_pairs(settings, with_pairs(lists(80)), plain, BASE, 0, "drafts")
-    assert found.pairs is not None and found.pairs.weight > 0.5 and found.pairs.depth == PAIRS_DEPTH
-    assert measures["drafts, pairs"]["mrr"] > measures["drafts"]["mrr"] + 0.1
-    assert found.confidences[PAIRS].parameters and found.confidences[READ] == fitted.confidences[READ]
-    new = with_pairs(lists(100, 1))
-    before, after = BASE.scores(new), found.pairs.scores(new, BASE.scores(new), PAIR)
-    assert ranking_sums(new, after)["mrr"] > ranking_sums(new, before)["mrr"] + 10
+    found, measures = fit_pairs(settings, with_scores_of_pairs(lists(80)), plain, BASE, 0, "drafts")
+    new = with_scores_of_pairs(lists(100, 1))
+    before = BASE.scores(new)
+    for way, name in PAIRS.items():
+        pairs = found.pairs[name]
+        assert pairs.weight > 0.5 and pairs.depth == PAIRS_DEPTH
+        assert measures[f"drafts, {name}"]["mrr"] > measures[f"drafts, {way}"]["mrr"] + 0.1
+        assert found.confidences[name].parameters and found.confidences[way] == fitted.confidences[way]
+        after = pairs.scores(new, before, PAIR)
+        assert ranking_sums(new, after)["mrr"] > ranking_sums(new, before)["mrr"] + 10
     assert NetworkModel.from_json(found.as_json()) == found
 
 
@@ -91,14 +103,17 @@ class Pairs:
     """An encoder whose cross-encoder's scores are given, and which notes what is read."""
 
     def __init__(self, scores: np.ndarray, queries: int = 1) -> None:
-        self.values, self.read, self.complete, self.count = scores, list[int](), True, queries
+        self.values, self.scored, self.complete, self.count = scores, list[int](), True, queries
         self.networks = SimpleNamespace(scores_pairs=True, reader=self)
+
+    def __getitem__(self, rows: slice) -> Pairs:
+        return self
 
     def queries(self, queries: object) -> list[list[int]]:
         return [[0]] * self.count
 
     def pair_scores(self, query: list[int], papers: np.ndarray) -> np.ndarray:
-        self.read += papers.tolist()
+        self.scored += papers.tolist()
         return self.values[papers]
 
 
@@ -106,17 +121,33 @@ def test_only_the_first_papers_are_read_with_the_query() -> None:
     size, depth = 9, 4
     bm25, scores = np.arange(size)[::-1].astype(np.float32), np.arange(size, dtype=np.float32) * 2
     given = Lists(["bm25.score"], bm25[:, None], np.zeros(size, np.bool_), np.array([0, size]))
-    model, encoder = NetworkModel(BASE, Rescoring(1, 0.0), Rescoring(depth, 5.0)), Pairs(scores)
+    pairs, encoder = {PAIRS[READ]: Rescoring(depth, 5.0)}, Pairs(scores)
+    model = NetworkModel(BASE, Rescoring(1, 0.0), pairs)
     papers = np.array([*range(size - 1), -1], np.int32)
     queries: Any = encoder
     ranked = model.log_probabilities(BASE, queries, queries, papers, given)
-    assert encoder.read == [0, 1, 2, 3]
+    assert encoder.scored == [0, 1, 2, 3]
     assert np.argsort(-ranked, kind="stable").tolist() == [3, 2, 1, 0, 4, 5, 6, 7, 8]
-    lists = model.with_pairs(queries, queries, papers, given, bm25)
+    lists = with_pairs(queries, queries, papers, given, [np.arange(depth)])
     assert lists.columns[-1] == PAIR and np.isfinite(lists.values[:, -1]).tolist() == [True] * 4 + [False] * 5
     encoder.networks.scores_pairs = False
     plain = model.log_probabilities(BASE, queries, queries, papers, given)
     assert np.argsort(-plain).tolist() == [*range(9)]
+
+
+def test_where_the_encoder_reads_the_first_papers_the_cross_encoder_follows() -> None:
+    bm25, read = np.arange(6, dtype=np.float32)[::-1], list[int]()
+    values = np.stack([bm25, np.full(6, np.nan, np.float32)], axis=1)
+    given = Lists(["bm25.score", COSINE], values, np.zeros(6, np.bool_), np.array([0, 6]))
+    encoder: Any = Pairs(np.array([0, 0, 9, 7.5, 0, 0], np.float32))
+    encoder.complete, encoder.read = False, lambda papers: read.extend(papers.tolist())
+    encoder.cosines = lambda _, papers: np.array([0, 0.1, 0.2, 0.9, 1, 1], np.float32)[papers]
+    model = NetworkModel(
+        BASE, Rescoring(4, 9.0), {PAIRS[READ]: Rescoring(6, 5.0), PAIRS[FIRST]: Rescoring(2, 5.0)}
+    )
+    ranked = model.log_probabilities(BASE, encoder, encoder, np.arange(6, dtype=np.int32), given)
+    assert read == [0, 1, 2, 3] and encoder.scored == [3, 2]
+    assert np.argsort(-ranked, kind="stable").tolist() == [2, 3, 1, 0, 4, 5]
 
 
 def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_changed() -> None:
@@ -125,9 +156,10 @@ def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_ch
     values = np.stack([bm25, words], axis=1)
     given = Lists(["bm25.score", "passage_words"], values, np.zeros(6, np.bool_), np.array([0, 3, 6]))
     encoder = Pairs(np.array([0, 9, 0, 0, 9, 0], np.float32), queries=2)
-    model, papers, double = NetworkModel(BASE, Rescoring(1, 0.0), Rescoring(3, 5.0)), np.arange(6), encoder
+    model, papers = NetworkModel(BASE, Rescoring(1, 0.0), {PAIRS[READ]: Rescoring(3, 5.0)}), np.arange(6)
+    double = encoder
     ranked = model.log_probabilities(BASE, double, double, papers, given)  # type: ignore[arg-type]
-    assert encoder.read == [3, 4, 5]
+    assert encoder.scored == [3, 4, 5]
     assert [np.argmax(ranked[:3]), np.argmax(ranked[3:])] == [0, 1]
 
 

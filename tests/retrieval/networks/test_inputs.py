@@ -13,7 +13,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
-from citerec.retrieval.networks.inputs import InputReader, Lengths, names_of
+from citerec.retrieval.networks.inputs import PAIR_ABSTRACT, InputReader, Lengths, names_of
 from citerec.retrieval.networks.networks import TOKENIZER
 
 
@@ -61,6 +61,12 @@ def test_pairs_have_two_segments(reader: InputReader) -> None:
     ids, types = reader.pair([7, 8], [9])
     assert tokens(reader, ids[:1] + ids[3:4] + ids[5:]) == ["[CLS]", "[SEP]", "[SEP]"]
     assert ids[1:3] == [7, 8] and types == [0, 0, 0, 0, 1, 1]
+
+
+def test_pairs_have_the_beginning_of_an_abstract(reader: InputReader) -> None:
+    for words in (0, PAIR_ABSTRACT, PAIR_ABSTRACT + 9):
+        paper = reader.paper("graph trees", "", "graph " * words).subwords
+        assert reader.shortened(paper) == paper[: 4 + PAIR_ABSTRACT]
 
 
 def test_names_are_those_of_authors(tiny_corpus: Corpus) -> None:
