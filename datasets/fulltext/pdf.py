@@ -55,6 +55,8 @@ _LINE = re.compile(r"[^\r\n\ufffe]+")
 _BROKEN = "\ufffe"
 """What PDFium writes for a hyphen at the end of a line."""
 _BOLD = re.compile(r"bold|black|heavy|medi(?!um)|cmbx|cmb\d|sfbx|-bd|\.b$", re.IGNORECASE)
+_SMALLEST = 2.0
+"""Least size of a font; one whose letters are pictures may have any size."""
 _GAP = 1.2
 """Least space between columns, in heights of the line."""
 
@@ -141,9 +143,9 @@ class _Letters:
         for begin, stop in pieces:
             first, last = self._box(begin), self._box(stop - 1)
             broken = text[stop : stop + 1] == _BROKEN or text[stop - 1] in "-\u00ad\u2010"
-            height = max(first.top - first.bottom, last.top - last.bottom)
-            place = first.left, last.right, first.bottom, height
-            lines.append(Line(clean(text[begin:stop]), number, *place, self._is_bold(begin), broken))
+            bold = self._is_bold(begin) and self._is_bold(stop - 1)
+            place = first.left, last.right, self._baseline(begin), self._height(begin, stop)
+            lines.append(Line(clean(text[begin:stop]), number, *place, bold, broken))
         return lines
 
     def _columns(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -152,7 +154,7 @@ class _Letters:
         for found in re.finditer(r"\S(\s+)(?=\S)", self._text[start:end]):
             before, after = start + found.start(), start + found.end()
             left, right = self._box(before), self._box(after)
-            height = height or max(left.top - left.bottom, 1.0)
+            height = height or self._size(before)
             if right.left - left.right > _GAP * height:
                 yield begin, before + 1
                 begin = after
@@ -163,12 +165,32 @@ class _Letters:
         box = pdfium.FS_RECTF()
         pdfium.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(box))
         if not self._angle:
-            return Box(box.left, box.right, box.bottom, box.top)
+            return Box(box.left, box.right, box.top - box.bottom)
         cosine, sine = math.cos(self._angle), math.sin(self._angle)
         corners = [(x, y) for x in (box.left, box.right) for y in (box.bottom, box.top)]
         across = [x * cosine - y * sine for x, y in corners]
         up = [x * sine + y * cosine for x, y in corners]
-        return Box(min(across), max(across), min(up), max(up))
+        return Box(min(across), max(across), max(up) - min(up))
+
+    def _baseline(self, index: int) -> float:
+        x, y = ctypes.c_double(), ctypes.c_double()
+        pdfium.FPDFText_GetCharOrigin(self._page, index, ctypes.byref(x), ctypes.byref(y))
+        return x.value * math.sin(self._angle) + y.value * math.cos(self._angle)
+
+    def _height(self, start: int, end: int) -> float:
+        """The size of a line's letters, beside smaller marks and code, and a heading at its beginning."""
+        if (size := self._size(start)) == self._size(end - 1):
+            return size
+        step = (end - 1 - start) / 4
+        places = (start + round(step * part) for part in range(5))
+        return sorted(self._size(place - self._text[place].isspace()) for place in places)[3]
+
+    def _size(self, index: int) -> float:
+        """The size of a character's font: brackets and signs have higher boxes than letters."""
+        matrix = pdfium.FS_MATRIX()
+        pdfium.FPDFText_GetMatrix(self._page, index, ctypes.byref(matrix))
+        size = math.hypot(matrix.c, matrix.d) * pdfium.FPDFText_GetFontSize(self._page, index)
+        return size if size > _SMALLEST else max(self._box(index).height, 1.0)
 
     def _is_bold(self, index: int) -> bool:
         name = ctypes.create_string_buffer(128)
@@ -179,8 +201,7 @@ class _Letters:
 class Box(NamedTuple):
     left: float
     right: float
-    bottom: float
-    top: float
+    height: float
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:

@@ -80,6 +80,56 @@ def test_an_abstract_on_the_line_of_its_heading_and_a_footnote_within_a_paragrap
     ]
 
 
+def drawn(*lines: str, size: float = 10, font: bytes = b"", more: bytes = b"") -> str:
+    """The paragraphs of a page with these lines. font: in place of the usual one; more: a further object."""
+    page = b"".join(place_text(60, 700 - 12 * row, line, size) for row, line in enumerate(lines))
+    usual = b"/Subtype /Type1 /BaseFont /Times-Roman /Encoding /WinAnsiEncoding"
+    content = write_pdf([page]).replace(usual, font or usual).replace(b"xref\n", more + b"xref\n", 1)
+    return "\n".join(part.text for part in read_pdf(content).paragraphs)
+
+
+def test_lines_that_begin_with_high_signs_are_no_headings() -> None:
+    lines = ["some of us ask for the means and errors", "(as we say) of all that is known and that we"]
+    low = (
+        b"/Subtype /TrueType /BaseFont /Low /Encoding /WinAnsiEncoding /FontDescriptor << /Type /FontDescriptor"
+        b" /FontName /Low /Flags 34 /Ascent 550 /Descent -150 /FontBBox [0 -150 1000 550] /ItalicAngle 0"
+        b" /CapHeight 500 /StemV 80 >>"
+    )
+    lines += ["can measure in a large field where our", "(old) ones are, and not only in books."]
+    assert drawn(*lines, font=low) == " ".join(lines)
+
+
+def test_letters_that_are_pictures_may_have_any_size() -> None:
+    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
+    letters = [*b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
+    pictures = b"/Subtype /Type3 /FontBBox [0 0 50 70] /FontMatrix [1 0 0 1 0 0] /FirstChar 32 /LastChar 122"
+    pictures += b" /Widths [%s] /CharProcs << %s >> /Encoding << /Differences [32 /space %s] >>" % (
+        b" ".join([b"50"] * 91),
+        b" ".join(b"/%c 9 0 R" % letter for letter in letters),
+        b" ".join(b"%d /%c" % (letter, letter) for letter in letters),
+    )
+    picture = b"50 0 0 0 40 70 d1 0 0 40 70 re f"
+    more = b"9 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (len(picture), picture)
+    assert drawn(*lines, size=0.1, font=pictures, more=more) == " ".join(lines)
+
+
+def test_a_paragraph_may_begin_with_a_heading_and_have_code() -> None:
+    text = b"".join(
+        [
+            place_text(60, 700, "Study area.", 11, BOLD),
+            place_text(122, 700, "Those who go there from the town in any of the years find", 9),
+            place_text(60, 688, "a field that is larger than all others, and is called by the", 9),
+            place_text(60, 676, "names of rows and fields", 7),
+            place_text(135, 676, "as they say.", 9),
+        ]
+    )
+    [part] = read_pdf(write_pdf([text])).paragraphs
+    assert part.text.startswith("Study area. Those") and part.text.endswith(
+        "by the names of rows and fields as they say."
+    )
+    assert part.section == ""
+
+
 def test_appendices_after_the_references_are_read() -> None:
     rows = [
         "References",
