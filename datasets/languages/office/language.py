@@ -29,7 +29,6 @@ from citerec.datasets.languages.office.text import (
     New,
     OfficeReader,
     OfficeText,
-    Piece,
     Place,
 )
 
@@ -57,8 +56,8 @@ class Office(Language):
     reader: ClassVar[type[OfficeReader]]
 
     @abstractmethod
-    def parts(self, reader: OfficeReader) -> Iterator[str]:
-        """Prepare a reader, and yield the parts that have text."""
+    def main_part(self, reader: OfficeReader) -> str:
+        """Prepare a reader, and return the part that has the text."""
 
     @abstractmethod
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:
@@ -164,10 +163,8 @@ def cited_items(text: str, citation: Citation, items: Mapping[str, dict[str, Any
 def _open(language: Office, path: Path, stamp: tuple[int, ...]) -> OfficeText:
     """stamp: of the file, which is read again after a change."""
     reader = language.reader(Package.read(path, language.name))
-    for number, part in enumerate(language.parts(reader)):
-        if number:
-            reader.paragraphs.append([Piece(f"{HEADING}Notes")])
-        reader.read(part)
-        if not reader.content:
-            raise InputError(f"{path}: has no {part}; save it again as a {language.name} document")
+    part = language.main_part(reader)
+    reader.read(part)
+    if not reader.content:
+        raise InputError(f"{path}: has no {part}; save it again as a {language.name} document")
     return OfficeText.of(reader)

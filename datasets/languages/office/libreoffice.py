@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 
 from citerec.datasets.languages.office.language import Office
@@ -93,9 +93,9 @@ class LibreOffice(Office):
     suffixes = (".odt",)
     reader = LibreOfficeReader
 
-    def parts(self, reader: OfficeReader) -> Iterator[str]:
+    def main_part(self, reader: OfficeReader) -> str:
         reader.bookmarks = reader.properties("meta.xml", ("user-defined",))
-        yield "content.xml"
+        return "content.xml"
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:
         made = []

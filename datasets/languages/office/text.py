@@ -176,7 +176,9 @@ class OfficeReader(ABC):
         return *found.span(), prefix + colon
 
     def begin_paragraph(self, mark: str = "") -> None:
+        """Begin a paragraph; one within another, as of a note, stands after it in the text."""
         self._open.append([Piece(mark)] if mark else [])
+        self.paragraphs.append(self._open[-1])
 
     def mark_paragraph(self, mark: str) -> None:
         """Let the present paragraph be a heading or the title."""
@@ -184,9 +186,7 @@ class OfficeReader(ABC):
             self._open[-1].insert(0, Piece(mark))
 
     def end_paragraph(self) -> None:
-        pieces = self._open.pop()
-        if any(piece.text.strip(f" {SIGNS}") for piece in pieces):
-            self.paragraphs.append(pieces)
+        self._open.pop()
 
     def add(self, text: str, place: Place | None = None) -> None:
         """Add text to the present paragraph, if no field hides it."""
@@ -291,7 +291,12 @@ class OfficeText:
 
     @classmethod
     def of(cls, reader: OfficeReader) -> OfficeText:
-        pieces = [piece for paragraph in reader.paragraphs for piece in (*paragraph, Piece("\n"))]
+        paragraphs = (
+            paragraph
+            for paragraph in reader.paragraphs
+            if any(piece.text.strip(f" {SIGNS}") for piece in paragraph)
+        )
+        pieces = [piece for paragraph in paragraphs for piece in (*paragraph, Piece("\n"))]
         found = cls(reader.package, "".join(piece.text for piece in pieces), pieces, reader.items)
         length = 0
         for piece in pieces:

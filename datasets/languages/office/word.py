@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from citerec.datasets.languages.office.language import Office
 from citerec.datasets.languages.office.package import Package
@@ -14,6 +14,7 @@ from citerec.datasets.languages.office.text import (
     Field,
     New,
     OfficeReader,
+    Piece,
     Place,
     xml_text,
 )
@@ -39,7 +40,7 @@ class _Relations(OfficeReader):
 
 
 class WordReader(OfficeReader):
-    """Reads the text of runs; deleted text is skipped, inserted one is not."""
+    """Reads the text of runs; deleted text is skipped, inserted one is not. Notes follow their paragraph."""
 
     skipped = frozenset(("del", "moveFrom", "Fallback"))
 
@@ -48,6 +49,9 @@ class WordReader(OfficeReader):
         self.styles: dict[str, list[str]] = {}
         """Of each style: its mark, and the style that it is based on."""
         self._style = ["", ""]
+        self._notes: dict[str, list[list[Piece]]] = {}
+        """Paragraphs of notes, which are read before the text, by kind and id."""
+        self._note, self._note_starts = "", 0
         self._runs: list[bytes] = []
         """Properties of the runs that are open, in XML."""
         self._properties = (0, 0)
@@ -66,6 +70,10 @@ class WordReader(OfficeReader):
         value = attributes.get("val", "")
         if name == "p":
             self.begin_paragraph()
+        elif name in ("footnote", "endnote"):
+            self._note, self._note_starts = f"{name} {attributes.get('id')}", len(self.paragraphs)
+        elif name in ("footnoteReference", "endnoteReference"):
+            self.paragraphs += self._notes.pop(f"{name.removesuffix('Reference')} {attributes.get('id')}", ())
         elif name == "style":
             self._style = self.styles[attributes.get("styleId", "")] = ["", ""]
         elif name == "name" and not self._open:
@@ -115,6 +123,9 @@ class WordReader(OfficeReader):
     def end(self, name: str) -> None:
         if name == "p" and self._open:
             self.end_paragraph()
+        elif name in ("footnote", "endnote"):
+            self._notes[self._note] = self.paragraphs[self._note_starts :]
+            del self.paragraphs[self._note_starts :]
         elif name == "r":
             self._runs.pop()
         elif name == "rPr" and self._properties[1] == self._depth:
@@ -137,15 +148,14 @@ class Word(Office):
     suffixes = (".docx",)
     reader = WordReader
 
-    def parts(self, reader: OfficeReader) -> Iterator[str]:
+    def main_part(self, reader: OfficeReader) -> str:
         relations = _Relations(reader.package)
         relations.read("_rels/.rels")
         folder = posixpath.dirname(relations.target)
         reader.bookmarks = reader.properties("docProps/custom.xml", ("property",))
-        reader.read(f"{folder}/styles.xml")
-        yield relations.target
-        notes = (f"{folder}/{name}.xml" for name in ("footnotes", "endnotes"))
-        yield from (part for part in notes if reader.package.part(part))
+        for part in ("styles", "footnotes", "endnotes"):
+            reader.read(f"{folder}/{part}.xml")
+        return relations.target
 
     def insert(self, place: Place, new: Iterable[New]) -> tuple[bytes, Callable[[bytes], bytes] | None]:
         w, run = place.prefix, place.run.decode()

@@ -91,8 +91,9 @@ def drawn(*lines: str, size: float = 10, font: bytes = b"", more: bytes = b"") -
 def test_lines_that_begin_with_high_signs_are_no_headings() -> None:
     lines = ["some of us ask for the means and errors", "(as we say) of all that is known and that we"]
     low = (
-        b"/Subtype /TrueType /BaseFont /Low /Encoding /WinAnsiEncoding /FontDescriptor << /Type /FontDescriptor"
-        b" /FontName /Low /Flags 34 /Ascent 550 /Descent -150 /FontBBox [0 -150 1000 550] /ItalicAngle 0"
+        b"/Subtype /TrueType /BaseFont /Low /Encoding /WinAnsiEncoding /FontDescriptor <<"
+        b" /Type /FontDescriptor /FontName /Low /Flags 34 /Ascent 550 /Descent -150"
+        b" /FontBBox [0 -150 1000 550] /ItalicAngle 0"
         b" /CapHeight 500 /StemV 80 >>"
     )
     lines += ["can measure in a large field where our", "(old) ones are, and not only in books."]

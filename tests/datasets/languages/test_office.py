@@ -102,19 +102,30 @@ def test_text_of_a_document(suffix: str, tmp_path: Path) -> None:
     }
 
 
-def test_notes_of_word(tmp_path: Path) -> None:
-    notes = paragraph(".docx", "Old [CITE].")
-    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-    part = f'<w:footnotes xmlns:w="{space}"><w:footnote>{notes}</w:footnote></w:footnotes>'.encode()
-    path = write(tmp_path / "a.docx", paragraph(".docx", "Trees."), {"word/footnotes.xml": part})
-    language = office(".docx")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_notes_follow_their_paragraphs(suffix: str, tmp_path: Path) -> None:
+    notes, more = [paragraph(suffix, "Old [CITE]."), paragraph(suffix, "Dry.") * 2], {}
+    if suffix == ".docx":
+        space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+        kinds = ("footnote", "endnote")
+        marks = [f'<w:r><w:{kind}Reference w:id="2"/></w:r>' for kind in kinds]
+        for kind, text in zip(kinds, notes, strict=True):
+            unused = f'<w:{kind} w:id="1">{paragraph(suffix, "Unused.")}</w:{kind}>'
+            body = f'{unused}<w:{kind} w:id="2">{text}</w:{kind}>'
+            more[f"word/{kind}s.xml"] = f'<w:{kind}s xmlns:w="{space}">{body}</w:{kind}s>'.encode()
+    else:
+        number = "<text:note-citation>1</text:note-citation>"
+        marks = [f"<text:note>{number}<text:note-body>{text}</text:note-body></text:note>" for text in notes]
+    document = paragraph(suffix, "Trees", marks[0], " grow", marks[1], ".") + paragraph(suffix, "And die.")
+    path = write(tmp_path / f"a{suffix}", document, more)
+    language = office(suffix)
     text = language.text(path)
-    assert text == "Trees.\n\x01Notes\nOld [CITE].\n"
+    assert text == "Trees grow.\nOld [CITE].\nDry.\nDry.\nAnd die.\n"
     at = text.index("[")
-    copy = tmp_path / "b.docx"
+    copy = tmp_path / f"b{suffix}"
     copy.write_bytes(language.written(path, [(at, at + 6, "[@ABCD2345]")], ITEMS, False))
     assert language.text(copy) == text.replace("[CITE]", "[@ABCD2345]")
-    changed = {"word/footnotes.xml"}
+    changed = {"word/footnotes.xml" if suffix == ".docx" else MAIN[suffix]}
     assert members(copy, changed) == members(path, changed)
 
 
