@@ -253,6 +253,10 @@ class Language(ABC):
     def bibliographies(self, text: str) -> list[Key]:
         """Return the files of a bibliography that a text names."""
 
+    def own_bibliography(self, text: str, command: str) -> list[Key]:
+        """Return the files, among those, of a bibliography that only has what such citations cite."""
+        return []
+
     def labels(self, text: str) -> set[str]:
         """Return the labels in a text that are cited like keys."""
         return set()

@@ -96,6 +96,7 @@ _EMBEDDED = re.compile(
     re.DOTALL,
 )
 _FILE = re.compile(r"[^\s,][^,]*?(?=\s*(?:,|\Z))")
+_OF_PART = re.compile(r"\\bibliography([A-Za-z]+)")
 _OF_ALL = re.compile(r"\\(?:(?:no)?bibliography|addbibresource|addglobalbib)\b")
 
 
@@ -235,10 +236,15 @@ class Latex(Language):
 
     def bibliographies(self, text: str) -> list[Key]:
         """Those of a part or of commands of multibib come before those of the whole draft."""
-        commands = sorted(BIBLIOGRAPHY.finditer(text), key=lambda one: bool(_OF_ALL.match(one[0])))
-        files = (file for one in commands for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
+        files = _named_files(sorted(BIBLIOGRAPHY.finditer(text), key=lambda one: bool(_OF_ALL.match(one[0]))))
         embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
-        return [Key(file[0], *file.span()) for file in files if file[0].removesuffix(".bib") not in embedded]
+        return [file for file in files if file.key.removesuffix(".bib") not in embedded]
+
+    def own_bibliography(self, text: str, command: str) -> list[Key]:
+        """That of multibib: what \\citepweb cites is in \\bibliographyweb."""
+        name = _COMMAND.match(command)
+        parts = ((_OF_PART.match(one[0]), one) for one in BIBLIOGRAPHY.finditer(text)) if name else ()
+        return [*_named_files(one for part, one in parts if part and name and name[1].endswith(part[1]))]
 
     def plain(self, text: str) -> str:
         return plain_text(text)
@@ -263,6 +269,13 @@ class Latex(Language):
 
 
 LATEX = Latex()
+
+
+def _named_files(commands: Iterable[re.Match[str]]) -> Iterator[Key]:
+    """Yield the files that commands (BIBLIOGRAPHY) name."""
+    for one in commands:
+        for file in _FILE.finditer(one.string, *one.span(one.lastindex or 0)):
+            yield Key(file[0], *file.span())
 
 
 def _key_groups(text: str, command: re.Match[str]) -> list[re.Match[str]]:

@@ -46,7 +46,7 @@ _DROPPED = {
     "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
     "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle "
     "noopsort NoopSort sortnoop SortNoop",
-    "{{": "setlength addtolength setcounter defcitealias",
+    "{{": "setlength addtolength setcounter defcitealias newcites",
 }
 _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
 _ONE_ARGUMENT_KEPT = {
@@ -130,8 +130,12 @@ def _keeping_braces() -> LatexNodes2Text:
     )
 
 
+_BIBLIOGRAPHY = re.compile(r"\\bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\}")
+"""Also of a part of the works, as those of multibib: what is between the braces is no text."""
+
+
 def running_text(latex: str) -> str:
-    """Remove figures, tables, displayed formulas, listings and the like."""
+    """Remove figures, tables, displayed formulas, listings, names of bibliographies and the like."""
     pieces: list[str] = []
     done = depth = 0
     for tag in _BEGIN_OR_END.finditer(latex):
@@ -141,7 +145,7 @@ def running_text(latex: str) -> str:
         done = tag.end()
     if depth == 0:
         pieces.append(latex[done:])
-    text = " ".join(pieces)
+    text = _BIBLIOGRAPHY.sub("", " ".join(pieces))
     for begin, end in _DISPLAYED:
         text = remove_blocks(text, begin, end)
     return text

@@ -170,6 +170,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
     edits: dict[Path, list[Edit]] = {}
     cited_places, unsure, in_fields, typed = 0, 0, 0, 0
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
+    commands: dict[str, list[str]] = {}  # filled ones, and the keys that they cite
     for place, papers in zip(draft.places, suggestions.found, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
@@ -188,6 +189,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         cited_places += 1
         edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
         cited |= {keys.cite(paper) for paper in best}
+        commands.setdefault(place.command, []).extend(map(keys.key_for, best))
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
         if isinstance(language, Office):
@@ -221,6 +223,8 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
             and not _rename_bibliography(draft, texts, copies)
         ):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
+    for target in texts.keys() - {copies.bib}:
+        texts[target] = _name_in_own_bibliographies(draft, texts[target], commands)
     contents |= {target: text.encode() for target, text in texts.items()}
     missing = {
         file: target
@@ -363,3 +367,20 @@ def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -
         name = copies.bib.name if key.endswith(".bib") else copies.bib.stem
         texts[target] = replaced(texts[target], [(start, end, name)])
     return bool(named)
+
+
+def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, Sequence[str]]) -> str:
+    """Name the last .bib file also in bibliographies of a part of the works (Language.own_bibliography) whose
+    files lack what was filled in there.
+
+    commands: filled ones, and the keys that they cite.
+    """
+    language, places = draft_language(draft.path), set[int]()
+    named = [one.key for one in language.bibliographies(text)]
+    for command, keys in commands.items():
+        own = language.own_bibliography(text, command)
+        files = {draft.named_bibs.get(one.key) for one in own}
+        known = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
+        if own and named[-1] not in {one.key for one in own} and not known.issuperset(keys):
+            places.add(own[-1].end)
+    return replaced(text, [(end, end, f",{named[-1]}") for end in sorted(places)])

@@ -644,6 +644,21 @@ def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, reco
     assert (folder / "b.bib").read_text().startswith(BIB)
 
 
+def test_a_bibliography_of_a_part_names_the_new_entries(folder: Path, recommender: Recommender) -> None:
+    (folder / "web.bib").write_text("@misc{a, title={A}}")
+    text = "\\newcites{web}{Web}Models such as BERT \\citepweb{?} and \\citeweb{a}.\n\\bibliography{refs}\n"
+    (folder / "a.tex").write_text(f"{text}\\bibliographyweb{{web}}")
+    draft = read_draft(folder / "a.tex")
+    assert [place.sentence for place in draft.places] == ["Models such as BERT [CITE] and [a]."]
+    run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "b.tex"))
+    assert (folder / "b.tex").read_text().endswith("\\bibliography{b}\n\\bibliographyweb{web,b}")
+    (folder / "web.bib").write_text(
+        f"@misc{{devlin2019bert, title={{{SHELF[0][2]}}}}} @misc{{a, title={{A}}}}"
+    )
+    run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "c.tex"))
+    assert (folder / "c.tex").read_text().endswith("\\bibliographyweb{web}")
+
+
 def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommender) -> None:
     texts = {
         "index.Rmd": "---\ntitle: A book\nbibliography: refs.bib\n---\nIt began [@vaswani2017].\n",
