@@ -35,13 +35,13 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["built-in, with contexts", "bm25"])
+@pytest.fixture(scope="module", params=["static, with contexts", "bm25"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library with room for three more papers."""
     source = tmp_path_factory.mktemp("base") / "source"
     generate_corpus(150, 300, source, seed=0, workers=1)
     path, file = source.parent / "mine", str(source / "papers.json")
-    model, contexts = ("bm25", "") if request.param == "bm25" else ("", str(source))
+    model, contexts = ("bm25", "") if request.param == "bm25" else ("static", str(source))
     build(BuildSettings(library=str(path), source=(file,), model=model, contexts=contexts))
     return path
 

@@ -69,7 +69,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("papers")
     (folder / "hostile.jsonl").write_text(json.dumps(HOSTILE))
     sources = (str(EXAMPLES), str(folder / "hostile.jsonl"))
-    build(BuildSettings(library=str(folder / "library"), source=sources))
+    build(BuildSettings(library=str(folder / "library"), source=sources, model="static"))
     return folder / "library"
 
 
@@ -551,7 +551,7 @@ def test_a_missing_library_is_one_message(tmp_path: Path, folder: Path) -> None:
         assert message.startswith("citerec: ") and "\n" not in message
         assert [item.detail for item in editor.complete(uri, caret)] == ["myadam", "knuth1984"]
         assert editor.actions(uri, caret, caret) == []
-        build(BuildSettings(library=str(tmp_path / "later"), source=(str(EXAMPLES),)))
+        build(BuildSettings(library=str(tmp_path / "later"), source=(str(EXAMPLES),), model="static"))
         assert editor.complete(uri, caret)[0].detail == EXPECTED
         (tmp_path / "new.bib").write_text(f"@misc{{new2026, title={{{SENTENCE}}}, year=2026}}")
         add(AddSettings(library=str(tmp_path / "later"), source=(str(tmp_path / "new.bib"),)))
