@@ -8,6 +8,7 @@ import gc
 import importlib
 import json
 import logging
+import os
 import re
 import runpy
 import shutil
@@ -40,9 +41,15 @@ from citerec.retrieval.networks.networks import Networks
 # Tests that a shell runs in the background start processes that would ignore interrupts, as they do.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 prepare_hydra()
-for _profile, _examples in (("thorough", 40), ("quick", 20)):  # of make test-all, and of make test
+for _profile, _examples in (("thorough", 50), ("quick", 25)):  # of make test-all, and of make test
     hypothesis.settings.register_profile(_profile, deadline=None, derandomize=True, max_examples=_examples)
 hypothesis.settings.load_profile("quick")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: tests also wait, for processes, browsers and clocks."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from citerec.tests.faults.damage import CHANGES, KINDS, REFUSED, Damaged
 
-FLIPS = {"memory": 100, "disk": 100}
+FLIPS = {"memory": 200, "disk": 100}
 """`python -m citerec.tests.faults.damage 10000` makes more."""
 
 
