@@ -242,9 +242,10 @@ class Latex(Language):
 
     def own_bibliography(self, text: str, command: str) -> list[Key]:
         """That of multibib: what \\citepweb cites is in \\bibliographyweb."""
-        name = _COMMAND.match(command)
-        parts = ((_OF_PART.match(one[0]), one) for one in BIBLIOGRAPHY.finditer(text)) if name else ()
-        return [*_named_files(one for part, one in parts if part and name and name[1].endswith(part[1]))]
+        if (name := _COMMAND.match(command)) is None:
+            return []
+        parts = ((_OF_PART.match(one[0]), one) for one in BIBLIOGRAPHY.finditer(text))
+        return [*_named_files(one for part, one in parts if part and name[1].endswith(part[1]))]
 
     def plain(self, text: str) -> str:
         return plain_text(text)

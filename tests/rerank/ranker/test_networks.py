@@ -155,10 +155,9 @@ def test_a_list_with_full_texts_is_ranked_as_it_is_and_its_neighbours_are_not_ch
     words = np.array([0.5, *[np.nan] * 5], np.float32)
     values = np.stack([bm25, words], axis=1)
     given = Lists(["bm25.score", "passage_words"], values, np.zeros(6, np.bool_), np.array([0, 3, 6]))
-    encoder = Pairs(np.array([0, 9, 0, 0, 9, 0], np.float32), queries=2)
-    model, papers = NetworkModel(BASE, Rescoring(1, 0.0), {PAIRS[READ]: Rescoring(3, 5.0)}), np.arange(6)
-    double = encoder
-    ranked = model.log_probabilities(BASE, double, double, papers, given)  # type: ignore[arg-type]
+    encoder: Any = Pairs(np.array([0, 9, 0, 0, 9, 0], np.float32), queries=2)
+    model = NetworkModel(BASE, Rescoring(1, 0.0), {PAIRS[READ]: Rescoring(3, 5.0)})
+    ranked = model.log_probabilities(BASE, encoder, encoder, np.arange(6, dtype=np.int32), given)
     assert encoder.scored == [3, 4, 5]
     assert [np.argmax(ranked[:3]), np.argmax(ranked[3:])] == [0, 1]
 
