@@ -166,10 +166,10 @@ def read_csl_date(value: Any) -> str:
 
 
 def csl_date(text: str) -> dict[str, Any]:
-    """Return a date as CSL JSON.
+    """Return a date as CSL JSON. Both ends of a range have as many parts, as citeproc-js stops at others.
 
     >>> csl_date("2014-03/2015"), csl_date("forthcoming")
-    ({'date-parts': [[2014, 3], [2015]]}, {'literal': 'forthcoming'})
+    ({'date-parts': [[2014], [2015]]}, {'literal': 'forthcoming'})
     """
     made: dict[str, Any] = {}
     if text.endswith(("~", "?")):
@@ -184,4 +184,5 @@ def csl_date(text: str) -> dict[str, Any]:
             made["season"] = numbers[1] - 20
             numbers = numbers[:1]
         parts.append(numbers)
-    return {"date-parts": parts} | made
+    shortest = min(map(len, parts))
+    return {"date-parts": [one[:shortest] for one in parts]} | made

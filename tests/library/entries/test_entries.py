@@ -205,7 +205,7 @@ def test_every_type_of_bibtex_and_biblatex_has_one_in_csl_and_comes_back(kind: s
     ("value", "date"),
     [
         ({"date-parts": [["2014", "3"]]}, "2014-03"),
-        ({"date-parts": [[2014, 3, 4], [2015]]}, "2014-03-04/2015"),
+        ({"date-parts": [[2014, 3, 4], [2015, 1, 2]]}, "2014-03-04/2015-01-02"),
         ({"date-parts": [[2009, "season-04"]]}, "2009"),
         ({"date-parts": [[2009]], "season": 1}, "2009-21"),
         ({"date-parts": [[None]]}, ""),
@@ -223,6 +223,13 @@ def test_every_type_of_bibtex_and_biblatex_has_one_in_csl_and_comes_back(kind: s
 def test_dates_of_csl_json(value: object, date: str) -> None:
     assert read_csl_date(value) == date
     assert not date or read_csl_date(csl_date(date)) == date
+
+
+def test_a_range_of_dates_has_as_many_parts_at_both_ends() -> None:
+    """Zotero does not refresh a document with others: citeproc-js stops."""
+    assert read_csl_date({"date-parts": [[2014, 3, 4], [2015]]}) == "2014-03-04/2015"
+    assert csl_date("2014-03-04/2015") == {"date-parts": [[2014], [2015]]}
+    assert csl_date("2014-03-04/2014-05") == {"date-parts": [[2014, 3], [2014, 5]]}
 
 
 @pytest.mark.parametrize("head", ["@manual{,\n  ", "@manual{ , ", "@manual{", "@manual{\n"])
