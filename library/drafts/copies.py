@@ -257,15 +257,19 @@ def _office_copy(
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
         paper = library.paper(library.corpus.paper_row(ids[key]))
-        data = write_csl(paper_item(paper), key)
+        data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
-        address = (
-            f"https://doi.org/{paper.doi}" if paper.doi else paper.url or f"urn:citerec:{quote(paper.id)}"
-        )
-        items[key] = {"id": key, "uris": [address], "itemData": data}
+        items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}
     known = {*items, *document.items}
     written = sum({key.key for key in language.keys(text)} <= known for _, _, text in typed)
     return language.written(file, [*edits, *typed], items, plain), written
+
+
+def _address(paper: LibraryPaper) -> str:
+    """Return an address that no other paper of the library has: Zotero takes items with one address, such as
+    the URL of a volume, to be one."""
+    is_doi = bool(paper.doi) and paper.id == f"doi:{paper.doi}"
+    return f"https://doi.org/{paper.doi}" if is_doi else f"urn:citerec:{quote(paper.id)}"
 
 
 def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Path, Path]) -> None:

@@ -22,7 +22,9 @@ from citerec.tests.datasets.languages.documents import field, members, paragraph
 
 SHELF = [
     LibraryPaper("bert", "devlin2019", "BERT", "Language models such as BERT.", ("Ann Devlin",), 2019),
-    LibraryPaper("adam", "kingma2015", "Adam", "It adapts steps.", ("A Kingma", "B Ba"), 2015, doi="10.1/a"),
+    LibraryPaper(
+        "doi:10.1/a", "kingma2015", "Adam", "It adapts steps.", ("A Kingma", "B Ba"), 2015, doi="10.1/a"
+    ),
     LibraryPaper("trees", "lee2020", "Trees", "Parsers are greedy.", ("C Lee",), 2020),
 ]
 
@@ -73,6 +75,24 @@ def test_a_draft_is_filled(
     )
     entries = plain.with_suffix(".bib").read_text()
     assert "devlin2019," in entries and "kingma2015," in entries
+
+
+def test_papers_of_one_volume_have_addresses_of_their_own(tmp_path: Path) -> None:
+    """Zotero takes cited items with an address in common to be one."""
+    titles, volume = ("Trees", "Forests", "Woods"), LibraryPaper("", url="https://x.org/v", doi="10.1/v")
+    shelf = [volume._replace(id=f"key:{title}", key=title, title=title) for title in titles]
+    MemoryLibrary.create(tmp_path / "mine", shelf, model="bm25")
+    path = write(tmp_path / "a.docx", paragraph(".docx", "As [@Trees; @Forests], [@Woods] and [@Trees]."))
+    copy = tmp_path / "b.docx"
+    draft(DraftSettings(library=str(tmp_path / "mine"), tex=str(path), fill=str(copy), sure=0))
+    assert text_of(copy) == text_of(path)
+    language = language_of(".docx")
+    assert isinstance(language, Office)
+    items = language.open(copy).items
+    assert {key: item["uris"] for key, item in items.items()} == {
+        title: [f"urn:citerec:key%3A{title}"] for title in titles
+    }
+    assert all(item["itemData"]["citation-key"] == key for key, item in items.items())
 
 
 def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path) -> None:
