@@ -18,6 +18,8 @@ _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
 _NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
 _SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
 _SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
+_SPACES = re.compile("[\x00-\x20\ud800-\udfff\ufffe\uffff]+")
+"""Spaces, and what XML cannot contain: LibreOffice shows one space for several."""
 _PAGE = re.compile(r"pp?\.\s*(\w+(?:[–-]\w+)?)")
 _DECODER = json.JSONDecoder()
 
@@ -32,7 +34,10 @@ class Cited(NamedTuple):
 
 
 def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one."""
+    """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one.
+
+    An item without data is one that an earlier field has.
+    """
     if (found := _CODE.match(code)) is None:
         return []
     try:
@@ -42,7 +47,7 @@ def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
     listed = citation.get("citationItems")
     items = []
     for item in listed if isinstance(listed, list) else ():
-        data = item.get("itemData") if isinstance(item, dict) else None
+        data = item.get("itemData", {}) if isinstance(item, dict) else None
         if not isinstance(data, dict):
             continue
         uris = item.get("uris", item.get("uri"))
@@ -50,7 +55,8 @@ def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
         own = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
         names = data.get("citation-key"), *own, data.get("id"), item.get("id")
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
-        items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": {**data, "id": key}}))
+        data = data and {**data, "id": key}
+        items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
     return items
 
 
@@ -64,8 +70,11 @@ def cite_keys(keys: Sequence[str]) -> str:
 
 
 def shown_text(cited: Sequence[Cited]) -> str:
-    """Return a citation as text: authors and years, in parentheses."""
-    return f"({'; '.join(_shown(one) for one in cited)})"
+    """Return a citation as text: authors and years, in parentheses.
+
+    It has single spaces: where a document shows another text than its field tells, Zotero asks what is right.
+    """
+    return _SPACES.sub(" ", f"({'; '.join(_shown(one) for one in cited)})")
 
 
 def _shown(one: Cited) -> str:

@@ -63,10 +63,10 @@ class LibreOfficeReader(OfficeReader):
             self.add(" " * (min(int(count), _MOST_SPACES) if count.isdigit() else 1))
         elif name in ("tab", "line-break"):
             self.add(" ")
-        elif name == "reference-mark-start" and given.startswith(_FIELDS):
+        elif name == "reference-mark-start" and given.lstrip().startswith(_FIELDS):
             self.open_field(f"mark {given}", given)
         elif name == "section":
-            self.open_field(name, given if given.startswith(_FIELDS) else "")
+            self.open_field(name, given if given.lstrip().startswith(_FIELDS) else "")
         elif name == "reference-mark-end":
             self.close_field(f"mark {given}")
         elif name == "bookmark-start" and (code := self.bookmarks.get(given)):

@@ -92,6 +92,8 @@ class OfficeReader(ABC):
         self.package = package
         self.paragraphs: list[list[Piece]] = []
         self.items: dict[str, dict[str, Any]] = {}
+        self._by_address: dict[str, str] = {}
+        """Keys of items by their addresses."""
         self.bookmarks: dict[str, str] = {}
         """Codes of fields by the names of their bookmarks."""
         self.part, self.content = "", b""
@@ -223,17 +225,27 @@ class OfficeReader(ABC):
             return
         opened = self._fields[-1]
         opened.read = True
-        if items := citation_items(opened.code):
-            keys = []
-            for key, item in items:
-                number, unique = 1, key
-                while (known := self.items.get(unique)) and known["itemData"] != item["itemData"]:
-                    number += 1
-                    unique = f"{key}-{number}"
-                self.items[unique] = item
-                keys.append(unique)
+        if keys := [key for one in citation_items(opened.code) if (key := self._key_of(*one))]:
             self.add(cite_keys(keys))
-        opened.hides = bool(items) or bool(self.hidden.match(opened.code))
+        opened.hides = bool(keys) or bool(self.hidden.match(opened.code))
+
+    def _key_of(self, key: str, item: dict[str, Any]) -> str:
+        """Return the key of a cited item in this document; "" for one without data.
+
+        Items with an address in common are one, as for Zotero; only the first needs its data.
+        """
+        if same := next((self._by_address[uri] for uri in item["uris"] if uri in self._by_address), ""):
+            key = same
+        elif item["itemData"]:
+            number, stem = 1, key
+            while (known := self.items.get(key)) and known["itemData"] != item["itemData"]:
+                number += 1
+                key = f"{stem}-{number}"
+            self.items[key] = item
+        else:
+            return ""
+        self._by_address |= dict.fromkeys(item["uris"], key)
+        return key
 
     def close_field(self, id: str = "") -> None:
         """End the last field with an id; one without a text shows its citation, too."""

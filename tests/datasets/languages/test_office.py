@@ -204,6 +204,51 @@ def test_a_citation_has_the_form_of_zotero(suffix: str, tmp_path: Path) -> None:
     assert shown in main
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_items_with_an_address_in_common_are_one(suffix: str, tmp_path: Path) -> None:
+    """As for Zotero, which gives an item that is not in its library another id in each refreshed citation,
+    and leaves out data that an earlier citation has."""
+    first = zotero_code({**ITEM, "id": "s3sS10n/a"}, "urn:x:lee")
+    again = zotero_code({**ITEM, "id": "s3sS10n/b", "title": "Trees!"}, "urn:x:lee")
+    without = json.dumps({"citationItems": [{"id": 7, "uris": ["urn:x:lee"]}]})
+    unknown = json.dumps({"citationItems": [{"id": 8, "uris": ["urn:x:doe"]}]})
+    cited = [
+        field(suffix, f" {code} ", shown)
+        for code, shown in (
+            (first, "(Lee)"),
+            (again, "(Lee)"),
+            (f"ADDIN ZOTERO_ITEM CSL_CITATION {without}", "(Lee)"),
+            (f"ZOTERO_ITEM CSL_CITATION {unknown}", "(Doe)"),
+        )
+    ]
+    path = write(tmp_path / f"a{suffix}", paragraph(suffix, *cited))
+    document = office(suffix).open(path)
+    assert document.text == "[@s3sS10n/a][@s3sS10n/a][@s3sS10n/a](Doe)\n"
+    assert [item["itemData"]["title"] for item in document.items.values()] == ["Trees"]
+
+
+def test_marks_of_libreoffice_may_have_the_code_of_word(tmp_path: Path) -> None:
+    name = f" ADDIN {zotero_code()} RND0123456789".replace("&", "&amp;").replace('"', "&quot;")
+    start, end = (f'<text:reference-mark-{side} text:name="{name}"/>' for side in ("start", "end"))
+    path = write(tmp_path / "a.odt", paragraph(".odt", "Trees ", f"{start}(Lee){end}", "."))
+    assert office(".odt").text(path) == "Trees [@ABCD2345].\n"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_citation_shows_what_its_field_tells(suffix: str, tmp_path: Path) -> None:
+    """Else Zotero takes the text to be edited, and asks what is right. LibreOffice shows single spaces."""
+    path = write(tmp_path / f"a{suffix}", paragraph(suffix, "As [see\u00a0it  also @a, the  end; @b]."))
+    language = office(suffix)
+    text, copy = language.text(path), tmp_path / f"b{suffix}"
+    items = {key: {"uris": [key], "itemData": {**ITEM, "title": "A \x0b\nb", "author": []}} for key in "ab"}
+    edit = text.index("["), text.index("]") + 1
+    copy.write_bytes(language.written(path, [(*edit, text[slice(*edit)])], items, False))
+    main = members(copy)[MAIN[suffix]][1].decode()
+    shown = "(see\u00a0it also A b, 2020, the end; A b, 2020)"
+    assert f">{shown}<" in main
+    assert f'"plainCitation": {json.dumps(shown)}' in main.replace("&quot;", '"')
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
