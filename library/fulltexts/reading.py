@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from citerec.datasets.fulltext.layout import PdfParagraph
     from citerec.datasets.fulltext.pdf import PdfText
 
+READER = 1
+"""Raise it when PDFs are read otherwise: libraries then read theirs again."""
 SECONDS = 60.0
 """Time to read a PDF."""
 MEMORY = 1 << 30

@@ -124,11 +124,14 @@ class _Reader:
     def texts_of(self, papers: Iterable[LibraryPaper]) -> dict[str, str]:
         """Return the file of each paper that names one with a text: the first that can be read."""
         places: dict[str, list[str]] = {}
+        kept = self._store.known_files()
         for paper in papers:
             if paper.files:
                 places[paper.id] = existing_files(paper.files)
                 if not places[paper.id]:
-                    self._report.problems[paper.files[0]] = "no such file"
+                    places[paper.id] = [file for file in paper.files if file in kept]
+                    problem = "no such file; its text is kept" if places[paper.id] else "no such file"
+                    self._report.problems[(*places[paper.id], *paper.files)[0]] = problem
         found: dict[str, str] = {}
         while places := {paper: files for paper, files in places.items() if files and paper not in found}:
             self._read([files[0] for files in places.values()])

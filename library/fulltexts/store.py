@@ -1,7 +1,8 @@
 """What was read of PDFs, in an SQLite database in a library's folder: passages are compressed, by file.
 
 A paper has the text of one file, and the user's notes and highlights. Files are known by size and time of
-change, so that a command that was stopped reads none twice.
+change, so that a command that was stopped reads none twice; what another version read (READER) is kept until
+it is read again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import xxhash
 from citerec.base.errors import DamagedFile, InputError, error_text
 from citerec.base.files import database_disk_error
 from citerec.library.fulltexts.passages import Passage, cut
-from citerec.library.fulltexts.reading import ReadText
+from citerec.library.fulltexts.reading import READER, ReadText
 
 DATABASE = "texts.sqlite"
 FORMAT = 2
@@ -65,6 +66,7 @@ class TextStore:
                 self._database.execute("PRAGMA auto_vacuum = FULL")
                 self._database.executescript(_TABLES)
                 self._database.execute(f"PRAGMA user_version = {FORMAT}")
+                self._forget_other_readers()
             [(version,)] = self._database.execute("PRAGMA user_version")
         if version != FORMAT:
             raise InputError(f"{self.path}: of another version; remove it and build with fulltext=true")
@@ -73,6 +75,12 @@ class TextStore:
         self._database.close()
 
     # Files.
+
+    def _forget_other_readers(self) -> None:
+        if self.get("reader") != str(READER):
+            with self.change() as database:
+                database.execute("UPDATE files SET changed = -1")
+                database.execute("INSERT OR REPLACE INTO state VALUES ('reader', ?)", (str(READER),))
 
     def known_files(self, without_text: bool = False) -> dict[str, tuple[int, int]]:
         """Return the size and time of change of each file. without_text: also of those whose text was

@@ -13,6 +13,7 @@ import pytest
 from citerec.base.errors import InputError, StorageError
 from citerec.datasets.tokenize import default_tokenize
 from citerec.library.fulltexts import index as index_module
+from citerec.library.fulltexts import store as store_module
 from citerec.library.fulltexts.index import FORMULA, PassageIndex, open_index, update_index
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.reading import ReadText, read_here, unreadable
@@ -123,6 +124,16 @@ def test_nothing_is_read_twice_and_the_text_goes_with_its_paper(tmp_path: Path) 
     assert papers[0].id.encode() not in content
     assert len([path for path in (library / FOLDER).iterdir() if path.is_dir()]) == 1
     assert refresh(library, papers).read == 1  # its text was dropped
+
+
+def test_what_another_version_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, papers = tmp_path / "library", write_papers(tmp_path, range(3))
+    refresh(library, papers)
+    before = texts_by_paper(library)
+    Path(papers[0].files[0]).unlink()
+    monkeypatch.setattr(store_module, "READER", 2)
+    assert [refresh(library, papers).read for _ in range(2)] == [2, 0]
+    assert texts_by_paper(library) == before  # also of the file that is gone
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
@@ -253,11 +264,18 @@ def test_a_full_disk_is_told_and_what_was_read_is_kept(
 
 
 def test_what_no_longer_exists_is_told_and_its_text_kept(tmp_path: Path) -> None:
-    papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
-    lost = papers[1]._replace(files=("/nowhere/lost.pdf",))
-    report = refresh(library, [papers[0], lost])
-    assert report.problems == {"/nowhere/lost.pdf": "no such file"}
-    assert str(report).splitlines()[0].startswith("full texts: 1 paper, 9 passages; 1 PDF read")
+    papers, library = write_papers(tmp_path, range(3)), tmp_path / "library"
+    lost = papers[2]._replace(files=("/nowhere/lost.pdf",))
+    assert refresh(library, [*papers[:2], lost]).problems == {"/nowhere/lost.pdf": "no such file"}
+    before = texts_by_paper(library)
+    [gone] = papers[1].files
+    Path(gone).unlink()
+    report = refresh(library, [*papers[:2], lost])
+    kept = {gone: "no such file; its text is kept", "/nowhere/lost.pdf": "no such file"}
+    assert report.problems == kept and (report.read, report.changed) == (0, False)
+    assert texts_by_paper(library) == before
+    refresh(library, papers[:1])
+    assert list(texts_by_paper(library)) == list(before)[:1]
 
 
 def test_the_second_file_is_read_if_the_first_is_a_scan(tmp_path: Path) -> None:
