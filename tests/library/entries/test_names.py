@@ -97,6 +97,16 @@ def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
         ("UNESCO", [Name("UNESCO")]),
         ("Lee, Ann; Roe, Bo &amp; Fern, C.", [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "C.")]),
         ("Lee, A., Roe, B., et al.", [Name("Lee", "A."), Name("Roe", "B."), OTHERS]),
+        ("Moss, AG", [Name("Moss", "AG")]),
+        ("Fern, CO; Roe, LP", [Name("Fern", "CO"), Name("Roe", "LP")]),
+        ("Moss Pumps, AG", [Name(literal="Moss Pumps, AG")]),
+        ("van Dyke, MD", [Name("Dyke", "MD", "van")]),
+        ("Van Dyke, JR", [Name("Van Dyke", "JR")]),
+        ("Rahman and Lee, AN and Roe, B", [Name("Rahman"), Name("Lee", "AN"), Name("Roe", "B")]),
+        (
+            "Food, Forestry and Fisheries and Water",
+            [Name(literal="Food, Forestry and Fisheries and Water")],
+        ),
     ],
 )
 def test_names_of_ris(text: str, names: list[Name]) -> None:
@@ -112,6 +122,8 @@ def test_names_of_ris(text: str, names: list[Name]) -> None:
         ),
         ({"family": "Lee", "given": "Ann"}, [Name("Lee", "Ann")]),
         ("Lee, Ann and Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
+        ({"literal": "Lee, Ann B"}, [Name("Lee", "Ann B")]),
+        ({"literal": "Lee, Inc."}, [Name(literal="Lee, Inc.")]),
         (
             [{"name": "World Bank"}, {"literal": "Health, Inc."}],
             [Name(literal="World Bank"), Name(literal="Health, Inc.")],
