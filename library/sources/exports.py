@@ -22,7 +22,12 @@ from citerec.library.papers import LibraryPaper, split_names, usable_paper
 # NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
 # and what continues them: all three are lines of a tag and its value.
 _RIS_START = re.compile(r"^[ \t]*TY( {0,2})-", re.MULTILINE | re.IGNORECASE)
-_RIS_END = re.compile(r"^[ \t]*ER {0,2}-.*\n?", re.MULTILINE | re.IGNORECASE)
+_RIS_END = re.compile(r"^[ \t]*ER(?:  -.*|[ \t]{0,2}-[ \t]*$)\n?", re.MULTILINE | re.IGNORECASE)
+"""Not ER-20, in a list that goes on over lines."""
+_GLUED = re.compile(r"(?:(?<=[a-z\d)\]])|[ \t]+)([A-Z][A-Z0-9])  - ")
+"""A tag without a line of its own: OP in Mendeley's files, AN and others in Web of Science's."""
+_WHOLE = ("TI", "T1", "AB", "N2", "N1")
+"""Tags of texts that may have anything in them."""
 _RIS_TAGS = {
     "  ": r"[A-Za-z][A-Za-z0-9]  -",
     "": r"[A-Z][A-Z0-9] {0,2}-",  # with fewer spaces, words of a text could be tags
@@ -61,7 +66,11 @@ def _read_tagged(
                 end = closed.start()
         tags = dict[str, list[str]]()
         for tag, value in field.findall(text, begin.start(), end):
-            tags.setdefault(tag.rstrip("- ").upper() if len(tag) > 1 else tag, []).append(value.strip())
+            tag = tag.rstrip("- ").upper() if len(tag) > 1 else tag
+            glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
+            value, *more = _GLUED.split(value) if glued else [value]
+            for name, one in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
+                tags.setdefault(name, []).append(one.strip())
         where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
         yield from usable_paper(partial(parse, tags), where, on_bad)
 

@@ -476,3 +476,28 @@ def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -
     assert found["core"] == ("A tool: Core routine", ("Ann Lee",), 2019, "")
     assert found["part"] == ("A part", ("Bo Oak",), 2001, "A book")
     assert found["chapter"] == ("A chapter", (), 2001, "A book")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        # an item of a list over lines that begins as the end of a record does
+        ("KW  - ear plug\nER-20 plug\n*noise\nPY  - 2020\nSN  - 1234-5678", {"year": 2020}),
+        ("UR  - https://a.org/?AN=1 OP  - Some Press\nPY  - 2017///", {"url": "https://a.org/?AN=1"}),
+        ("WE  - An Index (SSCI)AN  - W:1\nPY  - 2017\nIS  - 3 OP  - Cell. 3:1", {"year": 2017}),
+        ("C6  - FEB 2021\nAB  - Of C6  - no.", {"year": 2021, "abstract": "Of C6 - no."}),
+        ("C6  - NIHMS123\nPY  - 2019", {"year": 2019}),
+        ("AU  - Rahman and Lee, AG and Roe, B", {"authors": ("Rahman", "AG Lee", "B Roe")}),
+        ("AB  - <p>One.</p><p>Two<br/>lines <U+0394>t</p>", {"abstract": "One. Two lines Δt"}),
+        (
+            'AB  - Often <inline-formula><tex-math notation="LaTeX">$\\geq$</tex-math></inline-formula> $5.',
+            {"abstract": "Often ≥ $5."},
+        ),
+    ],
+)
+def test_what_programs_write_in_ris(tmp_path: Path, lines: str, fields: dict[str, Any]) -> None:
+    text = f"TY  - JOUR\nTI  - Title\n{lines}\nDO  - 10.1000/x\nER  - \n"
+    (paper,), bad = read(write(tmp_path / "a.ris", text))
+    assert {name: getattr(paper, name) for name in fields} == fields
+    assert (paper.doi, bad) == ("10.1000/x", [])
+    assert "OP" not in paper.bibtex
