@@ -29,6 +29,7 @@ _WITH_INITIALS = re.compile(
 """A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
 _TWO_CAPITALS = re.compile(r"\s*[A-Z]{2}\s*")
 _INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
+_IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INITIALS.pattern}\}})+")
 _ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
@@ -190,8 +191,11 @@ def parse_names(text: str) -> list[Name]:
     >>> [name.full for name in parse_names("Lee, A., Roe, B. C. & Fern, D., et al.")]
     ['A. Lee', 'B. C. Roe', 'D. Fern', 'others']
     """
+    if _IN_BRACES.fullmatch(text):  # {Lee A.}, {Roe B. C.}
+        text = " and ".join(text.strip("{ }").replace("{", "").split("}"))
+        text = re.sub(r" and \s*,\s*", " and ", text)
     if {"{", "="} & set(text):
-        names = [*map(parse_name, split_multiple_persons_names(text))]
+        names = [*map(parse_name, _initials_last(split_multiple_persons_names(text)))]
     else:
         text = _LOOSE_AND.sub("", text)
         names = parse_people(text, _by_and) if "," in text else _by_and(text)
@@ -199,8 +203,15 @@ def parse_names(text: str) -> list[Name]:
 
 
 def _by_and(text: str) -> list[Name]:
-    pieces = map(str.strip, split_multiple_persons_names(text))
+    pieces = _initials_last([*map(str.strip, split_multiple_persons_names(text))])
     return [name for piece in pieces for name in parse_people(piece, lambda one: [parse_name(one)])]
+
+
+def _initials_last(names: list[str]) -> list[str]:
+    """Return names with a comma before their initials if all of several are as PubMed writes them: Lee AB."""
+    people = [name for name in names if name.lower() not in _OTHERS]
+    are_all = len(people) > 1 and all(map(_WITH_INITIALS.fullmatch, people))
+    return [*map(_with_comma, names)] if are_all else names
 
 
 def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:

@@ -73,6 +73,12 @@ from citerec.library.entries.names import (
         ("Martin Lee, Jr. and Ann Roe, Ph.D.",
          [Name("Lee", "Martin", suffix="Jr."), Name("Roe", "Ann", suffix="Ph.D.")]),
         (r"{\'E}lie Cartan and {{\'E}lie} Cartan", [Name("Cartan", "Élie")] * 2),
+        (
+            "{Lee A.}, {Roe B. C.}, {Moss D.}",
+            [Name("Lee", "A."), Name("Roe", "B. C."), Name("Moss", "D.")],
+        ),
+        ("Lee A and Roe BC and et al", [Name("Lee", "A"), Name("Roe", "BC"), OTHERS]),
+        ("Malcolm X", [Name("X", "Malcolm")]),
     ],
 )  # fmt: skip
 def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:

@@ -628,3 +628,10 @@ def test_lines_of_another_encoding_are_read_beside_utf_8(tmp_path: Path) -> None
     text = "TY  - JOUR\nTI  - Café\nER  - \n".encode() + "TY  - JOUR\nTI  - Café\nER  - \n".encode("cp1252")
     (tmp_path / "a.ris").write_bytes(text)
     assert [paper.title for paper in read(tmp_path / "a.ris")[0]] == ["Café", "Café"]
+
+
+def test_entries_for_styles_are_no_papers() -> None:
+    text = "@Control{biblatex-control, options = {3.0}}\n@IEEEtranBSTCTL{c, a = {b}}\n@misc{a, title = {A}}"
+    bad = list[InputError]()
+    assert [paper.key for paper in parse_bibtex(text, "a.bib", bad.append)] == ["a"]
+    assert bad == []
