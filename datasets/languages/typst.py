@@ -258,13 +258,9 @@ def _with_functions(text: str, code: str) -> str:
         named = _FUNCTION.match(code, start, end) if kind == "statement" else None
         if named and any(b - a > _DOCUMENT for a, b in _blocks(code, start, end)):
             written = f"\n\n{code[start:end]}\n\n"
-            text = re.sub(
-                rf"^[ \t]*#{re.escape(named[1])}(?![\w-])(?:\([^()\n]*\))?",
-                lambda _, new=written: new,
-                text,
-                count=1,
-                flags=re.MULTILINE,
-            )  # type: ignore[misc]
+            call = rf"^[ \t]*#{re.escape(named[1])}(?![\w-])(?:\([^()\n]*\))?"
+            if called := re.search(call, text, re.MULTILINE):
+                text = replaced(text, [(*called.span(), written)])
     return text
 
 

@@ -43,13 +43,13 @@ class Cited(NamedTuple):
     no_author: bool = False
 
 
-def citation_items(code: str, data: str = "") -> list[tuple[str, dict[str, Any]]]:
+def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one.
 
-    data: of a field of Word. An item without data is one that an earlier field has.
+    stored: data of a field of Word. An item without data is one that an earlier field has.
     """
     if found := _ENDNOTE.match(code):
-        return _endnote_items(code[found.end() :], data)
+        return _endnote_items(code[found.end() :], stored)
     if (found := _CODE.match(code)) is None:
         return []
     try:
