@@ -27,6 +27,8 @@ _RIS_END = re.compile(r"^[ \t]*ER(?:  -.*|[ \t]{0,2}-[ \t]*$)\n?", re.MULTILINE 
 """Not ER-20, in a list that goes on over lines."""
 _GLUED = re.compile(r"(?:(?<=[a-z\d)\]])|[ \t]+)([A-Z][A-Z0-9])  - ")
 """A tag without a line of its own: OP in Mendeley's files, AN and others in Web of Science's."""
+_NONE = "NA"
+"""What R writes for a value that is missing."""
 _WHOLE = ("TI", "T1", "AB", "N2", "N1")
 """Tags of texts that may have anything in them."""
 _RIS_TAGS = {
@@ -74,7 +76,8 @@ def _read_tagged(
             glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
             value, *more = _GLUED.split(value) if glued else [value]
             for name, one in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
-                tags.setdefault(name, []).append(one.strip())
+                if (one := one.strip()) != _NONE:
+                    tags.setdefault(name, []).append(one)
         where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
         yield from usable_paper(partial(parse, tags), where, on_bad)
 
@@ -328,7 +331,8 @@ def read_table(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     next(rows)
     begin = rows.line_num + 1
     for row in rows:
-        cells = {name: cell.strip() for name, cell in zip(columns, row, strict=False) if cell.strip()}
+        stripped = zip(columns, map(str.strip, row), strict=False)
+        cells = {name: cell for name, cell in stripped if cell not in ("", _NONE)}
         where = f"{path}, line {begin}"
         begin = rows.line_num + 1
         if cells:

@@ -487,6 +487,7 @@ def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -
         ("WE  - An Index (SSCI)AN  - W:1\nPY  - 2017\nIS  - 3 OP  - Cell. 3:1", {"year": 2017}),
         ("C6  - FEB 2021\nAB  - Of C6  - no.", {"year": 2021, "abstract": "Of C6 - no."}),
         ("C6  - NIHMS123\nPY  - 2019", {"year": 2019}),
+        ("AU  - Lee, A\nT2  - NA\nAB  - NA\nPY  - 2019", {"venue": "", "abstract": ""}),
         ("AU  - Rahman and Lee, AG and Roe, B", {"authors": ("Rahman", "AG Lee", "B Roe")}),
         (
             "AB  - D<inf>3</inf> &lt;italic&gt;t&lt;/italic&gt; &lt; 2, ``ear{''}, IFN{mu}, $\\pm $5",
