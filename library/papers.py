@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -25,8 +26,38 @@ PREPRINT_VENUE = re.compile(
 )
 _PREPRINT_DOI = re.compile(r"10\.(?:48550|1101|2139|20944|21203|31234|31219|26434|36227)/")
 _TAG = re.compile(
-    r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
+    r"</?(?:jats:|ce:)?(?:i|b|em|strong|sub|sup|inf|span|sc|scp|italic|bold|tt|u|a(?= href)|monospace|roman"
+    r"|uri|ext-link|xref|inline-formula|disp-formula|tex-math|alternatives|styled-content|named-content|mml:\w+"
+    r"|\w*math)\b[^<>]*>",
+    re.I,
 )
+_BLOCK_TAG = re.compile(r"</?(?:jats:|ce:)?(?:p|title|sec|br|div|h[1-6]|[uo]l|li|list-item)\b[^<>]*>", re.I)
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau"
+)
+_LETTERS = dict(zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστ", strict=True))
+_LETTERS |= {
+    "phi": "φ",
+    "chi": "χ",
+    "psi": "ψ",
+    "omega": "ω",
+    "Delta": "Δ",
+    "Omega": "Ω",
+    "+/-": "±",
+    "degrees": "°",
+}
+_GREEK = re.compile(rf"\{{({'|'.join(map(re.escape, _LETTERS))})\}}")
+"""Letters as bioRxiv writes them: IFN{gamma}."""
+_CODE_POINT = re.compile(r"<U\+([0-9A-F]{4,6})>")
+"""What R writes for a character that a Windows code page lacks."""
+_MINIMAL = re.compile(
+    r"\s*\\documentclass\[12pt\]\{minimal\}.*?\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL
+)
+"""A formula as Springer's pages have it, after the same formula."""
+_FORMULA = re.compile(
+    r"\$\$[^$]{1,300}\$\$|\$(?=\S)[^$]{0,300}?\\[A-Za-z]+[^$]{0,300}?\$(?!\d)|\\\(.{1,300}?\\\)"
+)
+"""A formula with a command between dollars that are no prices, by pandoc's rule, or in LaTeX's brackets."""
 
 
 RETRACTED = "retracted"
@@ -162,15 +193,44 @@ def clean_text(text: str) -> str:
     >>> clean_text("<i>Deep</i>  nets &amp; 1 < 2")
     'Deep nets & 1 < 2'
     """
+    if "\\" in text:
+        text = _FORMULA.sub(_formula, _MINIMAL.sub(_formula, text))
     if "<" in text:
-        text = _TAG.sub("", text)
+        text = _without_tags(_CODE_POINT.sub(_character, text))
     if "&" in text:
-        text = html.unescape(text)
+        text, before = html.unescape(text), text
+        text = _without_tags(text) if "&lt;" in before else text  # escaped twice
+    if "{" in text:
+        text = _GREEK.sub(lambda name: _LETTERS[name[1]], text)
+        text = text.replace("{''}", "''")
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     if not text.isprintable():
         text = _CONTROL_CODES.sub("", text)
     return " ".join(text.split())
+
+
+def _without_tags(text: str) -> str:
+    return _BLOCK_TAG.sub(" ", _TAG.sub("", text))
+
+
+def _character(code: re.Match[str]) -> str:
+    number = int(code[1], 16)
+    return chr(number) if number <= sys.maxunicode else code[0]
+
+
+def _formula(found: re.Match[str]) -> str:
+    """Return a formula as text; nothing for Springer's second form of the one before it.
+
+    >>> clean_text(r"O(n) \\documentclass[12pt]{minimal}\\begin{document}$$O(n)$$\\end{document} of $\\pm 2$")
+    'O(n) of ± 2'
+    """
+    from citerec.datasets.languages.latex_text import plain_text  # most questions need no LaTeX
+
+    is_second = found.re is _MINIMAL
+    text = plain_text(found[1] if is_second else found[0])
+    before = found.string[: found.start()].rstrip()
+    return "" if is_second and before.endswith(text) else f" {text}" if is_second else text
 
 
 def clean_doi(text: str) -> str:

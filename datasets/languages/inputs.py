@@ -26,8 +26,9 @@ _RECORDED: ContextVar[list[Path] | None] = ContextVar("recorded", default=None)
 
 
 def decode_text(path: Path) -> str:
-    """Read a file as UTF-8, or UTF-16 if it begins with a byte order mark, or else as Windows-1252, which has
-    the letters of Latin-1, the encoding of many older LaTeX files, and quotes and dashes.
+    """Read a file as UTF-8, or UTF-16 if it begins with a byte order mark. Lines that are no UTF-8 are read
+    as Windows-1252, which has the letters of Latin-1, the encoding of many older LaTeX files, and quotes and
+    dashes; people and programs join files of both.
 
     Raises InputError if it cannot be read or is too large.
     """
@@ -35,10 +36,17 @@ def decode_text(path: Path) -> str:
     if (files := _RECORDED.get()) is not None:
         files.append(path)
     marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    for encoding in ("utf-16" if marked else "utf-8-sig", "cp1252"):
+    with suppress(UnicodeDecodeError):
+        return clean_text(content.decode("utf-16" if marked else "utf-8-sig"))
+    lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n")
+    return clean_text("\n".join(map(_decode_line, lines)))
+
+
+def _decode_line(line: bytes) -> str:
+    for encoding in ("utf-8", "cp1252"):
         with suppress(UnicodeDecodeError):
-            return clean_text(content.decode(encoding))
-    return clean_text(content.decode("latin-1"))
+            return line.decode(encoding)
+    return line.decode("latin-1")
 
 
 def exact_text(path: Path) -> str:

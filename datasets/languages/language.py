@@ -207,8 +207,8 @@ class Language(ABC):
         return replaced(text, ((start, end, " " * (end - start)) for start, end in self.hidden(text)))
 
     def without_code(self, text: str) -> str:
-        """Return a text without comments and code."""
-        return replaced(text, ((start, end, " ") for start, end in self.hidden(text)))
+        """Return a text without comments and code, but with words of code within a line, such as `lme4`."""
+        return replaced(text, ((start, end, _words(text[start:end])) for start, end in self.hidden(text)))
 
     # Documents.
 
@@ -283,9 +283,13 @@ class Language(ABC):
             name = match[match.lastindex or 0]
             places = path.parent / name, inputs.folder(parents) / name.lstrip("/")
             file = inputs.find(match[0].strip(), places, parents, self.suffixes)
-            return f"\n\n{self.with_inputs(file, inputs, parents)}\n\n" if file else match[0]
+            return self.inserted(match[0], self.with_inputs(file, inputs, parents)) if file else match[0]
 
         return self._include.sub(read, text)
+
+    def inserted(self, statement: str, text: str) -> str:
+        """Return the text of an input, which replaces the statement that includes it."""
+        return f"\n\n{text}\n\n"
 
     @abstractmethod
     def plain(self, text: str) -> str:
@@ -368,6 +372,15 @@ class Language(ABC):
         if caret > start or MISSING.fullmatch(text, caret, end):
             return Open(start, end, end, "", lacking)
         return Open(start, caret, end, self.between if opened and not lacking else "", lacking)
+
+
+_IN_LINE = re.compile(r"(`{1,2}|[=~])(?!(?:r|python|julia) )[ ]?(\w[\w.+/()' -]{0,60})\1")
+"""Code that may name a package or program; not what R Markdown computes."""
+
+
+def _words(code: str) -> str:
+    found = _IN_LINE.fullmatch(code)
+    return found[2] if found else " "
 
 
 def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
+from html import unescape
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,19 @@ _ASIDE = re.compile(
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\]|\{[^{}]*\})|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{[.#][^{}\n]{0,300}\}", re.MULTILINE)
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{(?:[.#][^{}\n]{0,300}|-)\}", re.MULTILINE)
 _COMMAND = re.compile(r"\\(?:(?:text\w{2}|emph)\{([^{}]*)\}|[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})*)")
+_RULE = re.compile(
+    r"^[ \t]*[|+](?:[ \t]*:?[-=]+:?[ \t]*[|+])+[ \t]*$|(?<!\S)\|(?!\S)|\{\{<[^<>\n]*>\}\}", re.MULTILINE
+)
+"""Lines and edges of tables, and Quarto's shortcodes."""
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]|\n]+)\]\]")
+_RAISED = re.compile(
+    r"~~(?=\S)([^~\n]{1,300})~~|(?<=[\w)\]])~([^~\s]{1,20})~|(?<=[\w)\]])\^([^\^\s]{1,20})\^"
+)
+"""What is struck out, below or above the line."""
+_PART = re.compile(r"\((?:PART|APPENDIX)\\?\*?\)")
+"""The name of a part of a bookdown book, before that of its first chapter."""
 _LINE_START = re.compile(r"^[ \t]*(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)+", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)([^*_]{1,500}?)(?<=\S)\1(?!\w)|\*\*")
 _BACKSLASH = re.compile(r"\\([^\w\s])")
@@ -183,7 +195,8 @@ class Markdown(Language):
         return Metadata("")
 
     def _about(self, front: dict[str, Any], sections: Sequence[Section]) -> Metadata:
-        title = next((name for level, name, _ in sections if level == 1), "")
+        names = (name for level, name, _ in sections if level == 1 and not _PART.match(name))
+        title = next(names, "")
         return Metadata(
             "",
             _front_matter_text(front, "title") or title,
@@ -457,8 +470,12 @@ def _plain_markdown(text: str) -> str:
 
     >>> _plain_markdown("> We *parse* [trees](https://x.org) with [`code`]{.smallcaps}.")
     'We parse trees with `code`.'
+    >>> _plain_markdown("H~2~O &mdash; ~~old~~ 10^th^ [[N|note]] {{< pagebreak >}}\\n| a | b |\\n|---|:-:|")
+    'H2O — old 10th note a b'
     """
+    text = _WIKI_LINK.sub(r"\1", _RULE.sub(" ", text))
     text = _LINE_START.sub("", _LINK.sub(lambda match: match[1] or match[2] or " ", text))
+    text = unescape(_RAISED.sub(lambda match: match[1] or match[2] or match[3], text))
     text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", text))
     text = _EMPHASIS.sub(lambda match: match[2] or "", text)
     return " ".join(_BACKSLASH.sub(r"\1", text).split())

@@ -13,6 +13,7 @@ from citerec.datasets.languages.bibliographies import References
 from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.language import CITE_MARK, Citation, Key, Language, Open, Source, identified
 from citerec.datasets.languages.latex import LATEX
+from citerec.datasets.languages.latex_text import plain_text
 
 _KEY = re.compile(
     r"(?<![\w/])@([\w\uf000-\uf8ff](?:[\w\uf000-\uf8ff:.#$%&+?<>~/'*|^!-]*[\w\uf000-\uf8ff/])?|\?+|)"
@@ -44,8 +45,24 @@ _FILE = re.compile(r"[^\s\",][^\",\n]*?(?=\s*(?:[\",\n]|\Z))")
 _KEYWORD = r"^[ \t]*#\+{}:[ \t]*([^\n]*)"
 _TITLE, _DATE = (re.compile(_KEYWORD.format(name), re.M | re.I) for name in ("title", "date"))
 _ABSTRACT = re.compile(r"^[ \t]*#\+begin_abstract\b(.*?)^[ \t]*#\+end_abstract", re.M | re.I | re.S)
-_LINE = re.compile(r"^[ \t]*(?:#\+[^\n]*|\|[^\n]*|[-+][ \t]+|\d+[.)][ \t]+)", re.MULTILINE)
-_LINK = re.compile(r"\[\[[^\[\]\n]*\](?:\[([^\[\]\n]*)\])?\]|\[fn:[^\[\]\n]*\]")
+_LINE = re.compile(
+    r"^[ \t]*(?:#\+[^\n]*|\|[^\n]*|(?:CLOSED|DEADLINE|SCHEDULED):[ \t]*[\[<][^\n]*"
+    r"|(?:[-+]|\d+[.)])[ \t]+(?:\[[ X-]\][ \t]+)?)",
+    re.MULTILINE,
+)
+_TERM = re.compile(r":?[ \t]+::(?=\s)")
+"""What ends the term of a description."""
+_LATEX = re.compile(
+    r"\\begin\{(\w+\*?)\}.{0,5000}?\\end\{\1\}|\$\$[^$]{1,2000}\$\$|\$(?=[^\s$])[^$\n]{0,500}?(?<=\S)\$(?!\d)"
+    r"|\\\\(?=[ \t]*$)|\\[A-Za-z]+\*?(?:\[[^\[\]\n]*\])?(?:\{(?:[^{}]|\{[^{}]*\})*\})*",
+    re.DOTALL | re.MULTILINE,
+)
+"""LaTeX within Org: environments, formulas and commands with their arguments."""
+_LINK = re.compile(
+    r"\[\[[^\[\]\n]*\](?:\[([^\[\]\n]*)\])?\]|\[fn:[^\[\]\n]*\]|<<[^<>\n]*>>|\{\{\{[^{}\n]*\}\}\}"
+    r"|(?<![\w:/])(?:[Cc]?ref|eqref|pageref|autoref|nameref|label):[\w:.-]*\w"
+)
+"""Links, notes, targets, macros and org-ref's references."""
 _EMPHASIS = re.compile(r"(?<![\w*/_+])([*/_+])(?=\S)([^*/_+\n]{1,500}?)(?<=\S)\1(?!\w)")
 
 
@@ -58,8 +75,8 @@ class Org(Language):
     marks = "[cite:@?] or [CITE]"
     comment = "# {}\n"
     _include = re.compile(
-        r"^[ \t]*#\+include:[ \t]*(?:\"([^\"\n]+?\.org)(?:::[^\"\n]*)?\"|([^\s\"]+?\.org)(?:::\S*)?(?!\S))"
-        r"[^\n]*",
+        r"^[ \t]*#\+(?:include|setupfile):[ \t]*"
+        r"(?:\"([^\"\n]+?\.org)(?:::[^\"\n]*)?\"|([^\s\"]+?\.org)(?:::\S*)?(?!\S))[^\n]*",
         re.MULTILINE | re.IGNORECASE,
     )
     _hidden = re.compile(
@@ -127,12 +144,13 @@ class Org(Language):
         return [Key(file[0], *file.span()) for file in files]
 
     def plain(self, text: str) -> str:
-        """Remove keywords, tables, links and emphasis.
+        """Remove keywords, tables, links and emphasis; LaTeX becomes text.
 
-        >>> Org().plain("- We *parse* [[https://x.org][trees]].")
-        'We parse trees.'
+        >>> Org().plain("- Term :: We *parse* [[https://x.org][trees]] at \\\\ac{LHC} with $p \\\\leq 5$ %.")
+        'Term: We parse trees at LHC with p ≤ 5 %.'
         """
-        text = _LINK.sub(lambda match: match[1] or " ", _LINE.sub("", text))
+        text = _LINK.sub(lambda match: match[1] or " ", _TERM.sub(":", _LINE.sub("", text)))
+        text = _LATEX.sub(lambda match: plain_text(match[0]), text)
         return " ".join(_EMPHASIS.sub(r"\2", text).split())
 
 

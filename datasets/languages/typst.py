@@ -7,7 +7,7 @@ strings are no text. Included files and imported ones of the document are read w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -49,18 +49,32 @@ _LABEL = r"<([^<>\s]*)>|label\(\s*\"([^\"\n]*)\"\s*\)"
 _SUPPLEMENT = r"\[(?:[^\[\]]|\[[^\[\]]*+\])*+\]"
 _AT = r"(?<!\\)(?!(?<=[A-Za-z\d])@[\w.-]+\.[a-z]{2,}\b)@((?:[\w\uf000](?:[\w:.-]*\w)?)|\?+)"
 _ALIAS = re.compile(rf"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=\s*cite\b(?!\(\s*(?:{_LABEL}))")
+_LABEL_HERE = re.compile(r"<[\w:.-]+>")
 _IN_CALL = re.compile(_LABEL)
 _BIBLIOGRAPHY = re.compile(rf"\bbibliography\w*\s*(?::\s*)?({_ARGUMENTS})")
 _VARIABLE = re.compile(r"#?let\s+([\w-]+)\s*=\s*([^\n]+)")
 _IMPORT = re.compile(r"#?\bimport\s+\"([^@\"\n]+\.typ)\"")
 _FILE = re.compile(rf"(?<=\")[^\"\n]+(?:\.bib|{'|'.join(map(re.escape, OTHER_FILES))})(?=\")")
 _LIST = re.compile(rf"#{_BIBLIOGRAPHY.pattern}")
+_FUNCTION = re.compile(r"#let\s+([\w-]+)\s*(?:\([^()]*\))?\s*=")
+_BRACKET = re.compile(r"\\.|[\[\]]", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
 _REFERENCE = re.compile(r"\w(?:[\w:.-]*\w)?")
 """What may follow @."""
 _CROSS_REFERENCE = re.compile(r"(?:fig|tab|tbl|eq|equ|eqt|sec|lst|alg|thm|lem|def|app|chap)[-:]")
 _FIELD = r"(?:\"([^\"]{0,2000})\"|\[((?:[^\[\]]|\[[^\[\]]*\]){0,20000})\])"
-_TITLE, _ABSTRACT = (re.compile(rf"\b{name}\s*:\s*{_FIELD}") for name in ("title", "abstract"))
+_TITLE, _ABSTRACT = (
+    re.compile(rf"(?<![\w-]){name}\s*:\s*(?:\(\s*\w+\s*:\s*)?{_FIELD}") for name in ("title", "abstract")
+)
+"""Arguments, of which a title may be in several languages."""
+_NAMED_TITLE = re.compile(rf"#let\s+(?:\w+-)?title\s*=\s*{_FIELD}")
+_NOT_OF_DOCUMENT = re.compile(r"\b(?:outline|bibliography|figure|table|print-glossary)\(")
+_TERM = re.compile(r"\(\s*key\s*:\s*\"([^\"\n]+)\"\s*,")
+_SHORT = re.compile(r"#(?:gls|ac|abr|abbr|glo)\w*\(\s*\"([^\"\n]{1,40})\"[^()]*\)", re.IGNORECASE)
+"""What prints an abbreviation."""
+_BREAK = re.compile(r"\\(?=\s)")
+_DOCUMENT = 1000
+"""Characters of a block in a rule or function that is text of the document, if it has no heading."""
 _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
 _RULES = ("#let", "#set", "#show", "#import", "#include")
 """Statements that print nothing themselves."""
@@ -131,7 +145,9 @@ class Typst(Language):
             for one in _IMPORT.finditer(text)
         )
         code = "\n".join(self.with_inputs(file, inputs, (path,)) for file in imported if file)
+        text = _with_functions(text, code)
         labels = self.labels(f"{text}\n{code}")
+        labels |= {f"{term[1]}{end}" for term in _TERM.finditer(f"{text}\n{code}") for end in ("", ":pl")}
         for alias in _ALIAS.finditer(f"{text}\n{code}"):
             text = re.sub(rf"#{re.escape(alias[1])}(?=\()", "#cite", text)
         text = self.without_references(text, labels)
@@ -144,12 +160,17 @@ class Typst(Language):
         return Source(text, about, [*keys], references, skipped=inputs.notes, labels=labels)
 
     def metadata(self, head: str) -> Metadata:
-        title, abstract = (
-            match[1] or match[2] if match else "" for match in (_TITLE.search(head), _ABSTRACT.search(head))
-        )
+        calls = [
+            re.compile(_ARGUMENTS).match(head, call.end() - 1) for call in _NOT_OF_DOCUMENT.finditer(head)
+        ]
+        own = replaced(head, ((call.start(), call.end(), "") for call in _outermost(filter(None, calls))))
+        found = (_TITLE.search(own) or _NAMED_TITLE.search(own), _ABSTRACT.search(own))
+        title, abstract = ((match[1] or match[2] or "") if match else "" for match in found)
         date = _DATE.search(head)
         sections, _ = self.sections(self.body(head))
-        title = title or next((name for level, name, _ in sections if level == 1), "")
+        title = title or next(
+            (name for level, name, _ in sections if level == 1 and name.lower() != "abstract"), ""
+        )
         about = self.plain(abstract) or self.named_section(sections, "abstract")
         year = find_year(date[1] or date[2] or "") if date else 0
         return Metadata("", self.plain(title), about, year)
@@ -166,22 +187,117 @@ class Typst(Language):
         )
         return [Key(file[0], *file.span()) for file in files]
 
+    def inserted(self, statement: str, text: str) -> str:
+        text = super().inserted(statement, text)
+        return text if statement.startswith("#") else f"[{text}]"  # within code
+
     def plain(self, text: str) -> str:
         """Remove calls, labels, emphasis and escapes.
 
         >>> Typst().plain("We *parse* #text(red)[trees] fast. <sec:a>")
         'We parse trees fast.'
         """
-        return " ".join(_ESCAPED.sub(r"\1", _SIGNS.sub("", _CALL.sub("", text))).split())
+        text = _CALL.sub("", _SHORT.sub(r"\1", text))
+        return " ".join(_ESCAPED.sub(r"\1", _SIGNS.sub("", _BREAK.sub(" ", text))).split())
 
     def body(self, text: str, running: bool = False) -> str:
-        rules = (
-            span for kind, span in _scan(text) if kind == "statement" and text.startswith(_RULES, span[0])
-        )
-        return _LIST.sub("", replaced(text, ((start, end, "") for start, end in rules)))
+        edits = list[tuple[int, int, str]]()
+        for kind, (start, end) in _scan(text):
+            if kind == "statement" and text.startswith(_RULES, start):
+                done = start
+                for a, b in _blocks(text, start, end):
+                    if b - a > _DOCUMENT or self._heading.search(text, a, b):
+                        edits.append((done, a, "\n"))
+                        done = b
+                edits.append((done, end, ""))
+        return self._without_arguments(_LIST.sub("", replaced(text, edits)))
+
+    def _without_arguments(self, text: str) -> str:
+        """Return a text with the markup, abbreviations and citations of calls, but no names and arguments."""
+        cited = iter([one for one in self.citations(text) if one.keys])
+        edits, one = list[tuple[int, int, str]](), next(cited, None)
+        for start, end in _code_spans(text):
+            if label := _LABEL_HERE.match(text, end):
+                edits.append((end, label.end(), ""))
+            short = _SHORT.fullmatch(text, start, end)
+            if short:
+                edits.append((start, end, short[1]))
+                continue
+            while one and one.end <= start:
+                one = next(cited, None)
+            while one and one.start < end:
+                if start < one.start:
+                    edits.append((start, one.start, _between(text[start : one.start])))
+                start = min(one.end, end)
+                if one.end > end:
+                    break  # with a supplement in brackets
+                one = next(cited, None)
+            edits.append((start, end, _between(text[start:end])))
+        return replaced(text, edits)
 
 
 TYPST = Typst()
+
+
+def _between(code: str) -> str:
+    return "\n" if "\n" in code else " " if "," in code else ""
+
+
+def _outermost(matches: Iterable[re.Match[str]]) -> Iterator[re.Match[str]]:
+    """Yield those that are in no other one before them."""
+    done = 0
+    for match in matches:
+        if match.start() >= done:
+            done = match.end()
+            yield match
+
+
+def _with_functions(text: str, code: str) -> str:
+    """Return a text with the functions of imported files that print much text, where it calls them."""
+    for kind, (start, end) in _scan(code):
+        named = _FUNCTION.match(code, start, end) if kind == "statement" else None
+        if named and any(b - a > _DOCUMENT for a, b in _blocks(code, start, end)):
+            written = f"\n\n{code[start:end]}\n\n"
+            call = rf"^[ \t]*#{re.escape(named[1])}(?![\w-])(?:\([^()\n]*\))?"
+            if called := re.search(call, text, re.MULTILINE):
+                text = replaced(text, [(*called.span(), written)])
+    return text
+
+
+def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the outermost blocks of markup within code, without their brackets."""
+    depth, begin = 0, 0
+    for sign in _BRACKET.finditer(text, start, end):
+        depth = max(0, depth + (1 if sign[0] == "[" else -1 if sign[0] == "]" else 0))
+        if sign[0] == "[" and depth == 1:
+            begin = sign.end()
+        elif sign[0] == "]" and depth == 0 and begin:
+            yield begin, sign.start()
+            begin = 0
+
+
+def _code_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each piece of code: calls with their arguments, without markup there."""
+    opened: list[str] = []
+    place, begin = 0, -1
+    while token := (_CODE if opened and opened[-1] != "[" else _MARKUP).search(text, place):
+        kind, place = token.lastgroup or "", token.end()
+        was_code = bool(opened) and opened[-1] != "["
+        if kind == "statement":
+            opened.append("")
+        elif kind == "open":
+            opened.append(text[place - 1])
+        elif kind in ("end", "close"):
+            while opened and not opened[-1]:
+                opened.pop()
+            if kind == "close" and opened and opened[-1] == _CLOSES[token[0]]:
+                opened.pop()
+        is_code = bool(opened) and opened[-1] != "["
+        if is_code and not was_code:
+            begin = token.start()
+        elif was_code and not is_code and begin >= 0:
+            yield begin, token.end()
+            begin = -1
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from citerec.library.entries.item import DATES, ROLES, Item, csl_date, read_csl_date
-from citerec.library.entries.names import OTHERS, Name, parse_name, parse_names, parse_people
+from citerec.library.entries.names import OTHERS, Name, parse_inverted, parse_name, parse_names, parse_people
 from citerec.library.entries.tables import VARIABLES
 from citerec.library.papers import clean_text, terminal_text
 
@@ -15,6 +15,7 @@ _ALIASES = {"journalAbbreviation": "container-title-short", "shortTitle": "title
 """Names from the time before CSL 1.0.2."""
 _PARTS = ("family", "given", "suffix", "literal", "name", "non-dropping-particle", "dropping-particle")
 """Of names; `name` is how Crossref writes `literal`."""
+_INVERTED = re.compile(r"[A-ZÀ-Þ][\w'’-]+, [A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*){0,2}")
 _RANGE = re.compile(r"(?<=\w)\s*[–—]\s*(?=\w)|--+")
 
 
@@ -63,6 +64,8 @@ def read_name(name: Mapping[str, Any]) -> Name:
         particle, family = " ".join(words[:first]), " ".join(words[first:])
     if not given and parse_name(literal or family) == OTHERS:
         return OTHERS
+    if _INVERTED.fullmatch(literal) and (inverted := parse_inverted(literal)).given:
+        return inverted  # a person in one field
     if literal or (" " in family and not given and not particle and not suffix):
         return Name(literal=literal or family)
     return Name(family, given, particle, suffix)

@@ -14,6 +14,12 @@ _COLUMN = re.compile(r"(?<!\\)&")
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
+_DOUBLED = re.compile(
+    r"\$\\backslash\$(?:([nr])(?![a-z{])|(?=[A-Za-z])|(?=['’\"`^~=.]\s?(?:\{?\\?\{\}?)?[A-Za-z]))"
+)
+"""A backslash that was escaped once more, by Mendeley and Google Scholar; n and r are ends of lines."""
+_BRACE = re.compile(r"\{\\([{}])\}|\$\\([{}])\$")
+_ACCENT = re.compile(r"\\’(?=\{?[aeiouycnszAEIOUYCNSZ])|\\(?=’)")
 _BACKSLASH = re.compile(r"\\char\s*`\\\\")
 """A backslash by its code, as in the names of macros."""
 _JOURNALS = {row["macro"]: row["journal"] for row in read_table("journals")}
@@ -55,6 +61,8 @@ def latex_to_text(latex: str) -> str:
     'Monthly Notices of the Royal Astronomical Society, see http://a.org/~b_c%20d'
     >>> latex_to_text(r"From {\tt\char`\\newcommand} on")
     'From \\newcommand on'
+    >>> latex_to_text(r"{$\{$$\backslash$lambda$\}$} of $\backslash$'{\{}e{\}}t{\{}$\backslash$'e{\}}")
+    'λ of été'
     >>> latex_to_text(r"R & D, \emph{A}&B")
     'R & D, A&B'
     """
@@ -81,6 +89,10 @@ def latex_to_names(latex: str) -> str:
 
 def _written_out(latex: str) -> str:
     """Return LaTeX with addresses, journals, unknown macros and `&`, which separates no columns, as text."""
+    if _DOUBLED.search(latex):
+        latex = _DOUBLED.sub(lambda found: " " if found[1] else "\\", latex)
+        latex = _BRACE.sub(lambda found: found[1] or found[2], latex)
+        latex = _ACCENT.sub(lambda found: "\\'" if len(found[0]) > 1 else "", latex)
     latex = _COLUMN.sub(r"\\&", latex)
     if "\\" not in latex:
         return latex

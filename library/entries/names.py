@@ -27,6 +27,10 @@ _WITH_INITIALS = re.compile(
     r"((?:[A-Z](?:-?[A-Z]){0,2}|(?:[A-Z]\.[ -]?)+)(?: (?:[JS]r\.?|2nd|3rd|III?))?)"
 )
 """A family name and initials, as in PubMed: Penkov MA, Roe C.D., Moss RJ 3rd."""
+_TWO_CAPITALS = re.compile(r"\s*[A-Z]{2}\s*")
+_INITIALS_LAST = re.compile(r", (?:[A-Z][. -]*){1,4}$")
+_IN_BRACES = re.compile(rf"\{{{_WITH_INITIALS.pattern}\}}(?:\s*,\s*\{{{_WITH_INITIALS.pattern}\}})+")
+_ONE_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+")
 _INITIALS_FIRST = re.compile(r"(?:[^\W\d_]\.[ -]*)+[^\W\d_][\w'’-]+")
 _FULL = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [\w'’.-]+){0,2} [A-ZÀ-Þ][\w'’-]+")
 _MORE = re.compile(r"[,;&\s]+(?:and )?\b(?:et\.? al(?:\.|ii\b|\b)|and others\b)[\s,.]*$", re.IGNORECASE)
@@ -187,8 +191,11 @@ def parse_names(text: str) -> list[Name]:
     >>> [name.full for name in parse_names("Lee, A., Roe, B. C. & Fern, D., et al.")]
     ['A. Lee', 'B. C. Roe', 'D. Fern', 'others']
     """
+    if _IN_BRACES.fullmatch(text):  # {Lee A.}, {Roe B. C.}
+        text = " and ".join(text.strip("{ }").replace("{", "").split("}"))
+        text = re.sub(r" and \s*,\s*", " and ", text)
     if {"{", "="} & set(text):
-        names = [*map(parse_name, split_multiple_persons_names(text))]
+        names = [*map(parse_name, _initials_last(split_multiple_persons_names(text)))]
     else:
         text = _LOOSE_AND.sub("", text)
         names = parse_people(text, _by_and) if "," in text else _by_and(text)
@@ -196,8 +203,15 @@ def parse_names(text: str) -> list[Name]:
 
 
 def _by_and(text: str) -> list[Name]:
-    pieces = map(str.strip, split_multiple_persons_names(text))
+    pieces = _initials_last([*map(str.strip, split_multiple_persons_names(text))])
     return [name for piece in pieces for name in parse_people(piece, lambda one: [parse_name(one)])]
+
+
+def _initials_last(names: list[str]) -> list[str]:
+    """Return names with a comma before their initials if all of several are as PubMed writes them: Lee AB."""
+    people = [name for name in names if name.lower() not in _OTHERS]
+    are_all = len(people) > 1 and all(map(_WITH_INITIALS.fullmatch, people))
+    return [*map(_with_comma, names)] if are_all else names
 
 
 def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
@@ -216,7 +230,12 @@ def parse_people(text: str, parse: Callable[[str], list[Name]]) -> list[Name]:
     pieces = (not _BETWEEN.search(with_commas) and _by_commas(with_commas)) or [
         one for piece in _BETWEEN.split(listed) for one in _by_commas(piece) or [piece.strip(" ,")]
     ]
-    if not (more or len(pieces) > 1) or not all(map(_is_person, pieces)):
+    others = [piece for piece in pieces if not _is_person(piece)]
+    if len(pieces) > 2 and any(map(_INITIALS_LAST.search, pieces)):
+        others = [
+            piece for piece in others if not _ONE_NAME.fullmatch(piece)
+        ]  # Rahman and Lee, AN and Roe, B
+    if not (more or len(pieces) > 1) or others:
         return parse(listed) + more
     pieces = [piece if _FULL.fullmatch(piece) else _with_comma(piece) for piece in pieces]
     return [parse_name(piece) if one.literal else one for piece in pieces for one in parse(piece)] + more
@@ -241,12 +260,23 @@ def _with_comma(text: str) -> str:
 
 def _is_person(text: str) -> bool:
     """True for a family name with given names or initials, on either side."""
-    _, comma, given = text.partition(",")
-    if _INSTITUTION.search(text) or given.strip(" .").lower() in _COMPANIES:
+    family, comma, given = text.partition(",")
+    if _INSTITUTION.search(text) or _is_company(family, given):
         return False
     if comma:
         return bool(given) and "," not in given
     return any(form.fullmatch(text) for form in (_WITH_INITIALS, _INITIALS_FIRST, _FULL))
+
+
+def _is_company(name: str, last: str) -> bool:
+    """True if what follows the comma makes a name that of a company. Two capitals after a word are initials.
+
+    >>> _is_company("Barnes and Noble", " Inc."), _is_company("Moss", " AG"), _is_company("Moss Pumps", " AG")
+    (True, False, True)
+    """
+    if last.strip(" .").lower() not in _COMPANIES:
+        return False
+    return " " in name.strip() or not _TWO_CAPITALS.fullmatch(last)
 
 
 def parse_inverted(text: str) -> Name:
@@ -259,8 +289,11 @@ def parse_inverted(text: str) -> Name:
     if text.lower() in _OTHERS:
         return OTHERS
     name, _, last = text.rpartition(",")
-    if last.strip(" .").lower() in _COMPANIES and name:
+    if name and _is_company(name, last):
         return Name(literal=text)
+    if "," not in name and " " in name and _TWO_CAPITALS.fullmatch(last) and _is_suffix(last):
+        known = parse_name(f"{name}, A")  # initials, where a suffix would have dots or stand third
+        return known._replace(given=last.strip())
     text = _with_comma(text)
     if " " in text and "," not in text.rstrip(",") and not _INITIALS_FIRST.fullmatch(text):
         return Name(literal=text.rstrip(", "))

@@ -45,6 +45,9 @@ def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
         key=lambda date: (date.count("-"), bool(date)),
         default="",
     )
+    if not re.search(r"\d{4}", fields["issued"]):  # Web of Science has the date of early access there
+        early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
+        fields["issued"] = next(early, fields["issued"])
     fields["accessed"] = iso_date(fields.get("accessed", ""))
     if (short := next(iter(tags.get("JO", ())), "")) != fields.get("container-title"):
         fields.setdefault("container-title-short", short)

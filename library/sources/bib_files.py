@@ -42,7 +42,8 @@ _PARTS = (
     *("inreference", "chapter", *_IN_BOOK),
 )
 """Types with titles of their own; others, such as a version of software, have all from their crossref."""
-_NOT_PAPERS = ("xdata",)
+_NOT_PAPERS = ("xdata", "control", "ieeetranbstctl")
+"""Types of entries for others, and for styles."""
 _MAX_PARENTS = 5
 _READ_NAMES = (
     "title subtitle shorttitle origtitle booktitle booksubtitle maintitle mainsubtitle journal journaltitle "

@@ -1,7 +1,8 @@
-"""Readers for RIS, PubMed's NBIB, and EndNote's tagged and XML files."""
+"""Readers for RIS, PubMed's NBIB, EndNote's tagged and XML files, Web of Science's files and tables (CSV)."""
 
 from __future__ import annotations
 
+import csv
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +11,11 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.datasets.formats.json_lines import OnBadRecord
-from citerec.datasets.languages.inputs import decode_text
+from citerec.datasets.languages.inputs import MAX_FILE_BYTES, decode_text
 from citerec.library.entries.bibtex import entry_paper
 from citerec.library.entries.files import SUFFIX, file_folders, resolve_files
 from citerec.library.entries.item import Item, iso_date, number_variable
-from citerec.library.entries.names import Name, parse_all_inverted
+from citerec.library.entries.names import Name, parse_all_inverted, parse_inverted
 from citerec.library.entries.ris import add_places, edited, read_record
 from citerec.library.entries.tables import Names
 from citerec.library.papers import LibraryPaper, split_names, usable_paper
@@ -22,7 +23,14 @@ from citerec.library.papers import LibraryPaper, split_names, usable_paper
 # NBIB and EndNote's tagged format have no parser that is kept up, and rispy loses repeated and unknown tags
 # and what continues them: all three are lines of a tag and its value.
 _RIS_START = re.compile(r"^[ \t]*TY( {0,2})-", re.MULTILINE | re.IGNORECASE)
-_RIS_END = re.compile(r"^[ \t]*ER {0,2}-.*\n?", re.MULTILINE | re.IGNORECASE)
+_RIS_END = re.compile(r"^[ \t]*ER(?:  -.*|[ \t]{0,2}-[ \t]*$)\n?", re.MULTILINE | re.IGNORECASE)
+"""Not ER-20, in a list that goes on over lines."""
+_GLUED = re.compile(r"(?:(?<=[a-z\d)\]])|[ \t]+)([A-Z][A-Z0-9])  - ")
+"""A tag without a line of its own: OP in Mendeley's files, AN and others in Web of Science's."""
+_NONE = "NA"
+"""What R writes for a value that is missing."""
+_WHOLE = ("TI", "T1", "AB", "N2", "N1")
+"""Tags of texts that may have anything in them."""
 _RIS_TAGS = {
     "  ": r"[A-Za-z][A-Za-z0-9]  -",
     "": r"[A-Z][A-Z0-9] {0,2}-",  # with fewer spaces, words of a text could be tags
@@ -35,6 +43,8 @@ _NBIB_START = re.compile(r"^PMID *-", re.MULTILINE)
 _NBIB_FIELD = re.compile(r"^([A-Z]{2,4} *-) (.*(?:\n {6}.*)*)", re.MULTILINE)
 _ENW_START = re.compile(r"^%0 ", re.MULTILINE)
 _ENW_FIELD = re.compile(r"^%(\S) (.*(?:\n(?!%\S ).*)*)", re.MULTILINE)
+_WOS_START = re.compile(r"^PT (?=[A-Z][ \t]*$)", re.MULTILINE)
+_WOS_FIELD = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n {2,}.*)*)", re.MULTILINE)
 
 _WEB = re.compile(r"https?:", re.IGNORECASE)
 
@@ -51,7 +61,8 @@ def _read_tagged(
     if not starts:
         raise InputError(f"{path}: has no records ({example})")
     outside = partial(_report_outside, path, text, example, on_bad)
-    outside(0, starts[0].start())
+    if start is not _WOS_START:  # who exported it
+        outside(0, starts[0].start())
     for number, begin in enumerate(starts):
         end = starts[number + 1].start() if number + 1 < len(starts) else len(text)
         if start is _RIS_START:
@@ -61,7 +72,12 @@ def _read_tagged(
                 end = closed.start()
         tags = dict[str, list[str]]()
         for tag, value in field.findall(text, begin.start(), end):
-            tags.setdefault(tag.rstrip("- ").upper() if len(tag) > 1 else tag, []).append(value.strip())
+            tag = tag.rstrip("- ").upper() if len(tag) > 1 else tag
+            glued = start is _RIS_START and "  - " in value and tag not in _WHOLE
+            value, *more = _GLUED.split(value) if glued else [value]
+            for name, one in [(tag, value), *zip(more[::2], more[1::2], strict=True)]:
+                if (one := one.strip()) != _NONE:
+                    tags.setdefault(name, []).append(one)
         where = f"{path}, line {text.count(chr(10), 0, begin.start()) + 1}"
         yield from usable_paper(partial(parse, tags), where, on_bad)
 
@@ -221,3 +237,142 @@ def _parse_endnote(folders: Sequence[Path], record: ET.Element) -> LibraryPaper:
     words = [name for text in texts("keywords/keyword") for name in split_names(text)]
     paper = entry_paper(item, next(iter(texts("label")), ""), tags=words)
     return _with_files(paper, texts("urls/pdf-urls/url"), folders)
+
+
+_WOS_TYPES, _WOS = Names("types", "wos"), Names("variables", "wos")
+_WOS_KINDS = {"J": "article-journal", "C": "paper-conference", "B": "book", "S": "chapter", "P": "patent"}
+
+
+def read_wos(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of Web of Science's files, tagged or with tabs. Raises InputError without records."""
+    lines = decode_text(path).splitlines()
+    if lines and lines[0].startswith("PT\t"):
+        for number, row in enumerate(csv.reader(lines[1:], delimiter="\t", quoting=csv.QUOTE_NONE), start=2):
+            tags = {tag: [text] for tag, text in zip(lines[0].split("\t"), row, strict=False) if text.strip()}
+            if tags:
+                where = f"{path}, line {number}"
+                yield from usable_paper(partial(_parse_wos, tags, _split_people), where, on_bad)
+    else:
+        parse = partial(_parse_wos, people=str.splitlines)
+        yield from _read_tagged(path, _WOS_START, _WOS_FIELD, parse, "PT J ... ER", on_bad)
+
+
+def _split_people(text: str) -> list[str]:
+    return text.split(";")
+
+
+def _parse_wos(tags: Tags, people: Callable[[str], list[str]]) -> LibraryPaper:
+    """Return the paper of a record. people: splits a text into names."""
+    fields = _WOS.first({tag: [" ".join(text.split()) for text in texts] for tag, texts in tags.items()})
+
+    def first(tag: str) -> str:
+        return next(iter(tags.get(tag, ())), "").strip()
+
+    def names(*of: str) -> list[Name]:
+        listed = next((tags[tag] for tag in of if tag in tags), ())
+        return [parse_inverted(one) for text in listed for one in people(text)]
+
+    listed = [
+        _WOS_TYPES.csl[kind] for text in first("DT").split(";") if (kind := text.strip()) in _WOS_TYPES.csl
+    ]
+    kind = _WOS_KINDS.get(first("PT"), "article-journal")
+    if kind in ("book", "chapter"):
+        kind = next((one for one in listed if one in ("chapter", "paper-conference")), kind)
+    elif kind == "article-journal":
+        kind = next(iter(listed), kind)
+    if kind == "book":
+        fields.setdefault("collection-title", fields.pop("container-title", ""))
+        fields["title"] = fields.get("title") or fields.pop("collection-title")
+    pages = first("BP"), first("EP")
+    fields["page"] = "-".join(dict.fromkeys(filter(None, pages))) or fields.get("page", "")
+    fields["ISSN"] = ", ".join(filter(None, (first("SN"), first("EI"))))
+    fields["ISBN"] = first("BN").partition(";")[0]
+    dates = [iso_date(text) for text in (f"{first('PD')} {first('PY')}", first("PY"), first("EA"))]
+    fields["issued"] = next((date for date in dates if re.match(r"\d{4}", date)), "")
+    roles = {
+        "author": names("AF", "AU", "BF", "BA") + _literals([" ".join(first("CA").split())]),
+        "editor": names("BE", "ED"),
+    }
+    words = [word for text in tags.get("DE", ()) for word in " ".join(text.split()).split(";")]
+    return entry_paper(
+        Item.of(kind, fields, {role: [n for n in of if n.full] for role, of in roles.items()}), "", tags=words
+    )
+
+
+_TABLE_TYPES, _TABLE, _ZOTERO_TYPES = (
+    Names("types", "table"),
+    Names("variables", "table"),
+    Names("types", "zotero"),
+)
+_SCOPUS_ID = re.compile(r"\s*\(\d{6,}\)")
+_KEY = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def is_table(start: str) -> bool:
+    """True if the first line of a text names the columns of papers: a title, and authors, year or DOI."""
+    named = set(_columns(start)[0])
+    is_dated = not named.isdisjoint(("authors", "author", "year", "publication year", "doi"))
+    return is_dated and any(name in named for name in _TABLE.read["title"])
+
+
+def _columns(text: str) -> tuple[list[str], str]:
+    """Return the names in the first line of a table, in lower case, and what is between them."""
+    head = text.partition("\n")[0].strip()
+    between = max(",;\t", key=head.count)
+    return [name.strip().lower() for name in next(csv.reader([head], delimiter=between), ())], between
+
+
+def read_table(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of a table (CSV) of Zotero, Scopus, PubMed, IEEE Xplore, or one with such columns."""
+    text = decode_text(path).lstrip()
+    columns, between = _columns(text)
+    csv.field_size_limit(MAX_FILE_BYTES)  # lists of references
+    rows = csv.reader(text.splitlines(keepends=True), delimiter=between)
+    next(rows)
+    begin = rows.line_num + 1
+    for row in rows:
+        stripped = zip(columns, map(str.strip, row), strict=False)
+        cells = {name: cell for name, cell in stripped if cell not in ("", _NONE)}
+        where = f"{path}, line {begin}"
+        begin = rows.line_num + 1
+        if cells:
+            yield from usable_paper(partial(_parse_row, file_folders(path), cells), where, on_bad)
+
+
+def _parse_row(folders: Sequence[Path], cells: Mapping[str, str]) -> LibraryPaper:
+    fields = _TABLE.first({name: [cell] for name, cell in cells.items()})
+    kind = next((cells[name] for name in ("item type", "document type", "type") if name in cells), "")
+    csl = _ZOTERO_TYPES.csl.get(kind) or _TABLE_TYPES.csl.get(kind.lower())
+    csl = csl or ("article-journal" if "container-title" in fields else "document")
+    if "PMID" in fields:
+        fields["title"] = fields.get("title", "").removesuffix(".")
+    pages = [cells.get(name, "") for name in ("page start", "page end")]
+    pages = pages if pages[0] else [cells.get(name, "") for name in ("start page", "end page")]
+    fields["page"] = "-".join(dict.fromkeys(filter(None, pages))) or fields.get("page", "")
+    if "issue" in fields:
+        fields[number_variable(csl)] = fields.pop("issue")
+    years = ("date", "publication date", "publication year", "year", "pubyear", "publication_year")
+    dates = [iso_date(cells[name]) for name in years if name in cells]
+    fields["issued"] = next((date for date in dates if re.match(r"\d{4}", date)), next(iter(dates), ""))
+
+    def names(*of: str) -> list[Name]:
+        text = next((cells[name] for name in of if name in cells), "")
+        text = text[:-1] if text.find(".") == len(text) - 1 else text  # PubMed's has one at the end
+        return parse_all_inverted([_SCOPUS_ID.sub("", text)])
+
+    people = {
+        "author": names("author full names", "author", "authors", "author(s)"),
+        "editor": names("editor", "editors"),
+        "translator": names("translator"),
+    }
+    found = _KEY.search(cells.get("extra", ""))
+    words = [
+        cells.get(name, "")
+        for name in ("manual tags", "automatic tags", "author keywords", "keywords", "tags")
+    ]
+    paper = entry_paper(
+        Item.of(csl, fields, people),
+        found[1] if found else "",
+        tags=[word for text in words for word in text.split(";")],
+    )
+    return _with_files(paper, cells.get("file attachments", "").split("; "), folders)

@@ -2,6 +2,8 @@
 
     .bib                    BibTeX and BibLaTeX (bib_files)
     .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
+    .ciw, .txt              Web of Science, tagged or with tabs (exports)
+    .csv                    tables of Zotero, Scopus, PubMed and others (exports)
     .json                   CSL JSON (csl_files): a list, also in an object, or one item; Better BibTeX's JSON
                             (zotero_items); papers.json, an object of papers by id
     .yaml, .yml             CSL YAML and hayagriva's (csl_files)
@@ -18,6 +20,7 @@ title:HASH.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -52,21 +55,30 @@ from citerec.library.folder import MANIFEST
 from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
 from citerec.library.sources.bib_files import read_bibtex
 from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
-from citerec.library.sources.exports import read_endnote_xml, read_enw, read_nbib, read_ris
+from citerec.library.sources.exports import (
+    is_table,
+    read_endnote_xml,
+    read_enw,
+    read_nbib,
+    read_ris,
+    read_table,
+    read_wos,
+)
 from citerec.library.sources.fields import Fields, parse_records
 from citerec.library.sources.own_records import OwnRecord
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_items import read_better_bibtex
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
-FORMATS = ".bib, .ris, .nbib, .enw, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
-FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".json", ".jsonl", ".ndjson")
+FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
+FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".ciw", ".json", ".jsonl", ".ndjson")
 """Suffixes of the files to read when a source is a folder, also with .gz."""
 SNIFF_BYTES = 1 << 16
 """Number of bytes to recognise a format by."""
 
 _OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 _RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
+_WOS_START = re.compile(rb"\s*(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)")
 _LIST_INSIDE = re.compile(
     rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
     rb'"(?:items|references)"\s*:\s*\[',
@@ -158,6 +170,8 @@ _EXPORTS = {
     "nbib": read_nbib,
     "enw": read_enw,
     "endnote": read_endnote_xml,
+    "wos": read_wos,
+    "table": read_table,
     "better bibtex": read_better_bibtex,
     "yaml": read_yaml,
 }
@@ -170,18 +184,25 @@ def recognise(path: str | Path) -> str:
     """
     with open_bytes(path) as (file, _):
         start = file.read(SNIFF_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode(errors="replace")
     name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
-    first = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    text = start.removeprefix(BYTE_ORDER_MARK)
+    first = text.lstrip()[:1]
     if not first:
         raise InputError(f"{path}: is empty")
     if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
         return "bibtex"
-    if name.endswith(".ris") or _RIS_START.match(start):
+    if name.endswith(".ris") or _RIS_START.match(text):
         return "ris"
-    if name.endswith(".nbib") or _NBIB_START.match(start):
+    if name.endswith(".nbib") or _NBIB_START.match(text):
         return "nbib"
-    if name.endswith(".enw") or _ENW_START.match(start):
+    if name.endswith(".enw") or _ENW_START.match(text):
         return "enw"
+    if name.endswith(".ciw") or _WOS_START.match(text):
+        return "wos"
+    if name.endswith((".csv", ".tsv")) and is_table(text.decode(errors="replace")):
+        return "table"
     if first == b"<" and b"<records" in start:
         return "endnote"
     if name.endswith((".yaml", ".yml")):

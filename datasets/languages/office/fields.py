@@ -1,5 +1,7 @@
 """Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
 
+EndNote's have records in XML, in the code or, in base64, in the data of the field.
+
 The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
 github.com/citation-style-language/schema. Mendeley's fields are of the same form.
 """
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ET
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -15,6 +19,12 @@ from typing import Any, NamedTuple
 from citerec.datasets.fulltext.catalogue import find_year
 
 _CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
+_ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
+_ENDNOTE_TYPES = {
+    **{"Journal Article": "article-journal", "Electronic Article": "article-journal", "Book": "book"},
+    **{"Edited Book": "book", "Book Section": "chapter", "Conference Proceedings": "paper-conference"},
+    **{"Conference Paper": "paper-conference", "Thesis": "thesis", "Report": "report", "Web Page": "webpage"},
+}
 _NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
 _SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
 _SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
@@ -33,11 +43,13 @@ class Cited(NamedTuple):
     no_author: bool = False
 
 
-def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
+def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one.
 
-    An item without data is one that an earlier field has.
+    stored: data of a field of Word. An item without data is one that an earlier field has.
     """
+    if found := _ENDNOTE.match(code):
+        return _endnote_items(code[found.end() :], stored)
     if (found := _CODE.match(code)) is None:
         return []
     try:
@@ -57,6 +69,48 @@ def citation_items(code: str) -> list[tuple[str, dict[str, Any]]]:
         key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
         data = data and {**data, "id": key}
         items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
+    return items
+
+
+def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        xml = xml if xml.startswith("<") else b64decode(data).decode("utf-8", "replace").rstrip("\0")
+        root = None if "<!DOCTYPE" in xml else ET.fromstring(xml)
+    except (ET.ParseError, ValueError):
+        return []
+    items = []
+    for cite in () if root is None else root.iter("Cite"):
+
+        def text(place: str, of: ET.Element = cite) -> str:
+            found = of.find(place)
+            return "" if found is None else " ".join("".join(found.itertext()).split())
+
+        record, names = cite.find("record"), list[dict[str, str]]()
+        for author in () if record is None else record.findall("contributors/authors/author"):
+            family, _, given = " ".join("".join(author.itertext()).split()).partition(",")
+            given = given.strip()
+            names.append({"family": family, "given": given} if given else {"literal": family})
+        year = find_year(text("record/dates/year") or text("Year"))
+        written = "".join(text("Author").split()[:1] + text("Year").split()[:1]) or f"item{text('RecNum')}"
+        key = _NOT_IN_KEY.sub("-", written).strip("-") or "item"
+        kind = None if record is None else record.find("ref-type")
+        own: dict[str, Any] = {
+            "id": key,
+            "type": _ENDNOTE_TYPES.get("" if kind is None else kind.get("name", ""), "document"),
+            "title": text("record/titles/title"),
+            "author": names,
+            "issued": {"date-parts": [[year]]} if year else None,
+            "container-title": text("record/titles/secondary-title") or text("record/periodical/full-title"),
+            "volume": text("record/volume"),
+            "issue": text("record/number"),
+            "page": text("record/pages"),
+            "DOI": text("record/electronic-resource-num"),
+            "abstract": text("record/abstract"),
+        }
+        database = None if record is None else record.find("foreign-keys/key")
+        id = "" if database is None else f"endnote:{database.get('db-id')}/{text('RecNum')}"
+        own = {name: value for name, value in own.items() if value} if own["title"] else {}
+        items.append((key, {"id": key, "uris": [id] if id else [], "itemData": own}))
     return items
 
 

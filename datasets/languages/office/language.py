@@ -92,7 +92,8 @@ class Office(Language):
     def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
         text = inputs.open(path, ())
         _, cites = self.sections(self.body(text))
-        given = csl_entries(item["itemData"] for item in self.open(path).items.values())
+        items = self.open(path).items
+        given = csl_entries({**item["itemData"], "id": key} for key, item in items.items())
         references = References(real_path(path), given=given)
         return Source(text, identified(self.metadata(text), paper), [*number_keys(cites)], references)
 

@@ -67,10 +67,12 @@ class Piece(NamedTuple):
 
 @dataclass
 class _Opened:
-    """A field that has begun. code: so far, and whether it is read yet. hides: what it shows is not text."""
+    """A field that has begun. code: so far, and whether it is read yet. data: Word's, which EndNote uses.
+    hides: what it shows is not text."""
 
     id: str
     code: str = ""
+    data: str = ""
     read: bool = False
     hides: bool = False
 
@@ -84,7 +86,7 @@ class OfficeReader(ABC):
     skipped: ClassVar[frozenset[str]] = frozenset()
     """Elements whose content is not text."""
     hidden: ClassVar[re.Pattern[str]] = re.compile(
-        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOGRAPHY|Mendeley Bib|TOC\b)"
+        r"\s*(?:ADDIN\s+)?(?:ZOTERO_BIBL|CSL_BIBLIOGRAPHY|Mendeley Bib|EN\.REFLIST|TOC\b)"
     )
     """Codes of fields whose text is that of other parts of the document, or of its bibliography."""
 
@@ -219,13 +221,17 @@ class OfficeReader(ABC):
         if self._fields and not self._fields[-1].read:
             self._fields[-1].code += text
 
+    def add_data(self, text: str) -> None:
+        if self._fields:
+            self._fields[-1].data += text
+
     def show_field(self) -> None:
         """The code of the last field is complete: a citation becomes its keys."""
         if not self._fields or self._fields[-1].read:
             return
         opened = self._fields[-1]
         opened.read = True
-        if keys := [key for one in citation_items(opened.code) if (key := self._key_of(*one))]:
+        if keys := [key for one in citation_items(opened.code, opened.data) if (key := self._key_of(*one))]:
             self.add(cite_keys(keys))
         opened.hides = bool(keys) or bool(self.hidden.match(opened.code))
 

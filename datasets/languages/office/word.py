@@ -56,7 +56,7 @@ class WordReader(OfficeReader):
         """Properties of the runs that are open, in XML."""
         self._properties = (0, 0)
         self._text_place: Place | None = None
-        self._in_code = False
+        self._in_code = self._in_data = False
 
     def known(self, name: str) -> str:
         space, _, local = name.rpartition(" ")
@@ -97,6 +97,8 @@ class WordReader(OfficeReader):
             self._text_place = Place((start, end), prefix, self._runs[-1])
         elif name == "instrText":
             self._in_code = True
+        elif name == "fldData":
+            self._in_data = True
         elif name in _SIGNS and self._runs:
             self.add(_SIGNS[name])
         elif name == "fldChar":
@@ -117,6 +119,8 @@ class WordReader(OfficeReader):
     def text(self, text: str) -> None:
         if self._in_code:
             self.add_code(text)
+        elif self._in_data:
+            self.add_data(text)
         elif self._text_place is not None:
             self.add(text, self._text_place)
 
@@ -137,6 +141,8 @@ class WordReader(OfficeReader):
             self._text_place = None
         elif name == "instrText":
             self._in_code = False
+        elif name == "fldData":
+            self._in_data = False
         elif name == "fldSimple":
             self.close_field()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import zipfile
+from base64 import b64encode
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.languages.inputs import Inputs
 from citerec.datasets.languages.known import language_of
 from citerec.datasets.languages.language import replaced
+from citerec.datasets.languages.office.fields import citation_items
 from citerec.datasets.languages.office.language import Office
 from citerec.datasets.languages.office.package import MAX_PART
 from citerec.tests.datasets.languages.documents import (
@@ -304,3 +307,44 @@ def test_fields_in_one_another_are_limited(tmp_path: Path) -> None:
     deep = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 200
     with pytest.raises(InputError, match=r"document\.xml: has more than 100 fields in one another"):
         office(".docx").text(write(tmp_path / "a.docx", f"<w:p>{deep}</w:p>"))
+
+
+@pytest.mark.parametrize("in_code", [True, False])
+def test_citations_of_endnote(tmp_path: Path, in_code: bool) -> None:
+    record = (
+        '<foreign-keys><key app="EN" db-id="d">3</key></foreign-keys><ref-type name="Book Section"/>'
+        "<contributors><authors><author>Lee, A. B.</author><author><style>The Group</style></author>"
+        "</authors></contributors><titles><title>On <style>ants</style> &amp; bees</title>"
+        "<secondary-title>Insects</secondary-title></titles><dates><year>2020</year></dates>"
+    )
+    cite = "<Cite><Author>Lee</Author><Year>2020</Year><RecNum>3</RecNum>%s</Cite>"
+    xml = f"<EndNote>{cite % f'<record>{record}</record>'}{cite % ''}</EndNote>"
+    data = "" if in_code else f"<w:fldData>{b64encode(xml.encode()).decode()}</w:fldData>"
+
+    def begin(code: str, data: str) -> str:
+        start = f'<w:r><w:fldChar w:fldCharType="begin">{data}</w:fldChar></w:r>'
+        return f"{start}<w:r><w:instrText>{escape(code)}</w:instrText></w:r>"
+
+    end = '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    inner = begin(" ADDIN EN.CITE.DATA ", data) + end if data else ""
+    field = begin(f" ADDIN EN.CITE {xml if in_code else ''}", data) + inner
+    shown = '<w:r><w:fldChar w:fldCharType="separate"/></w:r><w:r><w:t>(Lee 2020)</w:t></w:r>'
+    listed = f"{begin(' ADDIN EN.REFLIST ', '')}{shown.replace('(Lee 2020)', 'Lee 2020: On ants')}{end}"
+    body = f"<w:p><w:r><w:t>Ants run </w:t></w:r>{field}{shown}{end}</w:p><w:p>{listed}</w:p>"
+    document = office(".docx").open(write(tmp_path / "a.docx", body))
+    assert document.text == "Ants run [@Lee2020]\n"
+    assert document.items["Lee2020"]["itemData"] == {
+        "id": "Lee2020",
+        "type": "chapter",
+        "title": "On ants & bees",
+        "author": [{"family": "Lee", "given": "A. B."}, {"literal": "The Group"}],
+        "issued": {"date-parts": [[2020]]},
+        "container-title": "Insects",
+    }
+
+
+@pytest.mark.parametrize(
+    "code", ["<EndNote>", "<!DOCTYPE a><EndNote/>", "no base64", "<EndNote><Cite/></EndNote>"]
+)
+def test_damaged_citations_of_endnote_are_text(tmp_path: Path, code: str) -> None:
+    assert [key for key, item in citation_items(f" ADDIN EN.CITE {code}", "!") if item["itemData"]] == []

@@ -73,6 +73,12 @@ from citerec.library.entries.names import (
         ("Martin Lee, Jr. and Ann Roe, Ph.D.",
          [Name("Lee", "Martin", suffix="Jr."), Name("Roe", "Ann", suffix="Ph.D.")]),
         (r"{\'E}lie Cartan and {{\'E}lie} Cartan", [Name("Cartan", "Élie")] * 2),
+        (
+            "{Lee A.}, {Roe B. C.}, {Moss D.}",
+            [Name("Lee", "A."), Name("Roe", "B. C."), Name("Moss", "D.")],
+        ),
+        ("Lee A and Roe BC and et al", [Name("Lee", "A"), Name("Roe", "BC"), OTHERS]),
+        ("Malcolm X", [Name("X", "Malcolm")]),
     ],
 )  # fmt: skip
 def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
@@ -97,6 +103,16 @@ def test_names_of_bibtex_and_biblatex(latex: str, names: list[Name]) -> None:
         ("UNESCO", [Name("UNESCO")]),
         ("Lee, Ann; Roe, Bo &amp; Fern, C.", [Name("Lee", "Ann"), Name("Roe", "Bo"), Name("Fern", "C.")]),
         ("Lee, A., Roe, B., et al.", [Name("Lee", "A."), Name("Roe", "B."), OTHERS]),
+        ("Moss, AG", [Name("Moss", "AG")]),
+        ("Fern, CO; Roe, LP", [Name("Fern", "CO"), Name("Roe", "LP")]),
+        ("Moss Pumps, AG", [Name(literal="Moss Pumps, AG")]),
+        ("van Dyke, MD", [Name("Dyke", "MD", "van")]),
+        ("Van Dyke, JR", [Name("Van Dyke", "JR")]),
+        ("Rahman and Lee, AN and Roe, B", [Name("Rahman"), Name("Lee", "AN"), Name("Roe", "B")]),
+        (
+            "Food, Forestry and Fisheries and Water",
+            [Name(literal="Food, Forestry and Fisheries and Water")],
+        ),
     ],
 )
 def test_names_of_ris(text: str, names: list[Name]) -> None:
@@ -112,6 +128,8 @@ def test_names_of_ris(text: str, names: list[Name]) -> None:
         ),
         ({"family": "Lee", "given": "Ann"}, [Name("Lee", "Ann")]),
         ("Lee, Ann and Roe, Bo", [Name("Lee", "Ann"), Name("Roe", "Bo")]),
+        ({"literal": "Lee, Ann B"}, [Name("Lee", "Ann B")]),
+        ({"literal": "Lee, Inc."}, [Name(literal="Lee, Inc.")]),
         (
             [{"name": "World Bank"}, {"literal": "Health, Inc."}],
             [Name(literal="World Bank"), Name(literal="Health, Inc.")],

@@ -351,7 +351,7 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
         (
             "a.txt",
             "plain words",
-            "has an unknown format; give .bib, .ris, .nbib, .enw, EndNote's .xml, .json, ",
+            "has an unknown format; give .bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, ",
         ),
         ("a.nbib", "TI  - Lee", "has no records"),
         ("a.enw", "%T Lee", "has no records"),
@@ -476,3 +476,163 @@ def test_what_has_no_title_of_its_own_has_that_of_its_crossref(tmp_path: Path) -
     assert found["core"] == ("A tool: Core routine", ("Ann Lee",), 2019, "")
     assert found["part"] == ("A part", ("Bo Oak",), 2001, "A book")
     assert found["chapter"] == ("A chapter", (), 2001, "A book")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        # an item of a list over lines that begins as the end of a record does
+        ("KW  - ear plug\nER-20 plug\n*noise\nPY  - 2020\nSN  - 1234-5678", {"year": 2020}),
+        ("UR  - https://a.org/?AN=1 OP  - Some Press\nPY  - 2017///", {"url": "https://a.org/?AN=1"}),
+        ("WE  - An Index (SSCI)AN  - W:1\nPY  - 2017\nIS  - 3 OP  - Cell. 3:1", {"year": 2017}),
+        ("C6  - FEB 2021\nAB  - Of C6  - no.", {"year": 2021, "abstract": "Of C6 - no."}),
+        ("C6  - NIHMS123\nPY  - 2019", {"year": 2019}),
+        ("AU  - Lee, A\nT2  - NA\nAB  - NA\nPY  - 2019", {"venue": "", "abstract": ""}),
+        ("AU  - Rahman and Lee, AG and Roe, B", {"authors": ("Rahman", "AG Lee", "B Roe")}),
+        (
+            "AB  - D<inf>3</inf> &lt;italic&gt;t&lt;/italic&gt; &lt; 2, ``ear{''}, IFN{mu}, $\\pm $5",
+            {"abstract": "D3 t < 2, ``ear'', IFNμ, $\\pm $5"},
+        ),
+        ("AB  - <p>One.</p><p>Two<br/>lines <U+0394>t</p>", {"abstract": "One. Two lines Δt"}),
+        (
+            'AB  - Often <inline-formula><tex-math notation="LaTeX">$\\geq$</tex-math></inline-formula> $5.',
+            {"abstract": "Often ≥ $5."},
+        ),
+    ],
+)
+def test_what_programs_write_in_ris(tmp_path: Path, lines: str, fields: dict[str, Any]) -> None:
+    text = f"TY  - JOUR\nTI  - Title\n{lines}\nDO  - 10.1000/x\nER  - \n"
+    (paper,), bad = read(write(tmp_path / "a.ris", text))
+    assert {name: getattr(paper, name) for name in fields} == fields
+    assert (paper.doi, bad) == ("10.1000/x", [])
+    assert "OP" not in paper.bibtex
+
+
+WOS = """FN A Web of Science
+VR 1.0
+PT J
+AU Lee, AG
+   Roe, B
+AF Lee, Ann G.
+   Reyes Q, Carlos A.
+CA The Group
+TI Things of
+   two lines
+SO JOURNAL OF THINGS
+DT Article; Early Access
+DE ants; bees and
+   wasps
+AB Text.
+SN 1234-5678
+EI 8765-4321
+JI J. Th.
+PD MAR 4
+PY 2021
+VL 3
+IS 2
+BP 10
+EP 12
+DI 10.1000/W1
+PM 123
+UT W:1
+ER
+
+PT C
+AU Lee, AG
+TI A talk
+SO PROCEEDINGS OF THINGS
+DT Proceedings Paper
+EA JUN 2022
+ER
+
+PT B
+AU Fern, C
+TI A book
+SO A SERIES
+BN 978-0-306-40615-7
+D2 10.1000/b
+PY 2019
+ER
+
+EF
+"""
+TABS = (
+    "PT\tAU\tAF\tTI\tSO\tPY\tDI\n"
+    'J\tLee, A; Roe, B\tLee, Ann; Roe, Bo\tThe "first" title\tJ. Things\t2020\t10.1000/t\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("a.txt", "utf-8-sig"), ("a.ciw", "utf-8"), ("a.txt", "utf-16")]
+)
+def test_web_of_science(tmp_path: Path, name: str, encoding: str) -> None:
+    (tmp_path / name).write_bytes(WOS.encode(encoding))
+    papers, bad = read(tmp_path / name)
+    article, talk, book = papers
+    assert bad == []
+    assert article[2:8] == (
+        *("Things of two lines", "Text.", ("Ann G. Lee", "Carlos A. Reyes Q", "The Group"), 2021),
+        *("JOURNAL OF THINGS", "10.1000/w1"),
+    )
+    assert article.tags == ("ants", "bees and wasps")
+    for line in ("pages = {10--12}", "month = mar", "issn = {1234-5678, 8765-4321}", "number = {2}"):
+        assert line in article.bibtex
+    assert (talk.authors, talk.year, talk.bibtex[:14]) == (("AG Lee",), 2022, "@inproceedings")
+    assert (book.title, book.venue, book.doi) == ("A book", "A SERIES", "")
+    (tmp_path / name).write_bytes(TABS.encode(encoding))
+    (paper,), bad = read(tmp_path / name)
+    if name == "a.txt":
+        assert paper[2:8] == ('The "first" title', "", ("Ann Lee", "Bo Roe"), 2020, "J. Things", "10.1000/t")
+
+
+@pytest.mark.parametrize(
+    ("table", "expected", "line"),
+    [
+        (  # Zotero
+            '"Key","Item Type","Publication Year","Author","Title","Publication Title","DOI","Date","Extra",'
+            '"Abstract Note","Manual Tags"\n'
+            '"AB12","conferencePaper","2008","Lee, Ann; Roe, Bo","A, b","Proc",'
+            '"10.1000/z","2008-03","Citation Key: lee2008","Two\nlines.","x; y"\n',
+            ("lee2008", "A, b", "Two lines.", ("Ann Lee", "Bo Roe"), 2008, "Proc", "10.1000/z"),
+            "@inproceedings",
+        ),
+        (  # Scopus
+            "Authors,Author full names,Title,Year,Source title,Volume,Page start,Page end,DOI,Document Type\n"
+            '"Lee A., Roe B.","Lee, Ann (57094712500); Roe, Bo (650617859)",A D<inf>3</inf>,2022,J,82,1,9,'
+            "10.1000/s,Article\n",
+            ("", "A D3", "", ("Ann Lee", "Bo Roe"), 2022, "J", "10.1000/s"),
+            "pages = {1--9}",
+        ),
+        (  # PubMed
+            "PMID,Title,Authors,Journal/Book,Publication Year,DOI\n"
+            '1,A title.,"Lee A, Roe BC.",J Th,2021,10.1000/p\n',
+            ("", "A title", "", ("A Lee", "BC Roe"), 2021, "J Th", "10.1000/p"),
+            "@article",
+        ),
+        ("title;authors;year\nOwn;Lee, Ann;2020\n", ("", "Own", "", ("Ann Lee",), 2020, "", ""), "@misc"),
+    ],
+)
+def test_tables(tmp_path: Path, table: str, expected: tuple[Any, ...], line: str) -> None:
+    (paper,), bad = read(write(tmp_path / "a.csv", table))
+    assert (paper[1:8], bad) == (expected, [])
+    assert line in paper.bibtex
+
+
+def test_a_table_without_titles_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has an unknown format; give"):
+        read(write(tmp_path / "a.csv", "name,value\nx,1\n"))
+    found, bad = read(write(tmp_path / "a.csv", "Title,Year\n,2020\n\nTwo,2021\n"))
+    assert ([paper.title for paper in found], bad) == (["Two"], [", line 2: has neither title nor abstract"])
+
+
+def test_lines_of_another_encoding_are_read_beside_utf_8(tmp_path: Path) -> None:
+    text = "TY  - JOUR\nTI  - Café\nER  - \n".encode() + "TY  - JOUR\nTI  - Café\nER  - \n".encode("cp1252")
+    (tmp_path / "a.ris").write_bytes(text)
+    assert [paper.title for paper in read(tmp_path / "a.ris")[0]] == ["Café", "Café"]
+
+
+def test_entries_for_styles_are_no_papers() -> None:
+    text = "@Control{biblatex-control, options = {3.0}}\n@IEEEtranBSTCTL{c, a = {b}}\n@misc{a, title = {A}}"
+    bad = list[InputError]()
+    assert [paper.key for paper in parse_bibtex(text, "a.bib", bad.append)] == ["a"]
+    assert bad == []
