@@ -260,7 +260,9 @@ def test_a_full_disk_is_told_and_what_was_read_is_kept(
         patch.setattr(TextStore, "__init__", small)
         with pytest.raises(StorageError, match=r"fulltexts: no space left for full texts"):
             refresh(library, papers)
-    assert refresh(library, papers).papers == 2
+    assert [*texts_by_paper(library)] == [papers[0].id]
+    report = refresh(library, papers)
+    assert (report.papers, report.read) == (2, 1)
 
 
 def test_what_no_longer_exists_is_told_and_its_text_kept(tmp_path: Path) -> None:
