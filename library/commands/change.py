@@ -144,8 +144,10 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
         sources = _read_sources(files, records)
         gone = 0 if old is None else _keep_papers_without_source(path, old, records)
         records.finish()
+        away = frozenset(old.removed if old else ())
         if old is not None and not settings.force:
-            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - records.count, sources)
+            left = records.count - (sum(one.id in away for one in records.papers()) if away else 0)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
@@ -154,7 +156,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             encode_texts = fulltext and old is not None and old.encode_texts
         library = MemoryLibrary.create(
             path,
-            records.papers_with_progress(),
+            (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
             ranker=ranker,
             contexts=cited,
@@ -162,6 +164,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             wait=settings.wait,
             sources=sources,
             named=named,
+            removed=[*old.removed] if old else [],
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
