@@ -160,7 +160,7 @@ class _Reader:
     def _vanished(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
     ) -> dict[str, str]:
-        """Return the papers, but others, whose text is that of a file in a folder that is gone, and the file."""
+        """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
         folders = [*map(expand_user, pdfs)]
         kept = {
             one.paper: one.file
