@@ -59,9 +59,9 @@ def build(settings: BuildSettings) -> None:
         from citerec.library.disk.build import build_library  # imports tantivy
 
         built = build_library(settings, absolute(settings.model), absolute(settings.ranker))
-        papers = built.papers - (_remove_again(path, removed) if removed else 0)
+        left = built.papers - (_remove_again(path, removed) if removed else 0)
         counts = [
-            f"{count_noun(papers)} in {count_noun(built.shards, 'shard')}",
+            f"{count_noun(left)} in {count_noun(built.shards, 'shard')}",
             f"{count_noun(built.duplicates, 'duplicate')} merged",
             f"{count_noun(built.dropped, 'record')} dropped",
             f"{count_noun(built.skipped, 'file')} skipped",
