@@ -78,8 +78,11 @@ def run(arguments: Sequence[str]) -> None:
 
 def with_library(name: str, options: Sequence[str]) -> list[str]:
     """Return the options with `library=` in front, which may be omitted if the first one names a library, a
-    file of papers or Zotero. Raises InputError, with what there is nearby, if no option names one.
+    file of papers or Zotero, or the library to build. Raises InputError, with what there is nearby, if no
+    option names one.
     """
+    if name == "build" and options and "=" not in options[0] and not options[0].startswith("-"):
+        return [f"library={options[0]}", *options[1:]]
     if name in ("build", "check") or any(option in HELP or _LIBRARY.match(option) for option in options):
         return list(options)
     from citerec.library.commands.nearby import Nearby, is_there

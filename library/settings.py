@@ -23,7 +23,7 @@ class LibrarySettings(Settings):
     """whether the library may also be a source, which then gets a temporary library"""
 
     library: str
-    """folder of the library (e.g. my-library); `library=` may be omitted in the first place"""
+    """folder of the library; `library=` may be omitted in the first place (e.g. my-library)"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -51,12 +52,16 @@ SHOWN = 10
 def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
+    removed: list[str] = []
+    if not settings.source and (settings.storage == "disk" or read_manifest(path).shards):
+        settings, removed = _on_disk_again(settings, path)
     if settings.storage == "disk":
         from citerec.library.disk.build import build_library  # imports tantivy
 
         built = build_library(settings, absolute(settings.model), absolute(settings.ranker))
+        left = built.papers - (_remove_again(path, removed) if removed else 0)
         counts = [
-            f"{count_noun(built.papers)} in {count_noun(built.shards, 'shard')}",
+            f"{count_noun(left)} in {count_noun(built.shards, 'shard')}",
             f"{count_noun(built.duplicates, 'duplicate')} merged",
             f"{count_noun(built.dropped, 'record')} dropped",
             f"{count_noun(built.skipped, 'file')} skipped",
@@ -82,6 +87,31 @@ def build(settings: BuildSettings) -> None:
         )
     if settings.encode:
         encode_and_tell(library)
+
+
+def _on_disk_again(settings: BuildSettings, path: Path) -> tuple[BuildSettings, list[str]]:
+    """Return the settings that build a library on disk from its own sources, and the removed ids."""
+    old = read_manifest(path)
+    if not old.named:
+        raise InputError(f"{path}: was not built from files; give source=...")
+    again = replace(
+        settings,
+        storage="disk",
+        source=tuple(old.named),
+        separate=settings.separate or tuple(old.separate),
+        model=settings.model or old.model,
+        ranker=settings.ranker or old.ranker,
+        shards=settings.shards or old.shards,
+    )
+    return again, old.removed
+
+
+def _remove_again(path: Path, ids: Sequence[str]) -> int:
+    """Remove papers by id, if they are there. Returns how many were."""
+    with edit_library(path) as library:
+        rows = [(id, library.row(id)) for id in ids]
+        there = [id for id, row in rows if row is not None and library.paper(row).id == id]
+        return library.remove(there) if there else 0
 
 
 class MergedRecords(NamedTuple):
@@ -144,8 +174,10 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
         sources = _read_sources(files, records)
         gone = 0 if old is None else _keep_papers_without_source(path, old, records)
         records.finish()
+        away = frozenset(old.removed if old else ())
         if old is not None and not settings.force:
-            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - records.count, sources)
+            left = records.count - (sum(one.id in away for one in records.papers()) if away else 0)
+            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
             fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
@@ -154,7 +186,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             encode_texts = fulltext and old is not None and old.encode_texts
         library = MemoryLibrary.create(
             path,
-            records.papers_with_progress(),
+            (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
             ranker=ranker,
             contexts=cited,
@@ -162,6 +194,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
             wait=settings.wait,
             sources=sources,
             named=named,
+            removed=[*old.removed] if old else [],
             separate=separate,
             fulltext=fulltext,
             pdfs=pdfs,
@@ -214,14 +247,17 @@ def add(settings: AddSettings) -> None:
     """Add the papers in files to a library."""
     check_folders(settings.pdfs)
     files, named = find_sources(settings.source), absolute_names(settings.source)
+    changes_texts = (settings.fulltext, settings.encode_texts) != (None, None)
+    if changes_texts:
+        from citerec.library.fulltexts.library import check_full_texts, set_full_texts
+
+        check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
     with edit_library(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
     print(f"{library.path}: {happened}; {count_noun(done.papers)}")
-    if (settings.fulltext, settings.encode_texts) != (None, None):
-        from citerec.library.fulltexts.library import set_full_texts
-
+    if changes_texts:
         set_full_texts(library.path, settings.fulltext, settings.pdfs, settings.encode_texts)
     tell_texts(library.path)
     if settings.encode:

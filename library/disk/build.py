@@ -46,6 +46,7 @@ from citerec.library.folder import (
 from citerec.library.models import PLAIN, install_model, model_files, open_model
 from citerec.library.papers import LibraryPaper
 from citerec.library.settings import BuildSettings
+from citerec.library.sources.readers import absolute_names
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
@@ -116,7 +117,7 @@ def build_library(settings: BuildSettings, model: str, ranker: str) -> Built:
             generation=number,
             model=model,
             ranker=ranker,
-            named=list(settings.source),
+            named=absolute_names(settings.source),
             separate=list(settings.separate),
             shards=shards,
             created=now(),

@@ -365,7 +365,9 @@ class DiskLibrary(Library):
         # What replaces a paper belongs to its shard.
         numbers = [row % shards for row in replaced] + [shards - 1] * (len(papers) - len(replaced))
         names = list(dict.fromkeys([*self.manifest.named, *named]))
-        fields: dict[str, Any] = {"named": names, "separate": apart}
+        added = {paper.id for paper in papers}
+        removed = [id for id in self.manifest.removed if id not in added]
+        fields: dict[str, Any] = {"named": names, "separate": apart, "removed": removed}
         if papers:
             total = self._change(list(zip(numbers, papers, strict=True)), replaced, **fields)
         else:
@@ -376,11 +378,13 @@ class DiskLibrary(Library):
     def remove(self, names: Iterable[str]) -> int:
         rows = self.rows(names)
         self.check_some_left(len(rows))
-        self._change([], rows.tolist())
+        ids = [self.paper(row).id for row in rows.tolist()]
+        removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
+        self._change([], rows.tolist(), removed=removed)
         return len(rows)
 
     def _change(
-        self, added: Sequence[tuple[int, LibraryPaper]], removed: Iterable[int], **fields: Any
+        self, added: Sequence[tuple[int, LibraryPaper]], left_out: Iterable[int], **fields: Any
     ) -> int:
         """Write a generation with papers added to shards, given by their numbers, and without some rows.
 
@@ -392,7 +396,7 @@ class DiskLibrary(Library):
         gone: dict[int, list[int]] = {}
         for number, paper in added:
             new.setdefault(number, []).append(paper)
-        for row in removed:
+        for row in left_out:
             gone.setdefault(row % shards, []).append(row // shards)
         with new_generation(self.path) as (generation, folder):
             link_or_copy(self.folder, folder)

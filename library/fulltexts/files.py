@@ -48,12 +48,11 @@ def check_folders(names: Iterable[str]) -> None:
 
 def folder_files(name: str) -> tuple[list[Path], list[str]]:
     """Return the PDFs in a folder and below it, and a line for each that is not read: a link out of it, or a
-    name that is not UTF-8.
-
-    Raises InputError if there is no such folder.
+    name that is not UTF-8; or a line that there is no such folder.
     """
-    check_folders([name])
     folder = expand_user(name)
+    if not folder.is_dir():
+        return [], [f"pdfs={name}: no such folder; the texts of its PDFs are kept"]
     root, files, lines = real_path(folder), list[Path](), list[str]()
     for path in files_below(folder):
         if path.suffix.lower() != SUFFIX:

@@ -14,7 +14,14 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.library.enrichment.matching import SHORTEST_ABSTRACT, Found
-from citerec.library.folder import generation_folder, lock_folder, now, read_manifest, write_manifest
+from citerec.library.folder import (
+    Manifest,
+    generation_folder,
+    lock_folder,
+    now,
+    read_manifest,
+    write_manifest,
+)
 from citerec.library.fulltexts.evidence import text_encoder
 from citerec.library.fulltexts.passages import Passage
 from citerec.library.fulltexts.refresh import FOLDER, TextReport, drop_texts, refresh_texts
@@ -44,14 +51,8 @@ def set_full_texts(
     pdfs: folders in which there are more.
     """
     with lock_folder(path, wait=True):
-        manifest = read_manifest(path)
-        if manifest.shards:
-            raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
+        manifest = check_full_texts(path, fulltext, encode_texts)
         fulltext = manifest.fulltext if fulltext is None else fulltext
-        if encode_texts and not fulltext:
-            raise InputError(NEEDS_TEXTS)
-        if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
-            raise InputError(NO_ENCODER)
         if encode_texts is None:
             encode_texts = manifest.encode_texts and fulltext
         folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
@@ -60,6 +61,18 @@ def set_full_texts(
         )
         if wanted != manifest:
             write_manifest(path, wanted)
+
+
+def check_full_texts(path: Path, fulltext: bool | None, encode_texts: bool | None) -> Manifest:
+    """Raise InputError if a library cannot have what `set_full_texts` is told. Returns its manifest."""
+    manifest = read_manifest(path)
+    if manifest.shards:
+        raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
+    if encode_texts and not (manifest.fulltext if fulltext is None else fulltext):
+        raise InputError(NEEDS_TEXTS)
+    if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
+        raise InputError(NO_ENCODER)
+    return manifest
 
 
 def update_full_texts(path: Path) -> TextReport | None:

@@ -143,9 +143,8 @@ class _Process:
     def read(self, file: Path) -> ReadText:
         if problem := unreadable(file):
             return ReadText(problem=problem)
-        was_used = self._process is not None
         found, how = self._ask(file)
-        if found is None and was_used and how != "slow":  # perhaps for what earlier PDFs have left behind
+        if found is None and how not in ("slow", "closed"):  # perhaps not for what this PDF contains
             found, how = self._ask(file)
         if found is None:
             slow = f"takes more than {self._seconds:g} s"

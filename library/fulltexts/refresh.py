@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from citerec.base.errors import error_text
-from citerec.base.files import disk_errors, file_lock
+from citerec.base.files import disk_errors, expand_user, file_lock
 from citerec.base.progress import count_progress
 from citerec.datasets.fulltext.layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
 from citerec.library.export.formats import count_noun
@@ -33,6 +33,7 @@ FOLDER, LOCK = "fulltexts", "lock"
 KEPT_EVERY = 2.0
 """Seconds after which what was read is kept."""
 _BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+KEPT = "no such file; its text is kept"
 SHOWN = 10
 """Problems that are printed."""
 
@@ -127,17 +128,19 @@ class _Reader:
         kept = self._store.known_files()
         for paper in papers:
             if paper.files:
-                places[paper.id] = existing_files(paper.files)
+                existing = existing_files(paper.files)
+                places[paper.id] = existing + [
+                    file for file in paper.files if file in kept and file not in existing
+                ]
                 if not places[paper.id]:
-                    places[paper.id] = [file for file in paper.files if file in kept]
-                    problem = "no such file; its text is kept" if places[paper.id] else "no such file"
-                    self._report.problems[(*places[paper.id], *paper.files)[0]] = problem
+                    self._report.problems[paper.files[0]] = "no such file"
         found: dict[str, str] = {}
         while places := {paper: files for paper, files in places.items() if files and paper not in found}:
             self._read([files[0] for files in places.values()])
             readable = self._store.readable()
             found |= {paper: files[0] for paper, files in places.items() if files[0] in readable}
             places = {paper: files[1:] for paper, files in places.items()}
+        self._report.problems |= {file: KEPT for file in found.values() if not stamp_of(Path(file))}
         return found
 
     def texts_in(
@@ -151,8 +154,31 @@ class _Reader:
             self._report.lines += lines
         of_others = set(taken.values())
         files = [file for file in files if file not in of_others]
-        if not files:
-            return {}
+        found = self._matched(files, papers, taken) if files else {}
+        return self._vanished(pdfs, papers, taken.keys() | found) | found
+
+    def _vanished(
+        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
+    ) -> dict[str, str]:
+        """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
+        folders = [*map(expand_user, pdfs)]
+        kept = {
+            one.paper: one.file
+            for one in self._store.papers()
+            if one.paper not in others
+            and any(folder in Path(one.file).parents for folder in folders)
+            and not stamp_of(Path(one.file))
+        }
+        if kept:
+            kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
+        missing = {folder for folder in folders if not folder.is_dir()}
+        single = [file for file in kept.values() if missing.isdisjoint(Path(file).parents)]
+        self._report.problems |= dict.fromkeys(single, KEPT)
+        return kept
+
+    def _matched(
+        self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
+    ) -> dict[str, str]:
         self._read(files, without_text=True)
         finder, found, unknown = PaperFinder(papers()), dict[str, str](), 0
         readable = self._store.readable()

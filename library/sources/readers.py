@@ -36,6 +36,7 @@ from citerec.base.files import (
     BYTE_ORDER_MARK,
     expand_user,
     files_below,
+    is_url,
     open_bytes,
     read_limited,
     real_path,
@@ -138,7 +139,11 @@ def absolute_names(names: Sequence[str]) -> list[str]:
 
     def absolute(name: str) -> str:
         path = expand_user(name)
-        return name if is_place(name) else str(real_path(path) if path.exists() else Path.cwd() / path)
+        return (
+            name
+            if is_place(name) or is_url(name)
+            else str(real_path(path) if path.exists() else Path.cwd() / path)
+        )
 
     return list(dict.fromkeys(map(absolute, names)))
 

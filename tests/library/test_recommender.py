@@ -233,7 +233,9 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
     assert [paper.key for paper in mine.search("parsers of words", 1)] == ["new"]
 
 
-def test_a_cross_encoder_reranks_the_top_papers(library: Path, tiny_reranker: Path) -> None:
+def test_a_cross_encoder_reranks_the_top_papers(
+    library: Path, tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scoring = ScoringSettings("float32")
     plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
     assert mine.reranks and not plain.reranks
@@ -241,6 +243,15 @@ def test_a_cross_encoder_reranks_the_top_papers(library: Path, tiny_reranker: Pa
     assert ids(mine.recommend(QUESTION, k=6, rerank=False)) == ids(found)
     assert [paper.score for paper in reread] == [paper.score for paper in found]
     assert mine.recommend(QUESTION, k=6) == reread
+    assert mine.reranker is not None
+
+    def last_first(_: Queries, papers: Any) -> Any:
+        return np.where(papers >= 0, np.arange(papers.shape[1]), -np.inf).astype(np.float32)
+
+    monkeypatch.setattr(mine.reranker, "score_candidates", last_first)
+    monkeypatch.setattr("citerec.library.recommender.RERANKER_WEIGHT", 1.0)
+    everything = ids(plain.recommend(QUESTION, k=len(SHELF)))
+    assert ids(mine.recommend(QUESTION, k=6)) == everything[::-1][:6]
 
 
 def test_batches_and_threads_get_the_results_of_single_queries(library: Path) -> None:

@@ -273,6 +273,15 @@ def test_a_library_is_built_again_from_what_it_knows(
     assert len(everything) == 4 and run("build", "overwrite=true")[0] == 0
     library = MemoryLibrary.open("mine")
     assert papers() == everything and library.manifest.model == "bm25"
+    run("remove", "id=one")
+    assert run("build", "overwrite=true")[1].startswith("mine: 3 papers, ")
+    assert papers() == {id: title for id, title in everything.items() if id != "key:one"}
+    assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
+    assert (
+        run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 4 papers\n" and papers() == everything
+    )
+    assert run("build", "overwrite=true")[0] == 0 and papers() == everything
+    library = MemoryLibrary.open("mine")
     (library.folder / "metadata.arrow").write_bytes(b"")
     code, _, err = run("info")
     assert code == 2 and err.endswith("build it again: citerec build library=mine overwrite=true\n")

@@ -126,6 +126,21 @@ def test_without_a_library_what_is_nearby_is_named(
     assert (code, out) == (2, "") and err.startswith(line) and err.count("\n") == 1
 
 
+def test_the_library_to_build_is_the_first_argument(run: Run) -> None:
+    Path("a.bib").write_text(entries("A title"))
+    assert run("build", "mine", "source=a.bib", "model=bm25")[1].startswith("mine: 1 paper, ")
+    assert run("build", "mine", "overwrite=true")[1].startswith("mine: 1 paper, ")
+    assert run("build", "a.bib", "source=a.bib")[2] == "error: library=a.bib: is a file; name a folder\n"
+    assert run("build", "mine")[::2] == (
+        2,
+        "error: source is required, as in source=papers.bib: files of papers\n",
+    )
+    assert run("build")[2] == (
+        "error: library is required, as in library=my-library: folder of the library; `library=` may be "
+        "omitted in the first place\n"
+    )
+
+
 def test_the_command_alone_says_how_to_go_on(folder: Path) -> None:
     Zotero([]).write(folder / "home" / "Zotero" / "zotero.sqlite")
     Path("a.bib").touch()

@@ -20,6 +20,7 @@ import pytest
 
 from citerec import recommend
 from citerec.base.errors import InputError
+from citerec.library.disk import tasks
 from citerec.library.disk.library import UNCHECKED, DiskLibrary
 from citerec.library.disk.shard import Shard, links_to
 from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, encode_rows, train_codes
@@ -297,6 +298,35 @@ def test_a_killed_change_leaves_all_or_nothing(
     assert found.abstract == completed["abstract"].strip()
 
 
+def test_a_library_is_built_again_from_what_it_knows(
+    library: Path, source: Path, papers: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On disk, from any folder, without what was removed: what errors about damage advise."""
+    monkeypatch.setattr(tasks, "find_spec", lambda name: None)  # as without Ray
+    monkeypatch.chdir(source.parent)
+    run("build", f"library={library}", f"source={source.name}", "model=static", "overwrite=true", *ON_DISK)
+    monkeypatch.chdir(tmp_path)
+    add(library, tmp_path, NEW)
+    run("remove", f"library={library}", "id=[key5]")
+    for _ in range(2):
+        (DiskLibrary.open(library).folder / "shards/1/words/meta.json").write_text("{}")
+        with pytest.raises(
+            InputError, match=f"build it again: citerec build library={library} overwrite=true"
+        ):
+            run("ask", str(library), "text=trees")
+        run("build", str(library), "overwrite=true", "workers=1", "storage=disk")
+        opened = DiskLibrary.open(library)
+        opened.verify()
+        assert len(opened) == PAPERS and opened.row("new") is not None and opened.row("key5") is None
+        assert (opened.manifest.shards, opened.manifest.model) == (2, "static")
+    run("build", str(library), "overwrite=true")
+    assert DiskLibrary.open(library).manifest.shards == 2 and len(DiskLibrary.open(library)) == PAPERS
+    run("add", f"library={library}", f"source={source}", "encode=false")
+    assert (
+        DiskLibrary.open(library).row("key5") is not None and not DiskLibrary.open(library).manifest.removed
+    )
+
+
 def check_same_files(first: Path, second: Path) -> None:
     one, other = DiskLibrary.open(first), DiskLibrary.open(second)
     for name in ("counts.npy", "blocks.npy", "statistics.json"):
@@ -424,7 +454,16 @@ def test_bad_options(options: list[str], message: str, source: Path, tmp_path: P
     assert not (tmp_path / "lib" / "library.json").exists()
 
 
-@pytest.mark.parametrize("command", [["update"], ["draft", "tex=x.md"], ["enrich", "from=x.md"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["update"],
+        ["draft", "tex=x.md"],
+        ["check", "tex=x.md"],
+        ["enrich", "from=x.md"],
+        ["add", "source=x.md", "fulltext=true"],
+    ],
+)
 def test_commands_that_need_a_library_in_memory_say_so(
     command: list[str], on_disk: Path, tmp_path: Path
 ) -> None:

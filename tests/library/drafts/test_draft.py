@@ -511,6 +511,10 @@ def test_a_filled_file_and_a_report_as_json(
     with pytest.raises(InputError, match=r"missing in related\.tex; give a folder"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(folder / "copy.tex"))
     assert not (folder / "copy.tex").exists()
+    (folder / "other.bib").write_text("of another draft")
+    with pytest.raises(InputError, match=r"other\.bib already exists; choose another name"):
+        run(recommender, tex=str(folder / "notes.md"), fill=str(folder / "other.md"))
+    assert (folder / "other.bib").read_text() == "of another draft" and not (folder / "other.md").exists()
 
 
 @pytest.fixture

@@ -91,6 +91,8 @@ def test_of_ten_thousand_pages_the_first_are_read(tmp_path: Path) -> None:
     found = read(tmp_path / "long.pdf")["long.pdf"]
     assert found.problem == "only the first 1,000 of 10,000 pages were read"
     assert found.pages == 10_000
+    shown = " ".join(part.text for part in found.parts)
+    assert "page a of" in shown and "page 3e7 of" in shown and "page 3e8 of" not in shown
 
 
 def test_a_slow_pdf_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +119,32 @@ def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
         assert process.read(tmp_path / "a.pdf").problem == ""
     finally:
         process.close()
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_pdf_whose_process_is_killed_is_read_again_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    start, started = reading._Process._start, list[object]()
+
+    def dies_at_first(self: reading._Process) -> object:
+        started.append(None)
+        return dying_process() if len(started) <= deaths else start(self)
+
+    monkeypatch.setattr(reading._Process, "_start", dies_at_first)
+    (tmp_path / "a.pdf").write_bytes(GOOD.pdf())
+    found = read(tmp_path / "a.pdf")["a.pdf"]
+    assert len(started) == 2 and bool(found.parts) == (deaths == 1)
+    assert found.problem.startswith("ended the process that reads it (SIGKILL)" if deaths == 2 else "")
+    assert (found.problem == "") == (deaths == 1)
+
+
+def dying_process() -> object:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-c", "import os; input(); os.kill(os.getpid(), 9)"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def test_the_processes_end_with_their_reader(tmp_path: Path) -> None:

@@ -260,7 +260,9 @@ def test_a_full_disk_is_told_and_what_was_read_is_kept(
         patch.setattr(TextStore, "__init__", small)
         with pytest.raises(StorageError, match=r"fulltexts: no space left for full texts"):
             refresh(library, papers)
-    assert refresh(library, papers).papers == 2
+    assert [*texts_by_paper(library)] == [papers[0].id]
+    report = refresh(library, papers)
+    assert (report.papers, report.read) == (2, 1)
 
 
 def test_what_no_longer_exists_is_told_and_its_text_kept(tmp_path: Path) -> None:
@@ -276,6 +278,34 @@ def test_what_no_longer_exists_is_told_and_its_text_kept(tmp_path: Path) -> None
     assert texts_by_paper(library) == before
     refresh(library, papers[:1])
     assert list(texts_by_paper(library)) == list(before)[:1]
+
+
+def test_texts_of_a_folder_of_pdfs_are_kept_without_the_pdfs(tmp_path: Path) -> None:
+    pdfs, library = tmp_path / "pdfs", tmp_path / "library"
+    papers = [paper._replace(files=()) for paper in write_papers(pdfs, range(3))]
+    refresh(library, papers, pdfs=[str(pdfs)])
+    before = texts_by_paper(library)
+    (pdfs / "1.pdf").unlink()
+    (pdfs / "2.pdf").rename(pdfs / "renamed.pdf")
+    report = refresh(library, papers, pdfs=[str(pdfs)])
+    assert report.problems == {str(pdfs / "1.pdf"): "no such file; its text is kept"}
+    assert (report.papers, texts_by_paper(library)) == (3, before)
+    pdfs.rename(tmp_path / "elsewhere")
+    report = refresh(library, papers[1:], pdfs=[str(pdfs)])
+    assert report.lines == [f"pdfs={pdfs}: no such folder; the texts of its PDFs are kept"]
+    assert texts_by_paper(library) == {paper.id: before[paper.id] for paper in papers[1:]}
+    assert refresh(library, papers[1:]).papers == 0  # the folder is no longer named
+
+
+def test_a_text_is_kept_if_the_other_file_is_a_scan(tmp_path: Path) -> None:
+    [paper] = write_papers(tmp_path, [0])
+    (tmp_path / "scan.pdf").write_bytes(b"%PDF no")
+    both = paper._replace(files=(*paper.files, str(tmp_path / "scan.pdf")))
+    refresh(tmp_path / "library", [both])
+    before = texts_by_paper(tmp_path / "library")
+    Path(paper.files[0]).unlink()
+    assert refresh(tmp_path / "library", [both]).problems[paper.files[0]] == "no such file; its text is kept"
+    assert texts_by_paper(tmp_path / "library") == before
 
 
 def test_the_second_file_is_read_if_the_first_is_a_scan(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -418,6 +419,8 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_pdfs_of_the_storage_are_opened_by_zotero(tmp_path: Path) -> None:
     file = tmp_path / "storage" / "ABCD2345" / "a.pdf"
     place = TextPlace(str(file), 7)
+    assert (place.label, replace(place, kind="note").label) == ("p. 7", "your note, p. 7")
+    assert replace(place, kind="highlight", page=0).label == "your highlight"
     assert place.link == f"{file.as_uri()}#page=7"  # a copy, without the database
     with closing(sqlite3.connect(tmp_path / "zotero.sqlite")) as database:
         database.executescript(
