@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +142,10 @@ class Language(ABC):
     between: ClassVar[str] = "; @"
     holds_items: ClassVar[bool] = False
     """Whether its citations hold what they cite, so that documents need no bibliography."""
+    numeric_years: ClassVar[bool] = False
+    """Whether a bibliography with a year that is no number, such as "in press", is refused."""
+    entry_types: ClassVar[Mapping[str, str]] = {}
+    """Types of entries that it ignores in a .bib file, and those that it reads instead."""
     before: ClassVar[re.Pattern[str]]
     after: ClassVar[re.Pattern[str]]
     closed: ClassVar[re.Pattern[str]] = re.compile(r"(?:[^\[\]\n]|\[[^\[\]\n]*\]|\n(?![ \t]*\n))*+\]")

@@ -45,11 +45,14 @@ _FILE = re.compile(r"[^\s\",][^\",\n]*?(?=\s*(?:[\",\n]|\Z))")
 _KEYWORD = r"^[ \t]*#\+{}:[ \t]*([^\n]*)"
 _TITLE, _DATE = (re.compile(_KEYWORD.format(name), re.M | re.I) for name in ("title", "date"))
 _ABSTRACT = re.compile(r"^[ \t]*#\+begin_abstract\b(.*?)^[ \t]*#\+end_abstract", re.M | re.I | re.S)
+_CAPTION = r"#\+caption(?:\[[^\[\]\n]*\])?:"
 _LINE = re.compile(
-    r"^[ \t]*(?:#\+[^\n]*|\|[^\n]*|(?:CLOSED|DEADLINE|SCHEDULED):[ \t]*[\[<][^\n]*"
-    r"|(?:[-+]|\d+[.)])[ \t]+(?:\[[ X-]\][ \t]+)?)",
-    re.MULTILINE,
+    rf"^[ \t]*(?:{_CAPTION}|#\+[^\n]*|\|[-+|]+[ \t]*$|(?:CLOSED|DEADLINE|SCHEDULED):[ \t]*[\[<][^\n]*"
+    r"|(?:[-+]|\d+[.)])[ \t]+(?:\[[ X-]\][ \t]+)?)|^[ \t]*\||\|[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
 )
+_CELLS = re.compile(r"[ \t]\|[ \t]")
+_ASIDE = re.compile(rf"^[ \t]*(?:{_CAPTION}|\|)[^\n]*", re.MULTILINE | re.IGNORECASE)
 _TERM = re.compile(r":?[ \t]+::(?=\s)")
 """What ends the term of a description."""
 _LATEX = re.compile(
@@ -73,14 +76,20 @@ class Org(Language):
     ids = ("org",)
     suffixes = (".org",)
     marks = "[cite:@?] or [CITE]"
-    comment = "# {}\n"
+    comment = "@@comment:{}@@"  # a line with # would end the paragraph, list or table
+    entry_types = dict.fromkeys(("phdthesis", "mastersthesis"), "thesis") | {
+        "techreport": "report",
+        "conference": "inproceedings",
+        "electronic": "online",
+        "www": "online",
+    }
     _include = re.compile(
         r"^[ \t]*#\+(?:include|setupfile):[ \t]*"
         r"(?:\"([^\"\n]+?\.org)(?:::[^\"\n]*)?\"|([^\s\"]+?\.org)(?:::\S*)?(?!\S))[^\n]*",
         re.MULTILINE | re.IGNORECASE,
     )
     _hidden = re.compile(
-        r"^[ \t]*[#:](?=[ \t]|$)[^\n]*"
+        r"^[ \t]*[#:](?=[ \t]|$)[^\n]*|@@comment:.*?@@"
         r"|^[ \t]*#\+begin_(comment|src|example|export)\b.*?(?:^[ \t]*#\+end_\1|\Z)"
         r"|^[ \t]*:[A-Z_]+:[ \t]*\n.*?(?:^[ \t]*:END:|\Z)"
         r"|(?<![^\s\-('\"{])([=~])(?=\S)[^\n]{0,500}?(?<=\S)\2(?!\w)"
@@ -143,13 +152,18 @@ class Org(Language):
         files = (file for one in named for file in _FILE.finditer(text, *one.span(one.lastindex or 0)))
         return [Key(file[0], *file.span()) for file in files]
 
+    def body(self, text: str, running: bool = False) -> str:
+        return _ASIDE.sub("", text) if running else text
+
     def plain(self, text: str) -> str:
-        """Remove keywords, tables, links and emphasis; LaTeX becomes text.
+        """Remove keywords, signs of lists and tables, links and emphasis; LaTeX becomes text.
 
         >>> Org().plain("- Term :: We *parse* [[https://x.org][trees]] at \\\\ac{LHC} with $p \\\\leq 5$ %.")
         'Term: We parse trees at LHC with p ≤ 5 %.'
+        >>> Org().plain("| a | b |\\n|---+---|\\n#+caption: Trees.")
+        'a b Trees.'
         """
-        text = _LINK.sub(lambda match: match[1] or " ", _TERM.sub(":", _LINE.sub("", text)))
+        text = _LINK.sub(lambda match: match[1] or " ", _TERM.sub(":", _CELLS.sub(" ", _LINE.sub("", text))))
         text = _LATEX.sub(lambda match: plain_text(match[0]), text)
         return " ".join(_EMPHASIS.sub(r"\2", text).split())
 

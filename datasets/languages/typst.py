@@ -79,6 +79,8 @@ _DATE = re.compile(r"\bdate\s*:([^\n]*)|\bdatetime\(\s*year\s*:([^,)\n]*)")
 _RULES = ("#let", "#set", "#show", "#import", "#include")
 """Statements that print nothing themselves."""
 _CALL = re.compile(r"#[A-Za-z][\w.-]*(?:\([^()\n]{0,1000}\))?|(?<=\s)<[\w:.-]+>")
+_CONTENT = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+_FLOAT = re.compile(r"#(?:figure|table)\([^()\n]{0,1000}\)")
 _SIGNS = re.compile(r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|[\[\]]|^[ \t]*[-+/][ \t]+", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([^\w\s])")
 
@@ -91,6 +93,7 @@ class Typst(Language):
     suffixes = (".typ",)
     marks = "#cite(<?>), @? or [CITE]"
     comment = "/* {} */"
+    numeric_years = True
     before = re.compile(r"(?:(?<![\\/])@|(?P<opened>\bcite\([^()<>]*<))(?P<key>[\w:.?-]*)\Z")
     after = re.compile(r"[\w:.-]*(?<=\w)|\?+")
     closed = re.compile(r">|(\s*(?:,[^<>]*)?\))")
@@ -192,12 +195,12 @@ class Typst(Language):
         return text if statement.startswith("#") else f"[{text}]"  # within code
 
     def plain(self, text: str) -> str:
-        """Remove calls, labels, emphasis and escapes.
+        """Remove calls but for their content, labels, emphasis and escapes.
 
-        >>> Typst().plain("We *parse* #text(red)[trees] fast. <sec:a>")
-        'We parse trees fast.'
+        >>> Typst().plain("We *parse* #text(red)[trees] fast. <sec:a> #rect(width: 1pt, [So *do* I.])")
+        'We parse trees fast. So do I.'
         """
-        text = _CALL.sub("", _SHORT.sub(r"\1", text))
+        text = _CALL.sub(lambda call: " ".join(_CONTENT.findall(call[0])), _SHORT.sub(r"\1", text))
         return " ".join(_ESCAPED.sub(r"\1", _SIGNS.sub("", _BREAK.sub(" ", text))).split())
 
     def body(self, text: str, running: bool = False) -> str:
@@ -210,7 +213,8 @@ class Typst(Language):
                         edits.append((done, a, "\n"))
                         done = b
                 edits.append((done, end, ""))
-        return self._without_arguments(_LIST.sub("", replaced(text, edits)))
+        text = _LIST.sub("", replaced(text, edits))
+        return self._without_arguments(_FLOAT.sub("", text) if running else text)
 
     def _without_arguments(self, text: str) -> str:
         """Return a text with the markup, abbreviations and citations of calls, but no names and arguments."""

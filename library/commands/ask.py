@@ -9,6 +9,7 @@ from rich.console import Console
 
 from citerec.base.progress import spinner
 from citerec.library.commands.temporary import open_recommender
+from citerec.library.entries.bibtex import entry_key
 from citerec.library.explanation import note_on
 from citerec.library.export.formats import (
     as_json,
@@ -86,4 +87,4 @@ def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
     if write := ENTRIES.get(format):
         print(write(papers), end="")
     else:
-        print(citation([paper.key or paper.id for paper in papers], format))
+        print(citation([entry_key(paper.key or paper.id) for paper in papers], format))

@@ -213,7 +213,7 @@ def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, 
         written = bibliography
         for key, id in keys.new.items():
             paper = library.paper(library.corpus.paper_row(id))
-            at, new = new_entry(written, paper, key, abstract=True)
+            at, new = new_entry(written, paper, key, abstract=True, language=language)
             written = f"{written[:at]}{new}{written[at:]}"
         texts[copies.bib] = written
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")

@@ -33,12 +33,15 @@ _VARIABLES = Names("variables", "bibtex")
 _NAME_FIELDS = {"container-author": "bookauthor"}
 _DATE_FIELDS = {"accessed": "urldate", "event-date": "eventdate", "original-date": "origdate"}
 _IN_JOURNALS = ("article", "suppperiodical", "periodical", "review")
-_GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
+_SPAN = re.compile(r"(\d{4})(?:-\d\d){0,2}/(\d{4})(?:-\d\d){0,2}")
+"""A range of dates."""
+GENRES = {"phdthesis": "PhD thesis", "mastersthesis": "Master's thesis"}
 _URL = re.compile(r"\\url\b|https?://[^\s{}]+")
 _URL_COMMAND = re.compile(r"\\url\s*\{([^{}]*)\}")
 _PROTECTED = re.compile(r"\\([_%&#~$])|\{\\?([_%&#~$])\}")
 _VERBATIM = ("DOI", "URL")
 """Variables that biblatex, pandoc and the url package read without escapes."""
+_NOT_IN_KEYS = re.compile(r"[\s\"#%'(),={}\\~<>^|]+")
 _DOCTORAL = re.compile(r"^$|ph\.? ?-?d|doct|dissert|habil", re.IGNORECASE)
 _MASTERS = re.compile(r"master|magist|\bm\.? ?(?:sc|a|s|phil|eng)\b", re.IGNORECASE)
 
@@ -53,6 +56,15 @@ def entry_paper(
     return paper._replace(bibtex=write_item(item, paper.key or paper.id))
 
 
+def entry_key(key: str) -> str:
+    """Return a key without what BibTeX, biber or pandoc refuse in one.
+
+    >>> entry_key("O'Neil 2010, {x}"), entry_key("smith&sons:2017")
+    ('ONeil2010x', 'smith&sons:2017')
+    """
+    return _NOT_IN_KEYS.sub("", key) or "paper"
+
+
 def write_item(item: Item, key: str) -> str:
     """Return an entry. Abstract and keywords are left out: a library keeps them in its own columns."""
     kind = entry_type(item)
@@ -62,7 +74,7 @@ def write_item(item: Item, key: str) -> str:
             values[_NAME_FIELDS.get(role, role)] = written_names(names, escape_latex)
     left = {name: text for name, text in item.fields.items() if text and name not in ("abstract", "keyword")}
     left.pop("entrytype", "")
-    if left.get("genre", "") == _GENRES.get(kind):
+    if left.get("genre", "") == GENRES.get(kind):
         left.pop("genre")
     values |= _date_fields(left)
     for variable, field in (*_placed(item.type, kind, left).items(), *_VARIABLES.written.items()):
@@ -75,7 +87,7 @@ def write_item(item: Item, key: str) -> str:
     values |= {name: _latex(name, text) for name, text in left.items()}
     if _TYPES.csl[kind] != item.type and not (item.type == "article" and arxiv):
         values["entrysubtype"] = _SUBTYPES.get(item.type, item.type)
-    return write_entry(kind, key, values)
+    return write_entry(kind, entry_key(key), values)
 
 
 def entry_type(item: Item) -> str:
@@ -122,6 +134,9 @@ def _date_fields(left: dict[str, str]) -> dict[str, str]:
         return values | {"year": found[1], "month": month, "day": day}
     if named := season(issued):
         return values | {"year": issued[:4], "month": named}
+    if span := _SPAN.fullmatch(issued):  # only biblatex has ranges, and BibTeX prints all that is in `year`
+        years = span[1] if span[2] == span[1] else f"{span[1]}--{span[2]}"
+        return values | {"year": years, "date": issued}
     return values | {"year": escape_latex(issued)}
 
 
@@ -161,7 +176,7 @@ def read_item(kind: str, fields: Mapping[str, str]) -> Item:
     values["container-title"] = (journal or book) if kind in _IN_JOURNALS else (book or journal)
     if csl == "thesis":
         values["publisher"] = text("school", "institution", "publisher", "organization")
-        values["genre"] = text("type") or _GENRES.get(kind, "")
+        values["genre"] = text("type") or GENRES.get(kind, "")
     else:
         values["publisher"] = text("publisher", "institution", "school", "organization")
     values["publisher-place"] = text("address", "location")

@@ -10,7 +10,7 @@ from citerec.datasets.languages.latex_text import plain_text, text_in_braces, wi
 from citerec.library.entries.tables import read_table
 from citerec.library.papers import clean_text
 
-_COLUMN = re.compile(r"(?<!\\)&")
+_BARE_SIGN = re.compile(r"(?<!\\)[&%]")
 _ESCAPED = re.compile(r"\\([%&_#{}$])")
 _NEEDS_PARSER = re.compile(r"[\\$~]")
 _ADDRESS = re.compile(r"\\(?:url|nolinkurl|path)\s*\{([^{}]*)\}")
@@ -36,6 +36,13 @@ _SPECIAL = str.maketrans(
         "^": r"\textasciicircum{}",
     }
 )
+_BARE = re.compile(
+    r"\\[A-Za-z]*(?:url|path|href|cite|ref|label|ensuremath)[A-Za-z]*\*?\s*(?:\[[^\[\]]*\])*"
+    r"\{(?:[^{}]|\{[^{}]*\})*\}|\\\(.*?\\\)|\\.|\$(?:\\.|[^$\\&#%])+\$|(?P<bare>[&#%_^$])",
+    re.DOTALL,
+)
+"""Commands, addresses and formulas, or else a sign that needs a backslash."""
+_DOTLESS = re.compile(r"\\([`'^\"~=.])\s*(?:\{\\([ij])\s*\}|\\([ij])(?![A-Za-z])\s*)")
 _MATHS = re.compile(r"(\$[^$]+\$)")
 _WORDS = re.compile(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)")
 _TAG = re.compile(r"<(/?)(i|em|b|strong|sub|sup|sc|span)\b([^<>]*)>")
@@ -65,6 +72,8 @@ def latex_to_text(latex: str) -> str:
     'λ of été'
     >>> latex_to_text(r"R & D, \emph{A}&B")
     'R & D, A&B'
+    >>> latex_to_text(r"Na\"{i}ve at 5% of all")
+    'Naïve at 5% of all'
     """
     latex = _written_out(latex)
     unescaped = _ESCAPED.sub(lambda match: match[1] if match[1] not in "{}$" else match[0], latex)
@@ -88,12 +97,13 @@ def latex_to_names(latex: str) -> str:
 
 
 def _written_out(latex: str) -> str:
-    """Return LaTeX with addresses, journals, unknown macros and `&`, which separates no columns, as text."""
+    """Return LaTeX with addresses, journals, unknown macros, `&`, which separates no columns, and `%`, which
+    begins no comment, as text."""
     if _DOUBLED.search(latex):
         latex = _DOUBLED.sub(lambda found: " " if found[1] else "\\", latex)
         latex = _BRACE.sub(lambda found: found[1] or found[2], latex)
         latex = _ACCENT.sub(lambda found: "\\'" if len(found[0]) > 1 else "", latex)
-    latex = _COLUMN.sub(r"\\&", latex)
+    latex = _BARE_SIGN.sub(r"\\\g<0>", latex)
     if "\\" not in latex:
         return latex
     latex = _ADDRESS.sub(lambda found: _ESCAPED.sub(r"\1", found[1]).translate(_SPECIAL), latex)
@@ -111,6 +121,28 @@ def escape_latex(text: str) -> str:
         piece if index % 2 and _is_balanced(piece) else piece.translate(_SPECIAL)
         for index, piece in enumerate(pieces)
     )
+
+
+def escape_bare(latex: str) -> str:
+    r"""Escape the signs of a field's LaTeX that cannot be typeset as they stand.
+
+    >>> escape_bare(r"R & D at 5% \& $x_1$ of C#, for $5, \url{a_b%20#c}")
+    'R \\& D at 5\\% \\& $x_1$ of C\\#, for \\$5, \\url{a_b%20#c}'
+    >>> escape_bare(r"na{\"\i}ve Garc\'{\i}a")
+    'na{\\"i}ve Garc\\\'ia'
+    """
+    latex = _DOTLESS.sub(lambda found: f"\\{found[1]}{found[2] or found[3]}", latex)
+    return _BARE.sub(lambda found: found[0].translate(_SPECIAL) if found["bare"] else found[0], latex)
+
+
+def journal_name(latex: str) -> str:
+    r"""Return the journal that a macro of the American Astronomical Society stands for; "" for other texts.
+
+    >>> journal_name(r"{\apj}"), journal_name("ApJ")
+    ('Astrophysical Journal', '')
+    """
+    found = re.fullmatch(r"[{\s]*\\([A-Za-z]+)[}\s]*", latex)
+    return _JOURNALS.get(found[1], "") if found else ""
 
 
 def _is_balanced(text: str) -> bool:

@@ -12,8 +12,11 @@ from typing import TypeVar
 from bibtexparser.entrypoint import parse_string
 
 from citerec.datasets.languages.entries import BIB_ENTRY
+from citerec.datasets.languages.language import Language
 from citerec.datasets.languages.latex_text import braced_argument
+from citerec.library.entries.latex import escape_latex
 from citerec.library.export.references import bibtex
+from citerec.library.export.typesetting import is_braced, is_quoted, typesettable
 from citerec.library.papers import LibraryPaper
 
 T = TypeVar("T")
@@ -76,7 +79,8 @@ class EntryForm:
         form.name = _most(_case(name) for name in names)
         form.kind = _most(_case(kind[1]) for entry in entries if (kind := BIB_ENTRY.match(entry)))
         form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
-        form.quotes = _most(found[5] == '"' for fields in lines for found in fields if found[5])
+        signs = [found[5] for fields in lines for found in fields if found[5]]
+        form.quotes = bool(signs) and _most(signs) == '"'
         if _most(entry.count("\n") > 1 for entry in entries):
             form.indent = _most(found[1] for fields in lines for found in fields[1:] or fields)
         else:
@@ -111,16 +115,26 @@ class EntryForm:
     def _value(self, value: str) -> str:
         if (digits := value.strip("{}")).isdigit() and self.braces is not None:
             value = f"{{{digits}}}" if self.braces else digits
-        if self.quotes and value.startswith("{") and '"' not in value:
-            return f'"{value[1:-1]}"'
+        if is_quoted(value) or (self.quotes and is_braced(value)):
+            content = value[1:-1]
+            # In quotes, Emacs ends a value at others, and pandoc 2 begins a comment at %.
+            return f'"{content}"' if self.quotes and not {'"', "%"} & {*content} else f"{{{content}}}"
         return value
 
 
-def new_entry(text: str, paper: LibraryPaper, key: str, abstract: bool = False) -> tuple[int, str]:
+def new_entry(
+    text: str,
+    paper: LibraryPaper,
+    key: str,
+    abstract: bool = False,
+    language: Language | None = None,
+    beside: str = "",
+) -> tuple[int, str]:
     """Return where an entry of a paper goes in a .bib file, and what is inserted there.
 
     text: of the file. The entry goes between its neighbours if entries are sorted by key, else to the end.
-    abstract: it has one.
+    abstract: it has one. language: of the documents that cite it. beside: key of a new entry that the text
+    lacks; this one goes to the same place, which is between entries whether that one is there by now or not.
     """
     starts = [
         found
@@ -134,11 +148,20 @@ def new_entry(text: str, paper: LibraryPaper, key: str, abstract: bool = False) 
     entry = raw.strip()
     if parsed:
         found = [(one.key, " ".join(str(one.value).split())) for one in parsed[0].fields]
-        fields = [*_public(found, "keywords" in form.order)]
+        kind, fields = parsed[0].entry_type, [*_public(found, "keywords" in form.order)]
         if abstract and paper.abstract:
-            own = dict(found).get("abstract", f"{{{paper.abstract}}}")
+            own = dict(found).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
-        entry = form.write(parsed[0].entry_type, key, fields)
+        kind, fields = typesettable(kind, fields, text, form.order, language)
+        entry = form.write(kind, key, fields)
+    place, before, after = _place(text, starts, spans, beside or key)
+    return place, f"{before}{entry}{after}"
+
+
+def _place(
+    text: str, starts: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]], key: str
+) -> tuple[int, str, str]:
+    """Return where the entry of a key goes, and the line ends around it. spans: of the last ones."""
     keys = [found[2].lower() for found in starts]
     later = [found for found in starts if found[2].lower() > key.lower()]
     if len(keys) >= SORTED and later and all(one <= two for one, two in pairwise(keys)):
@@ -146,12 +169,12 @@ def new_entry(text: str, paper: LibraryPaper, key: str, abstract: bool = False) 
         if place:
             end = _end(text, starts[place - 1])
             gap = text[end : starts[place].start()]
-            return end, f"{_line_ends(gap)}{entry}"
-        return later[0].start(), f"{entry}\n\n"
+            return end, _line_ends(gap), ""
+        return later[0].start(), "", "\n\n"
     wanted = _line_ends(text[spans[-2][1] : spans[-1][0]]) if len(spans) > 1 else "\n\n"
     ends = text.replace("\r\n", "\n")[-2:]
     gap = wanted[len(ends) - len(ends.rstrip("\n")) :] if text else ""
-    return len(text), f"{gap}{entry}\n"
+    return len(text), gap, "\n"
 
 
 def _public(fields: Iterable[tuple[str, str]], keywords: bool) -> Iterator[tuple[str, str]]:

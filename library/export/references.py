@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from citerec.library.entries.bibtex import write_item
+from bibtexparser.entrypoint import parse_string
+
+from citerec.library.entries.bibtex import entry_key, write_item
 from citerec.library.entries.csl import write_csl
 from citerec.library.entries.item import Item
 from citerec.library.entries.names import parse_name
 from citerec.library.entries.ris import write_record
+from citerec.library.export.typesetting import typeset
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.bib_files import entry_item
 
@@ -23,13 +26,20 @@ _JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
 
 
 def bibtex(papers: Iterable[LibraryPaper]) -> str:
-    """Return one entry per paper: that of its source under the paper's key, else a generated one."""
+    """Return one entry per paper: that of its source under the paper's key, else a generated one.
+
+    Only abstracts are changed, since nobody sees there what biber and Typst cannot read.
+    """
     return "\n\n".join(map(_entry, papers)) + "\n"
 
 
 def _entry(paper: LibraryPaper) -> str:
-    key = paper.key or paper.id
+    key = entry_key(paper.key or paper.id)
     if raw := paper.bibtex.strip():
+        for field in (one for entry in parse_string(raw, parse_stack=[]).entries for one in entry.fields):
+            value = str(field.value)
+            if field.key.lower() == "abstract" and value != (written := typeset(field.key, value, raw)):
+                raw = raw.replace(value, written, 1)
         return _KEY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
     return write_item(paper_item(paper), key)
 

@@ -16,6 +16,7 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.catalogue import normalise_title, title_key
+from citerec.datasets.languages.entries import BIB_ENTRY
 from citerec.datasets.languages.language import PLACEHOLDER
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.drafts import check
@@ -230,16 +231,18 @@ class Features(Workspace):
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
         paper = library.paper(library.corpus.paper_row(id))
-        place, entry = new_entry(text, paper, key, self.settings.abstracts)
+        known = {found[2] for found in BIB_ENTRY.finditer(text)}
+        beside = next((added for added in self.added(file) if added not in known), "")
+        place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
         written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
         edit = types.TextEdit(target.range(place, place), written)
         return file, types.WorkspaceEdit(changes={target.uri: [edit]})
 
     def entry_added(self, file: Path, id: str, key: str) -> None:
-        """Remember an entry that the editor has added, and may not have saved."""
-        if (library := self.library) and self._opened(file) is None:
+        """Remember an entry that the editor has added, and may not have saved or told of yet."""
+        if library := self.library:
             paper = library.paper(library.corpus.paper_row(id))
-            self._added.setdefault(file, {})[key] = check.Entry(key, file, 0, paper)
+            self.add(file, check.Entry(key, file, 0, paper))
 
     # Code actions.
 

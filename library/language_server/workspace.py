@@ -72,7 +72,7 @@ class Workspace:
         self._opening = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._entries: dict[Path, tuple[object, list[Entry]]] = {}
-        self._added: dict[Path, dict[str, Entry]] = {}
+        self._added: dict[Path, tuple[object, dict[str, Entry]]] = {}
         self._reading: dict[Path, tuple[object, Future[list[Entry]]]] = {}
         self._reader, self._reading_lock = ThreadPoolExecutor(1), threading.Lock()
 
@@ -169,11 +169,10 @@ class Workspace:
             return known.bibliography[1]
 
     def _entries_of(self, file: Path, patience: float | None) -> list[Entry]:
-        """Return the entries of a file, with those that the editor has added and not saved."""
+        """Return the entries of a file, with those that the editor has added, and not saved or told of."""
         opened, (read, entries) = self._opened(file), self._entries.get(file, (None, []))
         try:
-            status = file.stat()
-            stamp = (status.st_mtime_ns, status.st_size) if opened is None else opened.version
+            stamp = self._stamp(file, opened)
             if read != stamp:
                 with self._reading_lock:
                     job = self._reading.get(file)
@@ -185,7 +184,9 @@ class Workspace:
             pass
         except (OSError, InputError) as error:
             self.say(str(error))
-        return [*entries, *self._added.get(file, {}).values()]
+        added = self.added(file)
+        known = {entry.key for entry in entries} if added else set()
+        return [*entries, *(entry for key, entry in added.items() if key not in known)]
 
     def _read(self, file: Path, stamp: object, opened: Document | None) -> list[Entry]:
         """Read a file again; entries whose text is as before are not parsed again."""
@@ -193,8 +194,28 @@ class Workspace:
         text = decode_text(file) if opened is None else opened.text
         entries = read_entries(file, text, {entry.text: entry.paper for entry in before})
         self._entries[file] = stamp, entries
-        self._added.pop(file, None)
         return entries
+
+    def _stamp(self, file: Path, opened: Document | None) -> object:
+        """Return what changes with the text of a .bib file. opened: see `_opened`. Raises OSError."""
+        if opened is not None:
+            return opened.version
+        status = file.stat()
+        return status.st_mtime_ns, status.st_size
+
+    def added(self, file: Path) -> dict[str, Entry]:
+        """Return what the editor has added to a .bib file since it was last saved, or told of, by key."""
+        stamp, added = self._added.get(file, (None, {}))
+        with suppress(OSError):
+            if added and stamp == self._stamp(file, self._opened(file)):
+                return added
+        return {}
+
+    def add(self, file: Path, entry: Entry) -> None:
+        """Remember an entry that the editor has added, and may not have saved or told of yet."""
+        with suppress(OSError):
+            added = {**self.added(file), entry.key: entry}
+            self._added[file] = self._stamp(file, self._opened(file)), added
 
     def _text(self, file: Path) -> str:
         """Return the text of a file, as open in the editor."""

@@ -20,7 +20,7 @@ from citerec.datasets.languages.latex_text import braced_argument
 from citerec.datasets.letters import fold
 from citerec.library.entries.bibtex import read_item
 from citerec.library.entries.files import file_folders, parse_file_field, resolve_files
-from citerec.library.entries.item import ROLES, Item
+from citerec.library.entries.item import MONTHS, ROLES, Item
 from citerec.library.entries.latex import latex_to_text
 from citerec.library.entries.names import parse_name
 from citerec.library.papers import LibraryPaper, split_names, usable_paper
@@ -154,7 +154,9 @@ def _parse_block(
         written = str(field.value).strip()
         if (value := _plain_value(written, strings)) is None:
             return _recover(raw, strings)
-        if written not in (value, f"{{{value}}}", f'"{value}"'):  # abbreviations and # need this file
+        is_month = field.key.lower() == "month" and _plain_value(written, {}) == value  # jan, "3~" # mar
+        if not is_month and written not in (value, f"{{{value}}}", f'"{value}"'):
+            # Abbreviations need this file.
             place = re.compile(rf"(\b{re.escape(field.key)}\s*=\s*){re.escape(written)}")
             raw = place.sub(lambda match, value=value: f"{match[1]}{{{value}}}", raw, count=1)  # type: ignore[misc]
         fields.setdefault(field.key.lower(), value)
@@ -182,7 +184,7 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
             content, end = braced_argument(written, place)
             closed = end - place == len(content) + 2
         elif written[place] == '"':
-            content, end = _quoted_value(written, place)
+            content, end = quoted_value(written, place)
             closed = end > 0
         else:
             name = _BARE.match(written, place)
@@ -198,7 +200,7 @@ def _plain_value(written: str, strings: dict[str, str]) -> str | None:
     return "".join(parts)
 
 
-def _quoted_value(written: str, start: int) -> tuple[str, int]:
+def quoted_value(written: str, start: int) -> tuple[str, int]:
     """Return the text in quotes, and where they end; 0 if they do not, outside of braces."""
     depth = 0
     for sign in _QUOTE_OR_BRACE.finditer(written, start + 1):
@@ -236,7 +238,10 @@ def _recover(raw: str, strings: dict[str, str]) -> _ParsedEntry | None:
 
 
 def _write_fields(kind: str, key: str, fields: dict[str, str]) -> str:
-    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    lines = "".join(
+        f"  {name} = {value if name == 'month' and value.lower() in MONTHS else f'{{{value}}}'},\n"
+        for name, value in fields.items()
+    )
     return f"@{kind}{{{key},\n{lines}}}"
 
 

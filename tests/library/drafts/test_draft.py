@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 from base64 import b64decode
@@ -23,8 +24,9 @@ from rich.console import Console
 from citerec.base.errors import InputError
 from citerec.datasets.fulltext.contexts import cut_window, find_citations
 from citerec.datasets.languages.latex import LATEX
+from citerec.datasets.languages.org import ORG as ORG_MODE
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
-from citerec.library.drafts.reader import Draft, read_draft
+from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
 from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.papers import LibraryPaper
@@ -322,6 +324,41 @@ x = [CITE]
 ** Method
 - Steps are those of Adam [CITE].
 """
+FLOATS = {
+    "a.typ": """Trees.
+#figure(rect[x], caption: [Growth of *trees* @?.]) <fig:x>
+#figure(
+  table(columns: 2, [Roots @?], [1]),
+  caption: [Soil [wet] #cite(<?>).],
+)
+""",
+    "a.org": """Trees.
+#+caption[short]: Growth of *trees* [cite:@?].
+| a | b |
+|---+---|
+| Roots [cite:@?] | 1 |
+#+CAPTION: Soil [CITE].
+[[./x.png]]
+""",
+}
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_captions_and_tables_in_typst_and_org(name: str, tmp_path: Path) -> None:
+    found = read_draft_of(tmp_path, FLOATS[name], name)
+    assert len(found.places) == 3 and not found.notes
+    for place, words in zip(found.places, ("Growth of trees", "Roots", "Soil"), strict=True):
+        assert re.search(rf"{words}[^.]*\[TARGETCIT\]", place.context), place.context
+    paragraphs, _ = draft_language(found.path).paragraphs(FLOATS[name], running=True)
+    assert "Growth" not in paragraphs[0].text and "Trees." in paragraphs[0].text
+
+
+def test_a_comment_in_org_leaves_its_paragraph_whole() -> None:
+    comment = ORG_MODE.comment.format("citerec: not sure: a")
+    text = f"Trees [cite:@?]{comment} grow\nand [cite:@b]{comment}.\n"
+    assert "\n" not in comment and ORG_MODE.without_code(text).split() == (
+        ["Trees", "[cite:@?]", "grow", "and", "[cite:@b]", "."]
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,7 +388,7 @@ def test_places_in_typst_and_org(name: str, text: str, commands: list[str], fold
     ("name", "text", "filled", "comment"),
     [
         ("a.typ", TYPST, "such as *BERT* @devlin2019bert are", "[CITE]/* citerec: not sure: kingma2015"),
-        ("a.org", ORG, "*BERT* [cite:@devlin2019bert] are", "# citerec: not sure: kingma2015"),
+        ("a.org", ORG, "*BERT* [cite:@devlin2019bert] are", "[CITE]@@comment:citerec: not sure: kingma2015"),
     ],
 )
 def test_filled_copies_in_typst_and_org(

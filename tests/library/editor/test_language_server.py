@@ -17,9 +17,11 @@ from pygls.exceptions import JsonRpcException
 from citerec.library.commands.change import add, build
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.language_server.documents import Document
 from citerec.library.memory.library import in_memory
 from citerec.library.recommender import Recommender
 from citerec.library.settings import AddSettings, BuildSettings
+from citerec.library.sources.bib_files import parse_bibtex
 from citerec.tests.library.editor.client import WAIT, Editor
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "library.bib"
@@ -382,6 +384,44 @@ def test_a_bib_that_is_open_is_changed_where_it_is_open(editor: Editor, folder: 
     editor.accept(uri, items[0])
     assert "{unsaved," in editor.documents[bib].text and f"{{{EXPECTED}," in editor.documents[bib].text
     assert (folder / "refs.bib").read_text() == BIB
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_entries_that_the_editor_has_not_saved(
+    is_open: bool, editor: Editor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neovim and Emacs tell nothing of a .bib file that is no document of the server's, and Emacs only when
+    it is idle of one that is: the next entry must not go into the midst of one before."""
+    keys = ("kingma2015adam", "porter1980suffix", "jarvelin2002dcg")
+    saved = "\n\n".join(f"@misc{{{key},\n  title = {{Of {key}}},\n}}" for key in ("a", "c", "m", "n", "z"))
+    (folder / "sorted.bib").write_text(saved)
+    if is_open:
+        bib = editor.open(folder / "sorted.bib", saved, "bibtex")
+    buffer = [saved]
+
+    def apply(edit: types.WorkspaceEdit) -> None:
+        for bib, edits in (edit.changes or {}).items():
+            document = Document.open(bib, buffer[0], encoding=editor.encoding)
+            for one in edits:
+                at = document.offset(one.range.start)
+                buffer[0] = f"{buffer[0][:at]}{one.new_text}{buffer[0][at:]}"
+
+    monkeypatch.setattr(editor, "apply", apply)
+    text = "\n".join(f"Trees \\cite{{{key}}}.\n" for key in keys) + "\\bibliography{sorted}\n"
+    uri = editor.open(folder / "three.tex", text, "latex")
+    for key in keys:
+        (action,) = [one for one in editor.actions(uri, text.index(key), text.index(key)) if key in one.title]
+        editor.act(uri, action)
+    assert (folder / "sorted.bib").read_text() == saved
+    read = [paper.key for paper in parse_bibtex(buffer[0], "buffer", lambda error: pytest.fail(str(error)))]
+    assert sorted(read) == sorted(["a", "c", "m", "n", "z", *keys])
+    known = text.index("porter1980suffix")
+    assert not any("Add" in one.title for one in editor.actions(uri, known, known))
+    if is_open:  # it tells of them at last
+        editor.change(bib, 0, len(saved), buffer[0])
+        item = next(one for one in editor.complete(uri, text.index("kingma") + 3) if one.command)
+        editor.accept(uri, item)
+        assert buffer[0].count("@") == 9
 
 
 def test_a_chapter_has_the_bibliography_of_its_document(editor: Editor, folder: Path) -> None:

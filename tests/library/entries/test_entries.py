@@ -294,3 +294,26 @@ def test_what_files_say_is_written_to_bibtex(tmp_path: Path, name: str, text: st
     head, *written, _ = bibtex([paper]).strip().splitlines()
     assert head.endswith("{k,")
     assert [line.strip(" ,") for line in written if "title = {Roots}" not in line] == lines
+
+
+@pytest.mark.parametrize(
+    ("issued", "fields"),
+    [
+        ("2017-02-03/2017-02-09", "year = {2017}, date = {2017-02-03/2017-02-09}"),
+        ("1998/2001", "year = {1998--2001}, date = {1998/2001}"),
+    ],
+)
+def test_a_range_of_dates_has_a_year_that_bibtex_can_print(issued: str, fields: str) -> None:
+    written = write_item(Item("article-journal", {"title": "T", "issued": issued}, {}), "k")
+    assert fields in " ".join(written.split())
+    [paper] = parse_bibtex(written, "test", raise_bad)
+    assert entry_item(paper.bibtex).fields["issued"] == issued  # type: ignore[union-attr]
+
+
+def test_months_of_entries_that_are_written_anew_are_no_words() -> None:
+    text = """@article{a, title = {T}, crossref = {b}}
+@proceedings{b, title = {P}, year = 2001, month = feb}
+@article{c, title = {T {of, month = feb}
+@article{d, title = {U}, month = "3~" # mar}"""
+    papers = [paper.bibtex for paper in parse_bibtex(text, "test", lambda _: None)]
+    assert "month = feb" in papers[0] and 'month = "3~" # mar' in papers[-1]

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.datasets.languages.language import Language
+from citerec.datasets.languages.org import ORG
+from citerec.datasets.languages.typst import TYPST
 from citerec.library.export.neighbours import new_entry
 from citerec.library.papers import LibraryPaper
 from citerec.library.sources.bib_files import parse_bibtex
@@ -111,3 +114,103 @@ def test_the_other_entries_stay(parts: list[str]) -> None:
             "10.1000/x",
             "J. Trees",
         )
+
+
+@given(
+    st.lists(st.sampled_from([TABS, ONE_LINE, SORTED, "% x\n", "@misc{ann,\n a = 1}", ""]), max_size=3),
+    st.lists(st.sampled_from(["aa", "bz", "kim", "zz"]), unique=True, min_size=2),
+    st.data(),
+)
+def test_entries_beside_those_that_are_not_saved(
+    parts: list[str], keys: list[str], data: st.DataObject
+) -> None:
+    """They are made from the file as it was, and inserted in a text that has the others, or some of them."""
+    saved = text = "\n".join(parts)
+    inserted: list[str] = []
+    for number, key in enumerate(keys):
+        place, entry = new_entry(saved, PAPER, key, beside=keys[0] if number else "")
+        if data.draw(st.booleans(), label=f"{key} is there"):
+            text = f"{text[:place]}{entry}{text[place:]}"
+            inserted.append(entry.strip())
+    assert all(entry in text for entry in inserted)
+    if inserted:
+        found = {paper.key for paper in parse_bibtex(text, "x", lambda _: None)}
+        assert found >= {entry[entry.index("{") + 1 : entry.index(",")] for entry in inserted}
+    for line in saved.splitlines():
+        assert line in text.splitlines()
+
+
+def written(bibtex: str, text: str = "", language: Language | None = None, abstract: str = "") -> str:
+    """Return the entry of a paper, without line ends."""
+    paper = LibraryPaper("one", "k", "T", abstract, bibtex=bibtex)
+    return " ".join(new_entry(text, paper, "k", True, language)[1].split())
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("R & D at 5% of C# in a_b^c for $5", r"R \& D at 5\% of C\# in a\_b\textasciicircum{}c for \$5"),
+        (r"R \& D at 5\%, $x_1^2$, \(a_b\)", r"R \& D at 5\%, $x_1^2$, \(a_b\)"),
+        (r"\url{http://a.b/c%20d_e#f} and \cite{a_b}", r"\url{http://a.b/c%20d_e#f} and \cite{a_b}"),
+        (r"na{\"\i}ve Garc{\'{\i}}a, \'\i, D{\i}lek", r"na{\"i}ve Garc{\'i}a, \'i, D{\i}lek"),
+    ],
+)
+def test_values_can_be_typeset(value: str, expected: str) -> None:
+    """TeX stops at bare signs, biber and pandoc write the accent apart from an i without a dot."""
+    entry = f"@misc{{old, title = {{{value}}}, abstract = {{{value}}}, url = {{http://a.b/%20_#&}}}}"
+    new = written(entry, abstract="x")
+    assert f"title = {{{expected}}}" in new and f"abstract = {{{expected}}}" in new
+    assert "url = {http://a.b/%20_#&}" in new
+
+
+def test_an_abstract_of_another_source_is_written_as_latex() -> None:
+    new = written("@misc{old, title = {T}}", abstract="It is {sharp at 5% & $1.")
+    assert r"abstract = {It is \textbraceleft{}sharp at 5\% \& \$1.}" in new
+
+
+def test_journals_by_macros() -> None:
+    entry = r"@article{old, title = {T}, journal = {\apj}}"
+    assert "journal = {Astrophysical Journal}" in written(entry)
+    assert r"journal = {\apj}" in written(entry, "@misc{a,\n  journal = {\\apj},\n}\n"), (
+        "as the file has them"
+    )
+
+
+BIBLATEX = """@thesis{old, title = {T}, date = {2004-07~}, institution = {U}, type = {MSc master}}
+@article{old, title = {T}, date = {1998/2001}, journaltitle = {J. Trees}, eprinttype = {arxiv}}
+@report{old, title = {T}, date = {2021-03-04/2021-05-06}, location = {Oslo}}
+@book{old, title = {T}, date = {2001/}, year = {2002}}
+@thesis{old, title = {T}, type = {phdthesis}, date = {2001/}}"""
+BIBTEX = """@mastersthesis{k, title = {T}, year = {2004}, month = jul, school = {U}, type = {MSc master}, }
+@article{k, title = {T}, year = {1998--2001}, journal = {J. Trees}, archiveprefix = {arxiv}, }
+@techreport{k, title = {T}, year = {2021}, address = {Oslo}, }
+@book{k, title = {T}, year = {2002}, }
+@phdthesis{k, title = {T}, year = {2001--}, }"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"), [*zip(BIBLATEX.splitlines(), BIBTEX.splitlines(), strict=True)]
+)
+def test_biblatex_in_a_file_of_bibtex(entry: str, expected: str) -> None:
+    """BibTeX's styles have neither year nor journal of such entries."""
+    assert written(entry) == expected
+    assert "date = " in written(entry, "@misc{a,\n  date = {2000},\n}\n"), "a file of biblatex"
+
+
+def test_quotes_around_what_they_can_hold() -> None:
+    """In quotes, Emacs ends a value at others, and pandoc 2 begins a comment at a percent sign."""
+    entry = '@misc{old, title = "A {"}b{"}", note = "C", url = {http://a.b/%20}}'
+    kept = written(entry, TABS)
+    assert 'title = {A {"}b{"}}' in kept and 'note = "C"' in kept and "url = {http://a.b/%20}" in kept
+    assert "note = {C}" in written(entry)
+    assert 'month = "3~" # mar' in written('@misc{old, title = {T}, month = "3~" # mar}')
+
+
+def test_entries_that_typst_and_org_read() -> None:
+    years = {"in press": "", "c. 1850": "year = 1850", "2001--2003": "year = {2001--2003}"}
+    for year, expected in years.items():
+        new = written(f"@misc{{old, title = {{T}}, year = {{{year}}}}}", language=TYPST)
+        assert expected in new if expected else "year" not in new
+    new = written("@phdthesis{old, title = {T}, school = {Uni}}", language=ORG)
+    assert new.startswith("@thesis{k") and "type = {PhD thesis}" in new
+    assert written("@techreport{old, title = {T}}", language=ORG).startswith("@report{k")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.library.export.formats import terminal_text
-from citerec.library.export.references import csl, ris
+from citerec.library.export.references import bibtex, csl, ris
 from citerec.library.papers import LibraryPaper, clean_text, make_paper
 from citerec.library.sources.bib_files import parse_bibtex
 from citerec.library.sources.readers import read_source
@@ -111,3 +111,14 @@ def test_what_is_written_is_read_again(name: str, write: object) -> None:
 def clean(value: object) -> object:
     """A text without control characters, as it is written, and without mark-up, as it is read."""
     return terminal_text(value) if isinstance(value, str) else value
+
+
+def test_entries_of_sources_can_be_read_by_other_programs() -> None:
+    """A bare sign in an abstract stops biber and Typst, a space in a key BibTeX."""
+    raw = "@misc{a,\n  abstract = {It is 5% of R&D for $5 in a_b},\n  url={http://a.b/c_%20}, title = {T}}"
+    text = bibtex([LibraryPaper("p", "O'Neil 2010, {x}", "T", bibtex=raw)])
+    assert text == (
+        "@misc{ONeil2010x,\n  abstract = {It is 5\\% of R\\&D for \\$5 in a\\_b},\n"
+        "  url={http://a.b/c_%20}, title = {T}}\n"
+    )
+    assert bibtex([LibraryPaper("doi:10.1/(A)1<2", "", "T")]).startswith("@misc{doi:10.1/A12,")
