@@ -20,6 +20,9 @@ from citerec.retrieval.arrays import Floats, Rows
 
 OVERLAP = 5
 """Two passages overlap if they share this many consecutive words."""
+BESIDE = 2
+"""Passages at most so many places away that overlap are beside each other. Further away, it is the same text
+once more, which would tell what a masked citation was."""
 STEM = 6
 """Letters of a word that are compared."""
 REACH = 8.0
@@ -150,19 +153,31 @@ class CitedElsewhere:
     def cited(self, corpus: Corpus, query: int, context: str) -> tuple[NDArray[np.int32], Floats, Floats]:
         """Return the papers that passages elsewhere cite [n], once for each passage, and the cosine of its
         words with those of the query's context [n] and its distance from that in passages [n]."""
+        return self._cited(corpus, query, context, beside=False)
+
+    def cited_beside(self, corpus: Corpus, query: int, context: str) -> tuple[NDArray[np.int32], Floats]:
+        """Return the papers that passages beside the query's cite [n], which overlap with it, and the cosines
+        of their words [n]."""
+        papers, cosines, _ = self._cited(corpus, query, context, beside=True)
+        return papers, cosines
+
+    def _cited(
+        self, corpus: Corpus, query: int, context: str, beside: bool
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
         passages, place = self.passages[query], int(self.places[query])
         if passages is None:
             return np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.float32)
         elsewhere, cosines = passages.compare(context, place)
+        distance = np.abs(np.arange(len(elsewhere)) - place)
+        wanted = ~elsewhere & (distance > 0) & (distance <= BESIDE) if beside else elsewhere
         found = [
             (row, corpus.paper_row(paper))
-            for row in np.flatnonzero(elsewhere).tolist()
+            for row in np.flatnonzero(wanted).tolist()
             for paper in passages.cited[row]
             if corpus.has_paper(paper)
         ]
         rows, papers = np.array(found, np.int64).reshape(-1, 2).T
-        distances = np.maximum(np.abs(rows - place), 1).astype(np.float32)
-        return papers.astype(np.int32), cosines[rows], distances
+        return papers.astype(np.int32), cosines[rows], np.maximum(distance[rows], 1).astype(np.float32)
 
 
 def cited_elsewhere(corpus: Corpus, split: Split, contexts: NDArray[np.int64]) -> CitedElsewhere:

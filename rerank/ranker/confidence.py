@@ -8,8 +8,10 @@ A paper that the draft cites elsewhere is meant more often than its score tells:
 much depends on the number of the other papers, which share the chance of a first citation (as the tables of
 a Chinese restaurant: Aldous 1985), and on the passages that cite it: their number, how similar the nearest is
 in words, which tells more the more papers are cited, how near one is, and whether all overlap with the
-context. Scores of these papers, and of the others beside them, have scales of their own. Among the other
-papers the order is that of the scores.
+context. Scores of these papers, and of the others beside them, have scales of their own.
+
+Passages beside the context mostly speak of the same thing: papers that they cite, and papers like these, are
+meant more often, too (co-citation: Small 1973).
 """
 
 from __future__ import annotations
@@ -38,6 +40,12 @@ WORDS = "elsewhere_words"
 PASSAGES = ("elsewhere_count", WORDS, "elsewhere_distance")
 """Columns of papers that passages of the draft cite, less their mean over the list; WORDS also times the
 logarithm of the number of papers cited elsewhere."""
+BESIDE_WORDS = "beside_words"
+BESIDE_ENCODER = "beside_encoder"
+BESIDE = ("beside_cosine", BESIDE_ENCODER)
+"""Columns of papers like those that passages beside the context cite, less their mean over the list; with
+weights of their own for papers cited elsewhere (AGAIN)."""
+AGAIN = "cited elsewhere, "
 BEST = ("dense.context", "title_share_near", "name_near", "author_and_year", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 TEXTS, TEXTS_SCALE = "full texts", "full texts, score"
@@ -59,7 +67,8 @@ def list_inputs(lists: Lists) -> dict[str, Floats]:
 def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     """Inputs of candidates by what the draft cites elsewhere, [n] each; 0 if that is unknown."""
     columns, starts, query = list(lists.columns), lists.offsets[:-1], lists.query
-    names = (CITED, OTHERS, OVERLAPS, OWN_SCALE, OTHERS_SCALE, *PASSAGES)
+    of_beside = (*BESIDE, *(AGAIN + name for name in BESIDE))
+    names = (CITED, OTHERS, OVERLAPS, OWN_SCALE, OTHERS_SCALE, *PASSAGES, BESIDE_WORDS, *of_beside)
     found = {name: np.zeros(len(scores), np.float32) for name in names}
     if "known" not in columns or not (known := lists.values[:, columns.index("known")] > 0).any():
         return found
@@ -76,6 +85,11 @@ def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
         found[WORDS] *= np.log(np.maximum(count, 1))[query]
         there = np.isfinite(parts[WORDS])
         found[OVERLAPS] = (known & ~there & np.logical_or.reduceat(there, starts)[query]).astype(np.float32)
+    if BESIDE_WORDS in columns:
+        found[BESIDE_WORDS] = np.nan_to_num(lists.values[:, columns.index(BESIDE_WORDS)].astype(np.float32))
+    given = [name for name in BESIDE if name in columns]
+    for name, values in zip(given, centre(lists.only(given))[0].T if given else (), strict=True):
+        found[name], found[AGAIN + name] = np.where(known, 0, values), np.where(known, values, 0)
     return found
 
 

@@ -39,6 +39,8 @@ Function = Callable[["Candidates"], NDArray[np.floating]]
 
 RETRIEVERS, PASSAGES = "retrievers", "passages"
 """Groups of the columns of the retrievers, and of full texts."""
+BESIDE_WEIGHT = 0.3
+"""Weight of a paper that is cited beside the context, apart from the words in common."""
 
 
 @dataclass(frozen=True)
@@ -347,6 +349,28 @@ class Candidates:
         return {name: np.where(count > 0, values, np.float32(np.nan)) for name, values in found.items()}
 
     @cached_property
+    def beside(self) -> dict[str, Floats]:
+        """What passages beside the context cite (the features beside_...), [Q, K]."""
+        shape, networks = self.papers.shape, complete_encoder(self.parts)
+        found = {name: np.full(shape, np.nan, np.float32) for name in ("words", "cosine", "encoder")}
+        for query, text in enumerate(self.queries.texts("context")):
+            papers, words = self.queries.elsewhere.cited_beside(self.corpus, query, text)
+            if not len(papers):
+                continue
+            own = self.papers[query]
+            same, weights = own[:, None] == papers, words + BESIDE_WEIGHT
+            found["words"][query] = np.where(same, words, 0).max(axis=1)
+            cosines = {}
+            if self.dense is not None and self.dense.similarity == "cosine":
+                cosines["cosine"] = self.paper_vectors[query] @ self.dense.indexed_vectors(papers).T
+            if networks is not None:
+                cosines["encoder"] = networks.paper_vectors(own) @ networks.paper_vectors(papers).T
+            for name, values in cosines.items():
+                highest = np.where(same | np.isnan(values), -np.inf, values * weights).max(axis=1)
+                found[name][query] = np.where(np.isneginf(highest), np.nan, highest)
+        return found
+
+    @cached_property
     def years_before(self) -> NDArray[np.float64]:
         """Years from each candidate to the citing paper; NaN if unknown."""
         years, own = self.corpus.years[self.papers], self.queries.years[:, None]
@@ -356,6 +380,13 @@ class Candidates:
 def first_dense(parts: Mapping[str, Retriever]) -> DenseRetriever | None:
     """Return the first dense retriever, if any."""
     return next((part for part in parts.values() if isinstance(part, DenseRetriever)), None)
+
+
+def complete_encoder(parts: Mapping[str, Retriever]) -> NetworkRetriever | None:
+    """Return the network that has read all papers, if there is one."""
+    return next(
+        (part for part in parts.values() if isinstance(part, NetworkRetriever) and part.complete), None
+    )
 
 
 def _fill_missing(best: Floats) -> Floats:
@@ -411,10 +442,8 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
 @feature(RETRIEVERS)
 def encoder(x: Candidates) -> Floats:
     """Cosine of the passage with the paper by a network that has read all papers."""
-    part = next((part for part in x.parts.values() if isinstance(part, NetworkRetriever)), None)
-    if part is None or not part.complete:
-        return np.full(x.papers.shape, np.nan, np.float32)
-    return part.cosines(x.queries, x.papers)
+    part = complete_encoder(x.parts)
+    return np.full(x.papers.shape, np.nan, np.float32) if part is None else part.cosines(x.queries, x.papers)
 
 
 # PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper
@@ -605,7 +634,7 @@ def author_and_year(x: Candidates) -> Floats:
     return np.maximum(first, other) * x.year_scores
 
 
-# Where else the draft cites the paper; NaN if unknown, or not in other passages. Only
+# Where else the draft cites the paper, or papers like it; NaN if unknown, or not in other passages. Only
 # rerank.ranker.confidence reads these.
 
 
@@ -632,6 +661,25 @@ def elsewhere_words(x: Candidates) -> Floats:
 def elsewhere_distance(x: Candidates) -> Floats:
     """log of the least distance to a passage that cites it, in passages."""
     return x.elsewhere["distance"]
+
+
+@feature("draft")
+def beside_words(x: Candidates) -> Floats:
+    """Highest cosine of the context's words with those of a passage beside it that cites it; 0 if none."""
+    return x.beside["words"]
+
+
+@feature("draft")
+def beside_cosine(x: Candidates) -> Floats:
+    """Highest cosine in the dense retriever with another paper that a passage beside the context cites, times
+    BESIDE_WEIGHT and the cosine of the passages' words."""
+    return x.beside["cosine"]
+
+
+@feature("draft")
+def beside_encoder(x: Candidates) -> Floats:
+    """The same with cosines of the network that has read all papers."""
+    return x.beside["encoder"]
 
 
 @feature("library")

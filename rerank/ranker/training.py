@@ -25,7 +25,7 @@ from citerec.datasets.columns import offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TARGET_MARKER, TRAIN
 from citerec.hatten.trained import trained_retriever
-from citerec.rerank.ranker.confidence import Confidence, fit_confidence, without_cited
+from citerec.rerank.ranker.confidence import BESIDE_ENCODER, Confidence, fit_confidence, without_cited
 from citerec.rerank.ranker.corpus_statistics import keep_fields
 from citerec.rerank.ranker.features import is_listed
 from citerec.rerank.ranker.linear import (
@@ -195,6 +195,8 @@ def _first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> Train
     seen, unread = lists.values.copy(), np.ones(len(scores), np.bool_)
     unread[np.concatenate(first.first(lists, scores))] = False
     seen[unread, list(lists.columns).index(COSINE)] = np.nan
+    if BESIDE_ENCODER in lists.columns:
+        seen[:, list(lists.columns).index(BESIDE_ENCODER)] = np.nan
     return replace(lists, values=seen)
 
 

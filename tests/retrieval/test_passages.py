@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,18 @@ def test_papers_of_passages_elsewhere(tiny_corpus: Corpus) -> None:
     assert cosines[2] > cosines[0] == cosines[1]
     assert len(about.cited(tiny_corpus, 1, "Graphs TARGETCIT")[0]) == 0
     assert about.take(np.array([1, 0])).cited(tiny_corpus, 1, texts[0])[0].tolist() == [2]
+
+
+def test_papers_of_passages_beside_overlap_and_are_near(tiny_corpus: Corpus) -> None:
+    ids, asked = tiny_corpus.paper_ids, "Steps adapt to each gradient TARGETCIT."
+    texts = ["Graphs TARGETCIT.", asked, asked, "So TARGETCIT, steps adapt to each gradient.", asked]
+    passages = CitingPassages(texts, [[ids[0]], [ids[1]], [ids[2]], [ids[0], "unknown"], [ids[1]]])
+    found = CitedElsewhere(Ragged.from_rows([[], []]), [passages, None], np.array([2, 0]))
+    papers, cosines = found.cited_beside(tiny_corpus, 0, asked)
+    assert papers.tolist() == [1, 0, 1] and cosines[0] == cosines[2] > cosines[1] > 0
+    far = replace(found, places=np.array([4, 0]))
+    assert far.cited_beside(tiny_corpus, 0, asked)[0].tolist() == [2, 0]
+    assert len(found.cited_beside(tiny_corpus, 1, asked)[0]) == 0
 
 
 def test_contexts_of_a_corpus_are_passages_in_its_order(demo_corpus: Corpus) -> None:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from citerec.datasets.columns import offsets_of
 from citerec.rerank.ranker.confidence import (
+    AGAIN,
+    BESIDE,
+    BESIDE_WORDS,
     BEST,
     CITED,
     MISSING,
@@ -100,6 +103,25 @@ def test_scores_of_papers_cited_elsewhere_and_of_others_beside_them_have_their_o
     assert found[0] - found[1] == pytest.approx(2 * (PARAMETERS[SCALE] - 0.5), abs=1e-3)
     assert found[2] - found[3] == pytest.approx(2 * (PARAMETERS[SCALE] + 0.2), abs=1e-3)
     assert found[4] - found[5] == pytest.approx(2 * PARAMETERS[SCALE], abs=1e-3)
+
+
+def test_papers_like_those_cited_beside_are_more_probable() -> None:
+    known = np.array([1, 1, 0, 0, 0, 0])
+    cosine, words = (
+        np.array([0.4, np.nan, 0.5, 0.3, np.nan, np.nan]),
+        np.array([0, 0.8, 0, 0, np.nan, np.nan]),
+    )
+    values = np.stack([known, cosine, words], axis=1).astype(np.float16)
+    lists = replace(made([4, 2], known=known), columns=["known", BESIDE[0], BESIDE_WORDS], values=values)
+    of = {**PARAMETERS, BESIDE[0]: 3.0, AGAIN + BESIDE[0]: 1.0, BESIDE_WORDS: 2.0}
+    plain, found = (
+        Confidence(one).log_probabilities(lists, np.zeros(6, np.float32)) for one in (PARAMETERS, of)
+    )
+    added = found - plain
+    assert added[2] - added[3] == pytest.approx(3 * 0.2, abs=1e-3)
+    assert added[1] - added[0] == pytest.approx(2 * 0.8, abs=1e-3), "without a cosine, it has the mean one"
+    assert added[0] - added[3] == pytest.approx(3 * 0.1, abs=1e-3)
+    assert found[4:].tolist() == plain[4:].tolist()
 
 
 def test_probabilities_are_those_of_the_lists_that_it_is_fitted_to() -> None:

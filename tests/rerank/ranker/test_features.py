@@ -21,6 +21,7 @@ from citerec.hatten.nnselect.model import AverageRetriever
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
 from citerec.rerank.ranker.features import (
+    BESIDE_WEIGHT,
     FEATURES,
     PASSAGES,
     Candidates,
@@ -338,6 +339,26 @@ def test_passages_that_cite_papers_elsewhere(demo_corpus: Corpus) -> None:
     assert np.exp(distance[0]).tolist() == pytest.approx([np.nan, np.nan, 1, 1, np.nan], nan_ok=True)
     assert words[0, 3] > 5 * words[0, 2]
     assert all(np.isnan(column[1]).all() for column in (count, words, distance))
+
+
+def test_papers_like_those_that_passages_beside_cite(demo_corpus: Corpus) -> None:
+    statistics, parts, _ = open_statistics(demo_corpus)
+    papers = np.flatnonzero(demo_corpus.is_candidate)[:6].astype(np.int32)
+    one, two = (demo_corpus.paper_ids[row] for row in papers[:2])
+    text = "We adapt all steps of the network TARGETCIT."
+    passages = CitingPassages([text, f"Then {text}", text], [[one], [], [two, one]])
+    queries = Queries.from_list(demo_corpus, [Query(text, passages=passages, place=1), Query(text)])
+    rows = np.tile(np.append(papers, -1), (2, 1))
+    x = Candidates(statistics, parts, queries, rows)
+    found = x.columns(["draft"])
+    _, words = passages.compare(text, 1)
+    np.testing.assert_allclose(found["beside_words"][0], [words[0], words[2], 0, 0, 0, 0, 0], rtol=1e-5)
+    vectors = parts["dense"].indexed_vectors(papers)
+    cosines = vectors @ vectors[:2].T * (words[0] + BESIDE_WEIGHT)
+    cosines[0, 0] = cosines[1, 1] = -np.inf  # not with itself
+    np.testing.assert_allclose(found["beside_cosine"][0, :6], cosines.max(axis=1), rtol=1e-4)
+    assert np.isnan(found["beside_encoder"]).all(), "no network has read the papers"
+    assert np.isnan(found["beside_words"][1]).all() and np.isnan(found["beside_cosine"][1]).all()
 
 
 def test_papers_cited_elsewhere(demo_corpus: Corpus) -> None:
