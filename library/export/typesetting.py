@@ -12,24 +12,10 @@ from citerec.library.entries.item import MONTHS
 from citerec.library.entries.latex import escape_bare, escape_latex, journal_name
 from citerec.library.sources.bib_files import quoted_value
 
-_LITERAL = frozenset(
-    (
-        *(
-            "url",
-            "doi",
-            "eprint",
-            "date",
-            "urldate",
-            "eventdate",
-            "origdate",
-            "crossref",
-            "xref",
-            "xdata",
-            "ids",
-        ),
-        *("related", "entryset", "langid", "options", "month", "isbn", "issn"),
-    )
-)
+_LITERAL = frozenset((
+    "url", "doi", "eprint", "isbn", "issn", "date", "urldate", "eventdate", "origdate", "month", "langid",
+    "options", "crossref", "xref", "xdata", "ids", "related", "entryset",
+))  # fmt: skip
 """Fields that are not typeset, or as they stand."""
 _BIBLATEX = ("date", "journaltitle")
 """Fields of files that only biblatex reads."""
