@@ -7,7 +7,7 @@ strings are no text. Included files and imported ones of the document are read w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -282,26 +282,14 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _code_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each piece of code: calls with their arguments, without markup there."""
-    opened: list[str] = []
-    place, begin = 0, -1
-    while token := (_CODE if opened and opened[-1] != "[" else _MARKUP).search(text, place):
-        kind, place = token.lastgroup or "", token.end()
-        was_code = bool(opened) and opened[-1] != "["
-        if kind == "statement":
-            opened.append("")
-        elif kind == "open":
-            opened.append(text[place - 1])
-        elif kind in ("end", "close"):
-            while opened and not opened[-1]:
-                opened.pop()
-            if kind == "close" and opened and opened[-1] == _CLOSES[token[0]]:
-                opened.pop()
-        is_code = bool(opened) and opened[-1] != "["
+    begin, was_code = -1, False
+    for token, _, opened in _steps(text):
+        is_code = _is_code(opened)
         if is_code and not was_code:
             begin = token.start()
-        elif was_code and not is_code and begin >= 0:
+        elif was_code and not is_code:
             yield begin, token.end()
-            begin = -1
+        was_code = is_code
 
 
 @lru_cache(maxsize=8)
@@ -313,13 +301,30 @@ def _scan(text: str) -> tuple[tuple[str, tuple[int, int]], ...]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    statement = -1
+    for token, kind, opened in _steps(text):
+        if kind == "statement":
+            statement = token.start() if len(opened) == 1 else statement
+        elif kind in ("end", "close"):
+            if statement >= 0 and not opened:
+                yield "statement", (statement, token.start())
+                statement = -1
+        elif kind not in ("open", "escape") and not (
+            kind == "string" and text.endswith("label(", 0, token.start())
+        ):
+            yield kind, token.span()
+    if statement >= 0:
+        yield "statement", (statement, len(text))
+
+
+def _steps(text: str) -> Iterator[tuple[re.Match[str], str, Sequence[str]]]:
+    """Yield each token, its kind, and what is open after it: brackets, and "" for a statement, which ends
+    with its line. [ opens markup, all others code."""
     opened: list[str] = []
-    """Open brackets, and "" for a statement, which ends with its line. [ opens markup, all others code."""
-    place, statement = 0, -1
-    while token := (_CODE if opened and opened[-1] != "[" else _MARKUP).search(text, place):
+    place = 0
+    while token := (_CODE if _is_code(opened) else _MARKUP).search(text, place):
         kind, place = token.lastgroup or "", token.end()
         if kind == "statement":
-            statement = statement if opened else token.start()
             opened.append("")
         elif kind == "open":
             opened.append(text[place - 1])
@@ -328,10 +333,8 @@ def _tokens(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
                 opened.pop()
             if kind == "close" and opened and opened[-1] == _CLOSES[token[0]]:
                 opened.pop()
-            if statement >= 0 and not opened:
-                yield "statement", (statement, token.start())
-                statement = -1
-        elif kind != "escape" and not (kind == "string" and text.endswith("label(", 0, token.start())):
-            yield kind, token.span()
-    if statement >= 0:
-        yield "statement", (statement, len(text))
+        yield token, kind, opened
+
+
+def _is_code(opened: Sequence[str]) -> bool:
+    return bool(opened) and opened[-1] != "["
