@@ -166,3 +166,7 @@ class Candidates(Papers):
 
     def row(self, name: str) -> int | None:
         return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from citerec.base.errors import InputError
 from citerec.base.settings import listed
 from citerec.datasets.languages.known import LANGUAGES
+from citerec.datasets.languages.language import replaced
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import target_mark
 from citerec.library.serving.limits import MAX_TEXT
 from citerec.retrieval.arrays import Mask
+from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
 
 _PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
@@ -32,17 +34,54 @@ def mark_context(text: str) -> str:
     >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
     ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    for language in LANGUAGES:
-        spans += [(found.start, found.end) for found in language.citations(text) if found.missing]
-    target = min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span), default=None)
-    pieces, done = list[str](), 0
-    for span in sorted(spans):
+    if not (spans := _missing(text)):
+        return append_mark(text)
+    target, pieces, done = _target(text, spans), list[str](), 0
+    for span in spans:
         if span[0] >= done:
             mark = text[slice(*span)]
             pieces += [text[done : span[0]], target_mark(mark) if span == target else OTHER_MARKER]
             done = span[1]
-    return "".join([*pieces, text[done:]]) if pieces else append_mark(text)
+    return "".join([*pieces, text[done:]])
+
+
+def _missing(text: str) -> list[tuple[int, int]]:
+    """Return the spans of marks of missing citations, in order."""
+    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
+    for language in LANGUAGES:
+        spans += [(found.start, found.end) for found in language.citations(text) if found.missing]
+    return sorted(spans)
+
+
+def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the mark that is asked about."""
+    return min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span))
+
+
+def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPassages | None, int]:
+    """Return the passages near the mark of a text that cite papers of a library, and the mark's place among
+    them; None without any. id_of: a paper's id by its key."""
+    missing = _missing(text) or _missing(text := append_mark(text))
+    target = _target(text, missing)
+    cited: dict[tuple[int, int], list[str]] = {target: []}
+    for language in LANGUAGES:
+        for found in language.citations(text):
+            is_near = found.end > target[0] - 2 * WINDOW and found.start < target[1] + 2 * WINDOW
+            ids = [id for key in found.cited if (id := id_of(key))] if is_near and not found.missing else []
+            if ids:
+                cited.setdefault((found.start, found.end), ids)
+    spans = list[tuple[int, int]]()
+    for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
+        if not spans or span[0] >= spans[-1][1]:  # two languages may read the same citation
+            spans.append(span)
+    passages = [span for span in spans if span in cited]
+    if len(passages) == 1 or target not in passages:
+        return None, 0
+    contexts = []
+    for own in passages:
+        edits = ((*span, TARGET_MARKER if span == own else OTHER_MARKER) for span in spans)
+        contexts.append(cut_around_mark(replaced(text, edits), WINDOW))
+    return CitingPassages(contexts, [cited[span] for span in passages]), passages.index(target)
 
 
 def append_mark(text: str) -> str:

@@ -24,7 +24,7 @@ from citerec.library.folder import damage_told, read_manifest
 from citerec.library.library import Library
 from citerec.library.memory.encoding import BackgroundEncoding, encode
 from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, append_mark, mark_context, mark_query
+from citerec.library.question import Filters, Request, append_mark, cited_near, mark_context, mark_query
 from citerec.library.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.base import Ranking, empty_rankings
@@ -173,6 +173,9 @@ class Recommender:
         depth = max(depth, RERANK_DEPTH) if reranks else depth
         papers = self.refresh().candidates(request, depth)
         query, corpus = mark_query(request.query), papers.corpus
+        if query.passages is None:
+            passages, place = cited_near(request.query.context, papers.id_of)
+            query = replace(query, passages=passages, place=place)
         known = [row for name in query.known if (row := papers.row(name)) is not None]
         query = replace(query, known=tuple(corpus.paper_ids[row] for row in known))
         queries = Queries.from_list(corpus, [query])

@@ -70,7 +70,11 @@ def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     of_beside = (*BESIDE, *(AGAIN + name for name in BESIDE))
     names = (CITED, OTHERS, OVERLAPS, OWN_SCALE, OTHERS_SCALE, *PASSAGES, BESIDE_WORDS, *of_beside)
     found = {name: np.zeros(len(scores), np.float32) for name in names}
-    if "known" not in columns or not (known := lists.values[:, columns.index("known")] > 0).any():
+    known = lists.values[:, columns.index("known")] > 0 if "known" in columns else np.zeros(len(scores), bool)
+    given = [name for name in BESIDE if name in columns]
+    for name, values in zip(given, centre(lists.only(given))[0].T if given else (), strict=True):
+        found[name], found[AGAIN + name] = np.where(known, 0, values), np.where(known, values, 0)
+    if not known.any():
         return found
     count = np.add.reduceat(known, starts, dtype=np.float32)
     others = np.log(lists.lengths - count + 1).astype(np.float32)
@@ -87,9 +91,6 @@ def _draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
         found[OVERLAPS] = (known & ~there & np.logical_or.reduceat(there, starts)[query]).astype(np.float32)
     if BESIDE_WORDS in columns:
         found[BESIDE_WORDS] = np.nan_to_num(lists.values[:, columns.index(BESIDE_WORDS)].astype(np.float32))
-    given = [name for name in BESIDE if name in columns]
-    for name, values in zip(given, centre(lists.only(given))[0].T if given else (), strict=True):
-        found[name], found[AGAIN + name] = np.where(known, 0, values), np.where(known, values, 0)
     return found
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from citerec.library.memory.generation import MODEL, RANKING
 from citerec.library.memory.library import MemoryLibrary, in_memory
 from citerec.library.models import open_model
 from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, mark_context, mark_query
+from citerec.library.question import Filters, Request, cited_near, mark_context, mark_query
 from citerec.library.recommender import NAMED, Recommender, _both_groups
-from citerec.rerank.ranker.confidence import Confidence
+from citerec.rerank.ranker.confidence import BESIDE, NONE, SCALE, Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.base import Ranking
+from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import PAPERS, Hub, Run
 from citerec.tests.hatten.made import random_model
@@ -125,6 +127,60 @@ def ids(found: Any) -> list[str]:
 )
 def test_the_first_mark_becomes_the_target(text: str, expected: str) -> None:
     assert mark_context(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "contexts", "cited", "place"),
+    [
+        (
+            r"SGD \cite{bottou} steps; Adam [CITE] adapts [@none] its [@lee; @kingma].",
+            [
+                "SGD TARGETCIT steps; Adam OTHERCIT adapts [@none] its OTHERCIT.",
+                "SGD OTHERCIT steps; Adam TARGETCIT adapts [@none] its OTHERCIT.",
+                "SGD OTHERCIT steps; Adam OTHERCIT adapts [@none] its TARGETCIT.",
+            ],
+            [["BOTTOU"], [], ["LEE", "KINGMA"]],
+            1,
+        ),
+        (
+            "Adam #cite(<kingma>) [?]",
+            ["Adam TARGETCIT OTHERCIT", "Adam OTHERCIT TARGETCIT"],
+            [["KINGMA"], []],
+            1,
+        ),
+        ("Adam @kingma", ["Adam TARGETCIT OTHERCIT", "Adam OTHERCIT TARGETCIT"], [["KINGMA"], []], 1),
+    ],
+)
+def test_passages_cite_papers_of_the_library(
+    text: str, contexts: list[str], cited: list[list[str]], place: int
+) -> None:
+    found, at = cited_near(text, lambda key: key.upper() if key != "none" else None)
+    assert found is not None
+    assert (found.contexts, found.cited, at) == (contexts, cited, place)
+
+
+@pytest.mark.parametrize(
+    "text", ["Adam [CITE]", f"Adam [@kingma]. {'word ' * 100}[CITE]", "Mail a@kingma.org [?]"]
+)
+def test_a_text_may_cite_no_paper_near_its_mark(text: str) -> None:
+    assert cited_near(text, str.upper) == (None, 0)
+
+
+def test_papers_like_those_that_a_question_cites_come_earlier(ranked: str, tmp_path: Path) -> None:
+    model = RankingModel.open(f"{ranked}/ranker")
+    parameters = {SCALE: 1.0, NONE: 0.0, BESIDE[0]: 50.0}
+    replace(model, confidence=Confidence(parameters)).save(
+        Path(shutil.copytree(ranked, tmp_path / "m")) / "ranker"
+    )
+    MemoryLibrary.create(tmp_path / "library", SHELF, model=str(tmp_path / "m"))
+    mine = Recommender.open(tmp_path / "library")
+    retriever = StaticModel.open(f"{ranked}/static").retriever().index(in_memory(mine.library).corpus)
+    assert isinstance(retriever, DenseRetriever)
+    vectors = retriever.indexed_vectors(np.arange(len(SHELF)))
+    for row, paper in enumerate(SHELF[:3]):
+        nearest = int(np.argsort(-(vectors @ vectors[row]))[1])
+        text = rf"A parser of dependency trees \cite{{{paper.key}}} reads sentences of words [CITE]."
+        assert mine.recommend(text, k=1)[0].id == SHELF[nearest].id
 
 
 def test_the_context_is_cut_from_a_longer_text_with_a_mark() -> None:
