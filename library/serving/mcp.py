@@ -86,7 +86,10 @@ def make_server(
 
     @server.tool(annotations=reads)
     async def recommend_citation(
-        text: Annotated[messages.Text, Field(description="the passage, with [CITE] at the missing citation")],
+        text: Annotated[
+            messages.Text,
+            Field(description="the passage, with [CITE] at the missing citation; it may cite others by key"),
+        ],
         title: Annotated[messages.Title, _default("")] = "",
         abstract: Annotated[messages.Abstract, _default("")] = "",
         k: Annotated[messages.Count, _default(5), Field(description="number of papers to recommend")] = 5,
