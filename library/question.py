@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from citerec.base.errors import InputError
 from citerec.base.settings import listed
 from citerec.datasets.languages.known import LANGUAGES
-from citerec.datasets.languages.language import replaced
+from citerec.datasets.languages.language import Citation, replaced
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.library.candidates import Candidates
 from citerec.library.drafts.placeholders import target_mark
@@ -34,7 +34,7 @@ def mark_context(text: str) -> str:
     >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
     ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
     """
-    if not (spans := _missing(text)):
+    if not (spans := _missing(text, _citations(text))):
         return append_mark(text)
     target, pieces, done = _target(text, spans), list[str](), 0
     for span in spans:
@@ -45,12 +45,15 @@ def mark_context(text: str) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def _missing(text: str) -> list[tuple[int, int]]:
+def _citations(text: str) -> list[Citation]:
+    """Return the citations of a text in any language; two may read the same one."""
+    return [found for language in LANGUAGES for found in language.citations(text)]
+
+
+def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
     """Return the spans of marks of missing citations, in order."""
     spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    for language in LANGUAGES:
-        spans += [(found.start, found.end) for found in language.citations(text) if found.missing]
-    return sorted(spans)
+    return sorted(spans + [(found.start, found.end) for found in citations if found.missing])
 
 
 def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -61,18 +64,20 @@ def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
 def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPassages | None, int]:
     """Return the passages near the mark of a text that cite papers of a library, and the mark's place among
     them; None without any. id_of: a paper's id by its key."""
-    missing = _missing(text) or _missing(text := append_mark(text))
+    citations = _citations(text)
+    if not (missing := _missing(text, citations)):
+        text = append_mark(text)
+        missing = [(len(text) - len(TARGET_MARKER), len(text))]
     target = _target(text, missing)
     cited: dict[tuple[int, int], list[str]] = {target: []}
-    for language in LANGUAGES:
-        for found in language.citations(text):
-            is_near = found.end > target[0] - 2 * WINDOW and found.start < target[1] + 2 * WINDOW
-            ids = [id for key in found.cited if (id := id_of(key))] if is_near and not found.missing else []
-            if ids:
-                cited.setdefault((found.start, found.end), ids)
+    for found in citations:
+        is_near = found.end > target[0] - 2 * WINDOW and found.start < target[1] + 2 * WINDOW
+        ids = [id for key in found.cited if (id := id_of(key))] if is_near and not found.missing else []
+        if ids:
+            cited.setdefault((found.start, found.end), ids)
     spans = list[tuple[int, int]]()
     for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
-        if not spans or span[0] >= spans[-1][1]:  # two languages may read the same citation
+        if not spans or span[0] >= spans[-1][1]:
             spans.append(span)
     passages = [span for span in spans if span in cited]
     if len(passages) == 1 or target not in passages:

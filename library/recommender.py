@@ -176,8 +176,8 @@ class Recommender:
         if query.passages is None:
             passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
-        known = [row for name in query.known if (row := papers.row(name)) is not None]
-        query = replace(query, known=tuple(corpus.paper_ids[row] for row in known))
+        known = (id for name in query.known if (id := papers.id_of(name)) is not None)
+        query = replace(query, known=tuple(known))
         queries = Queries.from_list(corpus, [query])
         if not len(papers):
             return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)

@@ -382,11 +382,15 @@ def first_dense(parts: Mapping[str, Retriever]) -> DenseRetriever | None:
     return next((part for part in parts.values() if isinstance(part, DenseRetriever)), None)
 
 
+def first_network(parts: Mapping[str, Retriever]) -> NetworkRetriever | None:
+    """Return the networks among the parts, if any."""
+    return next((part for part in parts.values() if isinstance(part, NetworkRetriever)), None)
+
+
 def complete_encoder(parts: Mapping[str, Retriever]) -> NetworkRetriever | None:
     """Return the network that has read all papers, if there is one."""
-    return next(
-        (part for part in parts.values() if isinstance(part, NetworkRetriever) and part.complete), None
-    )
+    part = first_network(parts)
+    return part if part is not None and part.complete else None
 
 
 def _fill_missing(best: Floats) -> Floats:

@@ -25,7 +25,7 @@ from citerec.hatten.trained import open_model
 from citerec.rerank.ranker.author_names import named_papers
 from citerec.rerank.ranker.confidence import Confidence
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
-from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense
+from citerec.rerank.ranker.features import Candidates, PassageScores, check_groups, first_dense, first_network
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
 from citerec.rerank.settings import RankerSettings
@@ -203,8 +203,7 @@ class Ranker(Retriever):
     @property
     def encoder(self) -> NetworkRetriever | None:
         """The networks among the parts, if any."""
-        parts = (self.parts or self.all_parts).values()
-        return next((part for part in parts if isinstance(part, NetworkRetriever)), None)
+        return first_network(self.parts or self.all_parts)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.all_parts.items()}
