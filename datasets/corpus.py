@@ -138,6 +138,8 @@ class Corpus:
 
     whole: WordStatistics | None = None
     """statistics of the collection that the papers are some of (datasets.some_papers), for their words"""
+    places: NDArray[np.int64] | None = None
+    """places of the papers in their sources, [P], where they are some of a collection's; None: their rows"""
 
     @property
     def total_papers(self) -> int:

@@ -89,10 +89,16 @@ class FoundPapers(Candidates):
     """The papers that shards found for a query."""
 
     def __init__(
-        self, path: Path, papers: Sequence[LibraryPaper], whole: WordStatistics, model: Retriever
+        self,
+        path: Path,
+        papers: Sequence[LibraryPaper],
+        whole: WordStatistics,
+        model: Retriever,
+        places: Sequence[int] | None = None,
     ) -> None:
-        """model: to rank them, not indexed."""
+        """model: to rank them, not indexed. places: as in Corpus."""
         corpus = SomePapers([record_of(paper) for paper in papers], whole, path.name)
+        corpus.places = None if places is None else np.array(places, np.int64)
         columns = [[getattr(paper, name) for paper in papers] for name in SCHEMA.names]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         identities = np.array([identity(paper) for paper in papers], np.uint64).reshape(
@@ -279,10 +285,15 @@ class DiskLibrary(Library):
         )
         found = {**self._read(asked), **dict(self.find([], self._nearest(query, depth)))}
         # In the order of the sources, which tells equal scores apart.
-        papers = [
-            found[row] for row in sorted(found, key=lambda row: divmod(row, self.manifest.shards)[::-1])
-        ]
-        return FoundPapers(self.path, papers, self.whole, self.retriever)
+        place_of = {row: self._place(row) for row in found}
+        rows = sorted(found, key=place_of.__getitem__)
+        papers, places = [found[row] for row in rows], [place_of[row] for row in rows]
+        return FoundPapers(self.path, papers, self.whole, self.retriever, places)
+
+    def _place(self, row: int) -> int:
+        """The place of a row in the order of the sources, as in Corpus.places."""
+        inside, shard = divmod(row, self.manifest.shards)
+        return (shard << 40) + inside
 
     def _nearest(self, query: Query, k: int) -> list[str]:
         """Return names of the k papers that networks find."""

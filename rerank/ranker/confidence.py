@@ -10,8 +10,8 @@ a Chinese restaurant: Aldous 1985), and on the passages that cite it: their numb
 in words, which tells more the more papers are cited, how near one is, and whether all overlap with the
 context. Scores of these papers, and of the others beside them, have scales of their own.
 
-Passages beside the context mostly speak of the same thing: papers that they cite, and papers like these, are
-meant more often, too (co-citation: Small 1973).
+Passages beside the context mostly speak of the same thing: papers that they cite, papers like these, and
+those that the author added with these, are meant more often, too (co-citation: Small 1973).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ PASSAGES = ("elsewhere_count", WORDS, "elsewhere_distance")
 logarithm of the number of papers cited elsewhere."""
 BESIDE_WORDS = "beside_words"
 BESIDE_ENCODER = "beside_encoder"
-BESIDE = ("beside_cosine", BESIDE_ENCODER)
-"""Columns of papers like those that passages beside the context cite, less their mean over the list; with
-weights of their own for papers cited elsewhere (AGAIN)."""
+BESIDE = ("beside_cosine", BESIDE_ENCODER, "beside_order")
+"""Columns of papers like those that passages beside the context cite, or next to them in the library, less
+their mean over the list; with weights of their own for papers cited elsewhere (AGAIN)."""
 AGAIN = "cited elsewhere, "
 BEST = ("dense.context", "title_share_near", "name_near", "author_and_year", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""

@@ -41,6 +41,8 @@ RETRIEVERS, PASSAGES = "retrievers", "passages"
 """Groups of the columns of the retrievers, and of full texts."""
 BESIDE_WEIGHT = 0.3
 """Weight of a paper that is cited beside the context, apart from the words in common."""
+NEIGHBOURS = 3.0
+"""Papers beyond the next one, in the library's order, at which being near to one cited beside counts 1/e."""
 
 
 @dataclass(frozen=True)
@@ -352,7 +354,8 @@ class Candidates:
     def beside(self) -> dict[str, Floats]:
         """What passages beside the context cite (the features beside_...), [Q, K]."""
         shape, networks = self.papers.shape, complete_encoder(self.parts)
-        found = {name: np.full(shape, np.nan, np.float32) for name in ("words", "cosine", "encoder")}
+        names = ("words", "cosine", "encoder", "order")
+        found = {name: np.full(shape, np.nan, np.float32) for name in names}
         for query, text in enumerate(self.queries.texts("context")):
             papers, words = self.queries.elsewhere.cited_beside(self.corpus, query, text)
             if not len(papers):
@@ -360,6 +363,9 @@ class Candidates:
             own = self.papers[query]
             same, weights = own[:, None] == papers, words + BESIDE_WEIGHT
             found["words"][query] = np.where(same, words, 0).max(axis=1)
+            apart = np.abs(self._places(own)[:, None] - self._places(papers))
+            near = np.exp((1 - apart) / NEIGHBOURS)
+            found["order"][query] = np.where(same, 0, near).max(axis=1)
             cosines = {}
             if self.dense is not None and self.dense.similarity == "cosine":
                 cosines["cosine"] = self.paper_vectors[query] @ self.dense.indexed_vectors(papers).T
@@ -369,6 +375,11 @@ class Candidates:
                 highest = np.where(same | np.isnan(values), -np.inf, values * weights).max(axis=1)
                 found[name][query] = np.where(np.isneginf(highest), np.nan, highest)
         return found
+
+    def _places(self, papers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Places of papers, rows [n], in their sources."""
+        places = self.corpus.places
+        return papers.astype(np.int64) if places is None else places[papers]
 
     @cached_property
     def years_before(self) -> NDArray[np.float64]:
@@ -448,6 +459,14 @@ def encoder(x: Candidates) -> Floats:
     """Cosine of the passage with the paper by a network that has read all papers."""
     part = complete_encoder(x.parts)
     return np.full(x.papers.shape, np.nan, np.float32) if part is None else part.cosines(x.queries, x.papers)
+
+
+@feature(RETRIEVERS)
+def encoder_title(x: Candidates) -> Floats:
+    """How well the title has the words of the passage, by the same network (late interaction)."""
+    part = complete_encoder(x.parts)
+    unknown = np.full(x.papers.shape, np.nan, np.float32)
+    return unknown if part is None else part.title_scores(x.queries, x.papers)
 
 
 # PART_TEXT: BM25 of a part of the query (Candidates.terms) against a text of the paper; NaN if the paper
@@ -684,6 +703,13 @@ def beside_cosine(x: Candidates) -> Floats:
 def beside_encoder(x: Candidates) -> Floats:
     """The same with cosines of the network that has read all papers."""
     return x.beside["encoder"]
+
+
+@feature("draft")
+def beside_order(x: Candidates) -> Floats:
+    """How near the paper stands, in the library's order, to another one that a passage beside the context
+    cites: e^(-(d - 1) / NEIGHBOURS). What was added together is often cited together."""
+    return x.beside["order"]
 
 
 @feature("library")

@@ -22,8 +22,9 @@ from citerec.retrieval.arrays import Floats
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.queries import Queries
 
-COSINE, PAIR = "encoder", "cross_encoder"
-"""Columns: the encoder's cosine (rerank.ranker.features), the cross-encoder's score of the first papers."""
+COSINE, TITLE, PAIR = "encoder", "encoder_title", "cross_encoder"
+"""Columns: the encoder's cosine, and by the words of titles (rerank.ranker.features); the cross-encoder's
+score of the first papers."""
 READ, FIRST = "read", "first"
 """Ways of ranking: all papers have been read, or the first ones."""
 PAIRS = {READ: "pairs", FIRST: "first_pairs"}

@@ -44,6 +44,7 @@ from citerec.rerank.ranker.networks import (
     PAIR,
     PAIRS,
     READ,
+    TITLE,
     NetworkModel,
     Rescoring,
 )
@@ -195,8 +196,9 @@ def _first_read(first: Rescoring, lists: TrainingLists, scores: Floats) -> Train
     seen, unread = lists.values.copy(), np.ones(len(scores), np.bool_)
     unread[np.concatenate(first.first(lists, scores))] = False
     seen[unread, list(lists.columns).index(COSINE)] = np.nan
-    if BESIDE_ENCODER in lists.columns:
-        seen[:, list(lists.columns).index(BESIDE_ENCODER)] = np.nan
+    for name in (TITLE, BESIDE_ENCODER):
+        if name in lists.columns:
+            seen[:, list(lists.columns).index(name)] = np.nan
     return replace(lists, values=seen)
 
 

@@ -19,6 +19,7 @@ from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.indexes.cpu import FlatIndex
 from citerec.retrieval.networks.inputs import Subwords, names_of
+from citerec.retrieval.networks.late_interaction import score_titles, word_weights
 from citerec.retrieval.networks.networks import Networks
 from citerec.retrieval.networks.store import Keys, VectorStore
 from citerec.retrieval.queries import Queries
@@ -52,7 +53,7 @@ class NetworkRetriever(Retriever):
         super().__init__()
         self.networks, self.whole = networks, whole
         self.store = VectorStore(None, networks.identity, networks.dim) if store is None else store
-        self._asked: dict[tuple[int, ...], Floats] = {}
+        self._asked: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         self._scored: dict[tuple[int, ...], dict[int, float]] = {}
         self._near = np.empty(0, np.uint64), FlatIndex(np.empty((0, networks.dim), np.float32))
 
@@ -164,20 +165,44 @@ class NetworkRetriever(Retriever):
 
     def text_vectors(self, queries: Sequence[Subwords]) -> Floats:
         """Vectors [Q, D] of queries as subwords."""
+        read = self._read_queries(queries)
+        return np.array([vector for vector, _ in read], np.float32).reshape(-1, self.networks.dim)
+
+    def _read_queries(self, queries: Sequence[Subwords]) -> list[tuple[Floats, Floats]]:
+        """Vector and hidden states of queries [Q] (Networks.read)."""
         texts = [*map(tuple, queries)]
         # A ranker searches for queries, scores its candidates for them and explains some.
         known, new = self._asked, list(dict.fromkeys(text for text in texts if text not in self._asked))
         if new:
-            vectors = self.networks.vectors([list(text) for text in new])
-            known = {**known, **dict(zip(new, vectors, strict=True))}
+            found = self.networks.read([list(text) for text in new])
+            known = {**known, **dict(zip(new, found, strict=True))}
             self._asked = dict(list(known.items())[-max(KEPT, len(new)) :])
-        return np.array([known[text] for text in texts], np.float32).reshape(-1, self.networks.dim)
+        return [known[text] for text in texts]
 
     def cosines(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Cosines of queries [Q] with papers [Q, K]; NaN for papers without a vector."""
         different, place = np.unique(papers, return_inverse=True)
         of_papers = self.paper_vectors(different)[place.reshape(papers.shape)]
         found: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
+        return found
+
+    def title_scores(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """How well the titles of papers [Q, K] have the words of queries [Q] (late_interaction); NaN for
+        papers without a vector or a title."""
+        found, reader = np.full(papers.shape, np.nan, np.float32), self.networks.reader
+        asked, mark = reader.queries(queries), reader.special["mask"]
+        for query, (text, (_, states)) in enumerate(zip(asked, self._read_queries(asked), strict=True)):
+            known = np.flatnonzero(papers[query] >= 0)
+            keys = self._keys[np.searchsorted(self._candidates, papers[query, known])]
+            read, words = [*self.store.papers(keys)], np.array(text, np.int32)
+            if not read:
+                continue
+            subwords, lengths = (
+                np.concatenate([getattr(part, of) for _, part in read]) for of in ("subwords", "lengths")
+            )
+            weights = word_weights(words, text.index(mark), reader.special.values(), subwords, lengths)
+            for places, part in read:
+                found[query, known[places]] = score_titles(states, weights, part.words, part.titles)
         return found
 
     def sentence_cosines(self, vector: Floats, paper: int) -> Floats:

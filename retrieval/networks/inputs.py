@@ -41,10 +41,11 @@ Subwords = list[int]
 
 
 class PaperText(NamedTuple):
-    """Subwords of a paper, without those around it. bounds: where each sentence of its abstract begins, and
-    where the last one ends; empty without an abstract."""
+    """Subwords of a paper, without those around it. title: how many of its title come first. bounds: where
+    each sentence of its abstract begins, and where the last one ends; empty without an abstract."""
 
     subwords: Subwords
+    title: int
     bounds: list[int]
 
 
@@ -148,7 +149,7 @@ class InputReader:
                 subwords.append(self.special["separator"])
                 bounds = [len(subwords) + place for place in places]
                 subwords += kept
-            found.append(PaperText(subwords, bounds))
+            found.append(PaperText(subwords, len(title), bounds))
         return found
 
     def alone(self, subwords: Subwords) -> Subwords:

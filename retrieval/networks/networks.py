@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import digest_file, write_text
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 MANIFEST, TOKENIZER = "networks.json", "tokenizer.json"
 ENCODER, CROSS_ENCODER = "encoder.onnx", "cross-encoder.onnx"
 FORMAT = 1
+ENCODED = 2
+"""Version of what is kept of papers (store.Encoded)."""
 PASSAGE = 130
 """Subwords of a passage that are read."""
 _opened: WeakValueDictionary[str, Network] = WeakValueDictionary()
@@ -114,14 +117,23 @@ class Networks:
 
     @property
     def identity(self) -> str:
-        """A hash of `fingerprint`."""
-        return hashlib.blake2b(json.dumps(self.fingerprint()).encode(), digest_size=8).hexdigest()
+        """A hash of `fingerprint` and of what is kept."""
+        content = json.dumps([self.fingerprint(), ENCODED])
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     def vectors(self, texts: list[Subwords], pool: Executor | None = None) -> Floats:
         """Vectors [n, D] of unit length."""
         inputs = [(self.reader.alone(text), None) for text in texts]
         found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)), pool=pool)
         return np.stack(found) if found else np.empty((0, self.dim), np.float32)
+
+    def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
+        """Read texts of L subwords: a vector [D], and hidden states [L, D], all of unit length."""
+
+        def one(_: int, hidden: Floats) -> tuple[Floats, Floats]:
+            return _unit(hidden.mean(axis=0)), _units(hidden[1:-1])
+
+        return self.encoder.map([(self.reader.alone(text), None) for text in texts], one)
 
     def encode(
         self,
@@ -130,24 +142,27 @@ class Networks:
         advance: Callable[[int], None] | None = None,
         pool: Executor | None = None,
     ) -> Encoded:
-        """Encode papers [n], and the sentences of their abstracts: means of the same hidden states."""
+        """Encode papers [n], the sentences of their abstracts, means of the same hidden states, and the words
+        of their titles."""
 
-        def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats]]:
+        def one(number: int, hidden: Floats) -> tuple[Floats, list[Floats], Floats]:
             inside = hidden[1:]  # after [CLS]
             parts = [inside[start:end] for start, end in pairwise(papers[number].bounds)]
-            return _unit(hidden.mean(axis=0)), [_unit(part.sum(axis=0)) for part in parts]
+            sentences = [_unit(part.sum(axis=0)) for part in parts]
+            return _unit(hidden.mean(axis=0)), sentences, _units(inside[: papers[number].title])
 
         inputs = [(self.reader.alone(paper.subwords), None) for paper in papers]
         found = self.encoder.map(inputs, one, advance, pool)
         dim = self.dim
-        sentences = [np.rint(sentence * 127) for _, own in found for sentence in own]
         return Encoded(
             keys,
-            np.array([vector for vector, _ in found], np.float16).reshape(-1, dim),
+            np.array([vector for vector, _, _ in found], np.float16).reshape(-1, dim),
             np.array([word for paper in papers for word in paper.subwords], np.int32),
             np.array([len(paper.subwords) for paper in papers], np.int32),
-            np.array(sentences, np.int8).reshape(-1, dim),
-            np.array([len(own) for _, own in found], np.int32),
+            _bytes([sentence for _, sentences, _ in found for sentence in sentences], dim),
+            np.array([len(sentences) for _, sentences, _ in found], np.int32),
+            _bytes([word for _, _, title in found for word in title], dim),
+            np.array([paper.title for paper in papers], np.int32),
         )
 
     def encode_texts(self, keys: Keys, texts: list[list[str]], pool: Executor | None = None) -> Encoded:
@@ -156,8 +171,9 @@ class Networks:
         read = self.reader.subwords([passage for passages in texts for passage in passages], PASSAGE)
         vectors = self.vectors(read, pool)
         means = [_unit(part.mean(axis=0)) for part in np.split(vectors, np.cumsum(counts)[:-1])]
-        sentences, none = np.rint(vectors * 127).astype(np.int8), np.empty(0, np.int32)
-        return Encoded(keys, np.array(means, np.float16), none, np.zeros_like(counts), sentences, counts)
+        sentences, none = _bytes(vectors, self.dim), np.zeros_like(counts)
+        empty = np.empty(0, np.int32), none, sentences, counts, _bytes([], self.dim), none
+        return Encoded(keys, np.array(means, np.float16), *empty)
 
     def scores(self, pairs: list[tuple[Subwords, list[int]]]) -> Floats:
         """Scores [n] of pairs."""
@@ -170,5 +186,14 @@ def _write_manifest(folder: Path, dim: int, lengths: Lengths, hashes: Mapping[st
 
 
 def _unit(vector: Floats) -> Floats:
-    found: Floats = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    return _units(vector[None])[0]
+
+
+def _units(vectors: Floats) -> Floats:
+    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     return found
+
+
+def _bytes(vectors: Sequence[Floats] | Floats, dim: int) -> NDArray[np.int8]:
+    """Vectors [n, D] of unit length in units of 1 / 127."""
+    return np.rint(np.array(vectors, np.float32).reshape(-1, dim) * 127).astype(np.int8)

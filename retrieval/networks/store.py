@@ -3,8 +3,8 @@
 A paper whose text stays is never encoded again, whatever else changes. Every `append` writes a file of its
 own, atomically: a killed process loses at most the papers of one file, and several may write at once.
 
-    RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, and how many of each paper [n];
-                         sentences [s, D], and how many of each paper [n]; a checksum of them
+    RANDOM.safetensors   keys [n]; vectors [n, D]; subwords, sentences [s, D], words of titles [w, D],
+                         and how many of each paper [n]; a checksum of them
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +36,9 @@ SUFFIX, NETWORK, CHECKSUM = ".safetensors", "network", "checksum"
 MANY = 16
 """Files that `keep` writes as one."""
 MOST = 20_000
-"""Papers in memory alone: about 60 MB."""
+"""Papers in memory alone: about 160 MB."""
+RAGGED = {"subwords": "lengths", "sentences": "counts", "words": "titles"}
+"""Arrays of several rows a paper, and those that tell how many."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Encoded:
     """Papers [n], by their keys [n].
 
     vectors: [n, D] float16, of unit length. subwords: what was read, `lengths` [n] of each paper. sentences:
-    [s, D] int8, in units of 1 / 127 of unit length, `counts` [n] of each paper.
+    [s, D] int8, in units of 1 / 127 of unit length, `counts` [n] of each paper. words: of titles, [w, D] in
+    the same units, `titles` [n] of each paper.
     """
 
     keys: Keys
@@ -52,6 +56,8 @@ class Encoded:
     lengths: NDArray[np.int32]
     sentences: NDArray[np.int8]
     counts: NDArray[np.int32]
+    words: NDArray[np.int8]
+    titles: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -63,18 +69,25 @@ class Encoded:
 
     def take(self, rows: NDArray[np.int64]) -> Encoded:
         """Select papers."""
-        words, sentences = (
-            concat_ranges(ends[:-1][rows], ends[1:][rows])[0]
-            for ends in (offsets_of(self.lengths), offsets_of(self.counts))
-        )
         return Encoded(
-            self.keys[rows],
-            self.vectors[rows],
-            self.subwords[words],
-            self.lengths[rows],
-            self.sentences[sentences],
-            self.counts[rows],
+            **{name: getattr(self, name)[rows] for name in ("keys", "vectors", *RAGGED.values())},
+            **{name: self.ragged(name, rows) for name in RAGGED},
         )
+
+    def ragged(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """An array of RAGGED, of papers alone."""
+        ends = self._ends[RAGGED[name]]
+        found: NDArray[Any] = getattr(self, name)[concat_ranges(ends[rows], ends[rows + 1])[0]]
+        return found
+
+    @cached_property
+    def _ends(self) -> dict[str, NDArray[np.int64]]:
+        return {name: offsets_of(getattr(self, name)) for name in RAGGED.values()}
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class VectorStore:
@@ -167,16 +180,21 @@ class VectorStore:
 
     def subwords(self, key: int) -> list[int]:
         """The subwords of a paper; KeyError if it has not been encoded."""
-        part, row = self._place(key)
-        end = int(part.lengths[: row + 1].sum())
-        return part.subwords[end - int(part.lengths[row]) : end].tolist()
+        found: list[int] = self._of("subwords", key).tolist()
+        return found
 
     def sentences(self, key: int) -> Floats:
         """Vectors [s, D] of a paper's sentences; KeyError if it has not been encoded."""
+        return self._of("sentences", key).astype(np.float32) / np.float32(127)
+
+    def papers(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], Encoded]]:
+        """Yield those of papers [n] that have been encoded, file by file: their places, and what is kept."""
+        for number, rows, places in self._by_part(keys):
+            yield rows, self._parts[number].take(places)
+
+    def _of(self, name: str, key: int) -> NDArray[Any]:
         part, row = self._place(key)
-        end = int(part.counts[: row + 1].sum())
-        found = part.sentences[end - int(part.counts[row]) : end]
-        return found.astype(np.float32) / np.float32(127)
+        return part.ragged(name, np.array([row]))
 
     def _place(self, key: int) -> tuple[Encoded, int]:
         number, row = self._places[key]
@@ -211,7 +229,7 @@ class VectorStore:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
         small = np.uint16 if part.subwords.max(initial=0) < 1 << 16 else np.int32
-        arrays = {**vars(part), "subwords": part.subwords.astype(small)}
+        arrays = {**part.arrays, "subwords": part.subwords.astype(small)}
         with atomic_write(path) as temporary:
             temporary.write_bytes(save(arrays, {NETWORK: self.network, CHECKSUM: _checksum(arrays)}))
         self._files.add(path.name)
@@ -245,14 +263,14 @@ def read_encoded(path: Path, network: str | None = None) -> Encoded | None:
             if network not in (None, about.get(NETWORK)):
                 return None
             part = Encoded(**{name: file.get_tensor(name) for name in Encoded.__dataclass_fields__})
-        if _checksum(vars(part)) != about.get(CHECKSUM):
+        if _checksum(part.arrays) != about.get(CHECKSUM):
             raise ValueError("its content has changed")
         _check(part)
     except FileNotFoundError:
         return None  # another process merged it
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise DamagedFile(f"{path}: damaged ({error_text(error)})") from None
-    return Encoded(**{**vars(part), "subwords": part.subwords.astype(np.int32)})
+    return replace(part, subwords=part.subwords.astype(np.int32))
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -269,10 +287,11 @@ def _check(part: Any) -> None:
         part.keys.dtype == np.uint64
         and part.vectors.ndim == 2
         and len(part.vectors) == papers
-        and part.lengths.shape == part.counts.shape == (papers,)
-        and min(part.lengths.min(initial=0), part.counts.min(initial=0)) >= 0
+        and all(getattr(part, of).shape == (papers,) for of in RAGGED.values())
+        and all(getattr(part, of).min(initial=0) >= 0 for of in RAGGED.values())
         and part.subwords.shape == (part.lengths.sum(),)
         and part.sentences.shape == (part.counts.sum(), part.vectors.shape[1])
+        and part.words.shape == (part.titles.sum(), part.vectors.shape[1])
         and bool(np.isfinite(part.vectors).all())
     )
     if not fit:

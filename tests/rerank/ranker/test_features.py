@@ -23,6 +23,7 @@ from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_field
 from citerec.rerank.ranker.features import (
     BESIDE_WEIGHT,
     FEATURES,
+    NEIGHBOURS,
     PASSAGES,
     Candidates,
     check_groups,
@@ -258,7 +259,8 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     found = Candidates(statistics, parts, queries, papers).columns()
     groups = {"contexts", "vectors", "popularity", "age", "draft"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
-    assert empty == {name for name, one in FEATURES.items() if one.group in groups} | {"encoder"}
+    of_networks = {"encoder", "encoder_title"}
+    assert empty == of_networks | {name for name, one in FEATURES.items() if one.group in groups}
     assert not any(found[name].any() for name, one in FEATURES.items() if one.group == "authors")
 
 
@@ -341,7 +343,9 @@ def test_passages_that_cite_papers_elsewhere(demo_corpus: Corpus) -> None:
     assert all(np.isnan(column[1]).all() for column in (count, words, distance))
 
 
-def test_papers_like_those_that_passages_beside_cite(demo_corpus: Corpus) -> None:
+def test_papers_like_those_that_passages_beside_cite(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     statistics, parts, _ = open_statistics(demo_corpus)
     papers = np.flatnonzero(demo_corpus.is_candidate)[:6].astype(np.int32)
     one, two = (demo_corpus.paper_ids[row] for row in papers[:2])
@@ -358,7 +362,14 @@ def test_papers_like_those_that_passages_beside_cite(demo_corpus: Corpus) -> Non
     cosines[0, 0] = cosines[1, 1] = -np.inf  # not with itself
     np.testing.assert_allclose(found["beside_cosine"][0, :6], cosines.max(axis=1), rtol=1e-4)
     assert np.isnan(found["beside_encoder"]).all(), "no network has read the papers"
-    assert np.isnan(found["beside_words"][1]).all() and np.isnan(found["beside_cosine"][1]).all()
+    assert all(np.isnan(found[f"beside_{name}"][1]).all() for name in ("words", "cosine", "order"))
+    near = np.exp((1 - np.abs(papers[:, None] - papers[:2])) / NEIGHBOURS)
+    near[0, 0] = near[1, 1] = 0
+    np.testing.assert_allclose(found["beside_order"][0, :6], near.max(axis=1), rtol=1e-5)
+    # some of a collection's
+    monkeypatch.setattr(demo_corpus, "places", np.arange(len(demo_corpus.paper_ids)) * 100)
+    found = Candidates(statistics, parts, queries, rows).columns(["draft"])
+    assert found["beside_order"][0].max() < 1e-9
 
 
 def test_papers_cited_elsewhere(demo_corpus: Corpus) -> None:

@@ -40,11 +40,13 @@ def test_a_paper_has_title_names_and_the_beginning_of_its_abstract(reader: Input
     short = InputReader(reader.tokenizer, replace(reader.lengths, abstract=6))
     found = short.paper(long, "lee et al 2003", "The graph. We parse trees and more")
     texts = tokens(short, found.subwords)
-    assert texts[:6] == ["graph"] * 5 + ["."] and "".join(texts[6:12]).startswith("l##e##e")
+    assert (
+        texts[:6] == ["graph"] * 5 + ["."] and found.title == 5 and "".join(texts[6:12]).startswith("l##e##e")
+    )
     parts = [texts[a:b] for a, b in zip(found.bounds, found.bounds[1:], strict=False)]
     assert [part[0] for part in parts] == ["the", "we"] and sum(map(len, parts)) == 6
     assert texts[found.bounds[0] - 1] == "[SEP]"
-    assert reader.paper("graph", "", "") == (short.paper("graph", "", "").subwords, [])
+    assert reader.paper("graph", "", "") == (short.paper("graph", "", "").subwords, 1, [])
     assert InputReader(reader.tokenizer, Lengths(abstract=0)).paper("graph", "", "trees").bounds == []
 
 

@@ -35,6 +35,8 @@ def encoded(keys: Sequence[int]) -> Encoded:
         (numbers % 3).astype(np.int32),
         np.repeat((numbers % 100)[:, None], DIM, axis=1).astype(np.int8).repeat(numbers % 2, axis=0),
         (numbers % 2).astype(np.int32),
+        np.repeat((numbers % 100)[:, None], DIM, axis=1).astype(np.int8).repeat(numbers % 4, axis=0),
+        (numbers % 4).astype(np.int32),
     )
 
 
@@ -48,6 +50,14 @@ def assert_has(store: VectorStore, keys: Sequence[int]) -> None:
     for key in keys:
         assert store.subwords(key) == [key] * (key % 3)
         assert (store.sentences(key) * 127).round().tolist() == [[key % 100] * DIM] * (key % 2)
+    found = sorted(
+        (place, key)
+        for places, part in store.papers(wanted)
+        for place, key in zip(places, part.keys, strict=True)
+    )
+    assert found == list(enumerate(keys))
+    for _, part in store.papers(wanted):
+        assert part.words[:, 0].tolist() == [key % 100 for key in part.keys.tolist() for _ in range(key % 4)]
 
 
 KEYS = st.integers(0, 60)
