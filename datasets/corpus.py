@@ -139,7 +139,8 @@ class Corpus:
     whole: WordStatistics | None = None
     """statistics of the collection that the papers are some of (datasets.some_papers), for their words"""
     places: NDArray[np.int64] | None = None
-    """places of the papers in their sources, [P], where they are some of a collection's; None: their rows"""
+    """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
+    as in data sets, whose order only tells how they were made"""
 
     @property
     def total_papers(self) -> int:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from citerec.base.checksums import CHECKSUMS, check_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
@@ -41,6 +43,7 @@ class Generation(Candidates):
         if schema.names != SCHEMA.names:
             raise InputError(f"{METADATA} has other columns")
         corpus = Corpus(folder / CORPUS, real_path(path).name)
+        corpus.places = np.arange(len(corpus.paper_ids))
         super().__init__(path, corpus, batches, load_array(folder, IDENTITIES))
 
     @cached_property

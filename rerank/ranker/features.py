@@ -363,9 +363,9 @@ class Candidates:
             own = self.papers[query]
             same, weights = own[:, None] == papers, words + BESIDE_WEIGHT
             found["words"][query] = np.where(same, words, 0).max(axis=1)
-            apart = np.abs(self._places(own)[:, None] - self._places(papers))
-            near = np.exp((1 - apart) / NEIGHBOURS)
-            found["order"][query] = np.where(same, 0, near).max(axis=1)
+            if (places := self.corpus.places) is not None:
+                near = np.exp((1 - np.abs(places[own][:, None] - places[papers])) / NEIGHBOURS)
+                found["order"][query] = np.where(same, 0, near).max(axis=1)
             cosines = {}
             if self.dense is not None and self.dense.similarity == "cosine":
                 cosines["cosine"] = self.paper_vectors[query] @ self.dense.indexed_vectors(papers).T
@@ -375,11 +375,6 @@ class Candidates:
                 highest = np.where(same | np.isnan(values), -np.inf, values * weights).max(axis=1)
                 found[name][query] = np.where(np.isneginf(highest), np.nan, highest)
         return found
-
-    def _places(self, papers: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Places of papers, rows [n], in their sources."""
-        places = self.corpus.places
-        return papers.astype(np.int64) if places is None else places[papers]
 
     @cached_property
     def years_before(self) -> NDArray[np.float64]:
@@ -707,8 +702,8 @@ def beside_encoder(x: Candidates) -> Floats:
 
 @feature("draft")
 def beside_order(x: Candidates) -> Floats:
-    """How near the paper stands, in the library's order, to another one that a passage beside the context
-    cites: e^(-(d - 1) / NEIGHBOURS). What was added together is often cited together."""
+    """How near the paper stands, in the library's order (Corpus.places), to another one that a passage beside
+    the context cites: e^(-(d - 1) / NEIGHBOURS). What was added together is often cited together."""
     return x.beside["order"]
 
 

@@ -27,8 +27,9 @@ from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, 
 from citerec.library.explanation import Recommendation
 from citerec.library.memory.encoding import state
 from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
+from citerec.library.question import Filters, Request
 from citerec.library.recommender import Recommender, open_library
+from citerec.retrieval.queries import Query
 from citerec.tests.forked import exit_code
 
 PAPERS, PIECE = 600, 40_000
@@ -172,6 +173,11 @@ def test_a_single_file_fills_as_many_shards_as_are_asked_for(
     recommender = Recommender.open(tmp_path / "lib")
     assert isinstance(recommender.library, DiskLibrary)
     assert [len(shard) for shard in recommender.library.shards.all] == [100, 100, 100]
+    found = recommender.library.candidates(Request(Query(papers[5]["title"])), 100).corpus
+    assert found.places is not None and len(found.places) > 20
+    numbers = np.array([int(name[1:]) for name in found.paper_ids])  # in their source
+    apart, same = np.diff(found.places), np.diff(numbers // 100) == 0
+    assert (apart == np.diff(numbers))[same].all() and (apart > 99)[~same].all()
     check_same(Recommender.open(tmp_path / "memory"), recommender, questions(papers[:300], 3))
 
 
