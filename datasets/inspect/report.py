@@ -64,16 +64,18 @@ def inspect_corpus(
     folder = expand_user(output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
-    if corpus.papers_file is None:
-        raise InputError(f"corpus {corpus.name}: its papers file is unknown")
+    if corpus.papers_file is None and given.authors != InspectSettings.authors:
+        raise InputError(f"authors={given.authors}: {corpus.name} has no single papers file to read it from")
     view = CorpusView(corpus)
     counted = counted_words(corpus.words)
     contexts, titles, abstracts = (
         word_lengths(tokens, counted)
         for tokens in (corpus.context_tokens, corpus.title_tokens, corpus.abstract_tokens)
     )
-    surnames = first_authors(corpus, corpus.papers_file, given.authors)
-    if not any(surnames):
+    if corpus.papers_file is None:  # several files, or made as it is read
+        surnames = [""] * len(corpus.paper_ids)
+        log.warning("%s: the authors are not known, as there is no single papers file", corpus.name)
+    elif not any(surnames := first_authors(corpus, corpus.papers_file, given.authors)):
         if given.authors != InspectSettings.authors:
             raise InputError(f"authors={given.authors}: no paper of {corpus.papers_file} has this key")
         log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)

@@ -22,7 +22,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.inspect.report import draw_examples, inspect_corpus, print_summary, shorten_abstract
 from citerec.datasets.inspect.tables import Line, Table
-from citerec.datasets.prepare import open_corpus
+from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import write_corpus
 
@@ -226,6 +226,17 @@ def test_options_are_validated_before_the_data_are_read(
 def test_a_key_without_authors_is_an_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"authors=nokey: no paper of .*papers\.json has this key"):
         inspect_corpus(lambda: tiny_corpus, tmp_path / "out", authors="nokey")
+
+
+def test_several_folders_are_inspected_without_authors(tmp_path: Path) -> None:
+    folders = [write_corpus(tmp_path / name, PAPERS, CONTEXTS) for name in ("one", "two")]
+    open_it = partial(open_corpora, folders, cache_dir=tmp_path / "cache", splits=["train", "test"])
+    inspect_corpus(open_it, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
+    assert found["papers/papers/all"] == found["papers/no_authors/all"] == 8
+    assert found["leaks/author/train"] is None
+    with pytest.raises(InputError, match=r"^authors=by: one\+two has no single papers file to read it from"):
+        inspect_corpus(open_it, tmp_path / "out", authors="by")
 
 
 def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path, script: Callable[..., Done]) -> None:
