@@ -112,7 +112,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
             converted = values[key] + converted
         values[key] = converted
     for part in fields(kind):
-        if part.name not in values and _default(part) is MISSING:
+        if values.get(part.name, "") in ("", ()) and _default(part) is MISSING:  # not given, or empty
             about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
             example = example.removesuffix(")") or "..."
             raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
