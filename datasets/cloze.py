@@ -30,7 +30,7 @@ from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.formats.json_lines import PaperId, Year, json_writer, validate
 from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.readers import find_files
+from citerec.datasets.fulltext.readers import find_records
 from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord, quoted
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
@@ -176,7 +176,7 @@ def mark_end(sentence: str) -> str:
 
 
 def _find_papers(source: Sequence[str]) -> list[Path]:
-    files = [file.path for file in find_files(source)]
+    files = find_records(source, (*LINES, "papers.json", "papers.json.gz"))
     for path in files:
         if not path.name.endswith((*LINES, *PAPERS)):
             names = "JSON lines (.jsonl, .jsonl.gz) or papers.json (.json, .json.gz)"

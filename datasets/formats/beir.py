@@ -15,6 +15,7 @@ document with the query's id is left out of its ranking, as BEIR does. Qrels may
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,8 @@ from citerec.datasets.records import (
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ("query-id", "corpus-id", "score")
+_SCORE = re.compile(r"\s*-?\d{1,18}\s*")
+"""Scores of more digits are mistakes, and Python refuses to read very long ones."""
 _TERMS = {
     **{"paper": "document", "papers": PAPERS, "context": "query", "contexts": QUERIES},
     **{"positive_ids": HEADER[1], "context_id": HEADER[0]},
@@ -184,7 +187,7 @@ def _read_qrels(path: Path) -> Iterator[QueryRecord]:
                 cells = line.rstrip("\r\n").split("\t")
                 if (number == 1 and tuple(cells) == HEADER) or cells == [""]:
                     continue
-                if len(cells) != len(HEADER) or not cells[2].strip().removeprefix("-").isdecimal():
+                if len(cells) != len(HEADER) or not _SCORE.fullmatch(cells[2]):
                     raise InputError(
                         f"{path}, line {number}: must be query-id, corpus-id and a whole number as score, "
                         "separated by tabs"

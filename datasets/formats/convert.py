@@ -11,14 +11,14 @@ import orjson
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
-from citerec.base.files import atomic_folder, new_folder
+from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings
 from citerec.datasets.citations.graph import CitationEdge, PaperLine, read_record
 from citerec.datasets.formats.json_lines import Object, gzip_writer, read_objects
 from citerec.datasets.fulltext.catalogue import PaperTable
 from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.readers import find_files
+from citerec.datasets.fulltext.readers import find_records
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
@@ -52,9 +52,9 @@ def convert(source: str | Sequence[str], output: str | Path) -> str:
     no papers.
     """
     folder = new_folder(output)
-    files = [file.path for file in find_files(source)]
+    files = find_records(source, (".jsonl", ".jsonl.gz"))
     papers = citations = unresolved = 0
-    with atomic_folder(folder) as unfinished:
+    with disk_errors(folder, "the papers", "output"), atomic_folder(folder) as unfinished:
         with (
             gzip_writer(unfinished / PAPERS) as lines,
             gzip_writer(unfinished / CITATIONS) as pairs,

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from citerec.base.configuration import composed_command
-from citerec.base.files import atomic_folder, new_folder
+from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.progress import count_progress
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.formats.beir import HEADER, PAPERS, QRELS, QUERIES, beir_split
@@ -27,7 +27,7 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
     citing = corpus.citing.tolist()
     pairs = zip(citing, contexts, strict=True)
     implicit = {row for row, query in pairs if row >= 0 and ids[row] == default_citing_id(query)}
-    with atomic_folder(folder) as part:
+    with disk_errors(folder, "the export", "output"), atomic_folder(folder) as part:
         (part / QRELS).mkdir()
         with (part / PAPERS).open("wb") as file, count_progress("papers", len(ids)) as advance:
             for row, paper in enumerate(ids):
@@ -59,7 +59,8 @@ def _paper_metadata(corpus: Corpus, row: int) -> dict[str, Any]:
     year, codes = int(corpus.years[row]), corpus.fields[row].tolist()
     found: dict[str, Any] = {"year": year} if year else {}
     if codes:
-        found[corpus.settings["field"] or "fields"] = [corpus.field_names[code] for code in codes]
+        key, names = corpus.settings["field"] or "fields", [corpus.field_names[code] for code in codes]
+        found[key] = names[0] if key == "year" else names  # a list would be no year for data.field=year
     return found
 
 

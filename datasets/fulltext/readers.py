@@ -61,6 +61,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
+    if not names:
+        raise InputError("source: name a file or folder")
     found: dict[Path, None] = {}
     for name in names:
         if not isinstance(name, str) or not name:
@@ -119,6 +121,29 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
         ids = {file: paper_id(file, folders) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
+
+
+def find_records(source: str | Sequence[str], in_folders: tuple[str, ...]) -> list[Path]:
+    """Find files of records, as JSON lines, that `source` names, without duplicates.
+
+    in_folders: ends of the names of files that are read of a folder, at any depth. Raises InputError for a
+    name without files.
+    """
+    names = [source] if isinstance(source, str) else list(source)
+    if not names:
+        raise InputError("source: name a file or folder")
+    found: dict[Path, None] = {}
+    for name in names:
+        path = expand_user(name)
+        if path.is_dir():
+            files = [file for file in files_below(path) if file.name.endswith(in_folders)]
+        else:
+            files = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+        if not (files := [file for file in files if file.is_file()]):
+            reason = f"no such file, or a folder without {', '.join(in_folders)}"
+            raise InputError(f"source: {name}: {reason}")
+        found.update(dict.fromkeys(files))
+    return list(found)
 
 
 def read_documents(

@@ -20,7 +20,7 @@ from citerec.datasets.cloze import SHORTEST, CitingPapers, ClozeSettings, cut_pa
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import SPLITS, TARGET_MARKER
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import write_lines
+from citerec.tests.datasets.conftest import write_corpus, write_lines
 
 SENTENCE = "This sentence number {} of this abstract has ten words."
 ABSTRACT = " ".join(SENTENCE.format(number) for number in range(9))
@@ -140,6 +140,13 @@ def test_the_corpus_opens_and_half_of_the_papers_have_no_abstract(tmp_path: Path
     assert 160 < kept < 240
 
 
+def test_the_papers_of_a_corpus_are_found_by_its_folder(tmp_path: Path) -> None:
+    papers = {"a": {"abstract": ABSTRACT}, "b": {"abstract": ABSTRACT}}
+    folder = write_corpus(tmp_path / "corpus", papers, {"c": ("test", "a", "b", "So it is TARGETCIT.")})
+    line = write_cloze_corpus(ClozeSettings(source=(str(folder),), output=str(tmp_path / "out")))
+    assert line.startswith(f"{tmp_path / 'out'}: 2 papers, ")
+
+
 def test_equal_settings_give_equal_files_and_other_seeds_others(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "papers.jsonl", [paper(f"p{row}") for row in range(30)])
     text = {"abstract": ABSTRACT, "year": "2001"}
@@ -183,6 +190,8 @@ A, B = paper("a"), paper("b")
         ("p.jsonl", [A, B], {"held_out": 0.5}, r"held_out=0\.5: must be at least 0 and below 0\.5"),
         ("p.jsonl", [A, B], {"output": "."}, r"output: \S+ already exists; remove it or name a new folder"),
         ("p.jsonl", [A, B], {"source": ("none.jsonl",)}, r"source: none\.jsonl: no such file"),
+        ("p.bib", [], {}, r"p\.bib: must be JSON lines \(\.jsonl, \.jsonl\.gz\) or papers\.json"),
+        ("p.xml", [], {"source": (".",)}, r"a folder without \.jsonl, \.jsonl\.gz, papers\.json, papers"),
     ],
 )  # fmt: skip
 def test_unusable_input_is_one_line_and_nothing_is_written(

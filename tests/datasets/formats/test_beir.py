@@ -20,7 +20,7 @@ from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
 from citerec.tests.conftest import Done
-from citerec.tests.datasets.conftest import content, write_lines
+from citerec.tests.datasets.conftest import content, write_corpus, write_lines
 from citerec.tests.datasets.test_store import Source, sources, write
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -66,6 +66,16 @@ def test_an_exported_corpus_is_restored_unchanged(source: Source) -> None:
         again = open_corpus(folder / "beir", cache_dir=folder / "cache", **options)
         assert content(again) == content(made) and list(again.words) == list(made.words)
         assert list(again.context_ids) == list(made.context_ids)
+
+
+def test_a_field_that_is_the_year_comes_back(tmp_path: Path) -> None:
+    papers = {"a": {"year": "2001"}, "b": {"year": "2003"}}
+    source = write_corpus(tmp_path / "source", papers, {"c": ("test", "a", "b", "So it is TARGETCIT.")})
+    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "field": "year"}
+    made = open_corpus(source, **options)
+    export(lambda: made, tmp_path / "beir")
+    again = open_corpus(tmp_path / "beir", **options)
+    assert content(again) == content(made) and list(again.field_names) == ["2001", "2003"]
 
 
 @pytest.mark.parametrize("candidates", ["all", "abstract"])
@@ -133,6 +143,7 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         ({"qrels": ["query\tdocument\tscore"]}, r"test\.tsv, line 1: must be query-id, corpus-id and a "),
         ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be query-id, corpus-id and a whole"),
         ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be query-id, corpus-id and a whole"),
+        ({"qrels": ["q1\td1\t" + "9" * 5000]}, r"test\.tsv, line 1: must be query-id, corpus-id and a whole"),
         (
             {"qrels": [QRELS[0], "q1\td9\t1"]},
             r"test\.tsv, record 'q1', field 'corpus-id': no document 'd9' in corpus\.jsonl",
@@ -165,6 +176,12 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     (folder / "queries.jsonl").unlink()
     with pytest.raises(InputError, match=r"no queries\.jsonl or queries\.jsonl\.gz next to corpus\.jsonl"):
         open_corpus(folder, cache_dir=tmp_path)
+
+
+def test_an_output_below_a_file_names_the_option(tiny_source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file: .*; set output to another folder"):
+        export(lambda: open_corpus(tiny_source, cache_dir=tmp_path), tmp_path / "file" / "beir")
 
 
 @pytest.mark.slow

@@ -120,6 +120,20 @@ def test_missing_papers_and_an_existing_folder_are_rejected(tmp_path: Path) -> N
         convert(source, tmp_path / "out")
     with pytest.raises(InputError, match=r"already exists"):
         convert(source, tmp_path)
+    with pytest.raises(InputError, match=r"dump\.jsonl: .*; set output to another folder"):
+        convert(source, tmp_path / "dump.jsonl" / "out")
+
+
+def test_a_folder_gives_its_json_lines_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "dump"
+    (folder / "part").mkdir(parents=True)
+    (folder / "list.xml").write_text("<list/>")
+    with pytest.raises(InputError, match=r"no such file, or a folder without \.jsonl, \.jsonl\.gz$"):
+        convert(str(folder), tmp_path / "out")
+    write(folder / "part" / "papers.jsonl", [CORPUS])
+    assert "1 papers" in convert(str(folder), tmp_path / "out")
+    with pytest.raises(InputError, match=r"^source: name a file or folder$"):
+        convert([], tmp_path / "more")
 
 
 @pytest.mark.slow
