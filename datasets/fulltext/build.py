@@ -26,12 +26,12 @@ class BuildSettings(ContextRules, Tolerance):
     FILES is a file, a folder or a pattern, or a list of these, such as '[papers.jsonl.gz,texts/*.xml]'.
     Supported formats: JSON lines (our layout, S2ORC, unarXive; plain or .gz), JATS XML (PubMed Central, PLOS,
     eLife, SciELO; also in .zip and .tar.gz), TEI XML from GROBID, LaTeX with .bib or .bbl files, including
-    arXiv archives, and Markdown (.md, .Rmd, .qmd) with .bib or CSL .json files. List files of metadata
-    (titles, abstracts, years) before the full texts.
+    arXiv archives, Markdown (.md, .Rmd, .qmd), Typst (.typ) and Org (.org) with their bibliographies, and
+    Word (.docx) and LibreOffice (.odt) with citations of a reference manager. List files of metadata (titles,
+    abstracts, years) before the full texts.
 
     DIR is a new folder. The command writes papers.json.gz, contexts.json.gz, train.json, val.json, test.json
-    and report.md, which counts what was dropped and why. See docs/guide/build.md for layouts, rules and
-    running times.
+    and report.md, which counts what was dropped and why. See docs/guide/build.md for layouts and rules.
     """
 
     source: tuple[str, ...]

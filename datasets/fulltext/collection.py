@@ -40,7 +40,7 @@ UNRESOLVED_HINT = (
 ADVICE = {
     "of papers without a title": "give them titles, or use candidates=title",
     "without running text": "the chapters must be in the folder of the document",
-    "outside the splits' years or shares": "see splitting",
+    "outside the splits' years or shares": "see train, val and test, or train_years and the like",
     "of a reference that the bibliography lacks, masked": "put the .bib or .bbl file beside the document",
     "too short": "see shortest",
     "an author of the cited paper is named": "leaks=keep keeps them",
@@ -160,6 +160,8 @@ class BuildReport:
             for outcome, count in counts.items()
             if outcome != "citations"
         ]
+        if not self.counts["full texts"]["read"]:
+            return f"found: {found}; add the texts that cite to source"
         return f"found: {found}; dropped: {'; '.join(dropped) or 'none'}"
 
 

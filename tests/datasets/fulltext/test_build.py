@@ -412,6 +412,11 @@ ENTRY = "@misc{two, title={Work of two}, year=2001}"
             {},
             "dropped: a year next to the mask: 1 (leaks=keep keeps them)",
         ),
+        (
+            {"a.jsonl": json.dumps(paper("a"))},
+            {},
+            "found: 0 full texts, 0 citations; add the texts that cite to source",
+        ),
     ],
 )
 def test_the_error_says_why_no_contexts_are_left(
