@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
+from citerec.base.files import expand_user
 from citerec.base.settings import Settings
 from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, Table, flatten_groups
-from citerec.training.hub import Pretrained
+from citerec.training.hub import Pretrained, check_hub_id, is_hub_id
 
 COLUMNS = (
     Column("candidates", "candidates"),
@@ -35,7 +36,7 @@ class PublishSettings(Settings):
     positional: ClassVar[str] = "model"
 
     model: str
-    """file or folder saved by citerec train, or its output folder (e.g. outputs/mine)"""
+    """folder of a model saved by citerec train, or its output folder (e.g. outputs/mine)"""
     output: str | None = None
     """folder to write the model to"""
     repo: str | None = None
@@ -51,6 +52,8 @@ class PublishSettings(Settings):
         super().__post_init__()
         if self.output is None and self.repo is None:
             raise InputError("citerec model publish: give output=FOLDER, repo=OWNER/NAME or both")
+        if self.repo is not None:
+            check_hub_id(self.repo)  # before the model is written to `output`
 
 
 def open_trained(path: str | Path) -> Pretrained:
@@ -65,24 +68,28 @@ def open_trained(path: str | Path) -> Pretrained:
     from citerec.rerank.cross_encoder.network import CrossEncoder
     from citerec.rerank.ranker.model import RankingModel
 
-    path = Path(path)
+    path = expand_user(path)
     # The order matters: transformers also have a config.json, like static models.
     kinds: tuple[type[Pretrained], ...]
-    kinds = CrossEncoder, RankingModel, BiEncoder, NNSelect, StaticModel
+    kinds = CrossEncoder, RankingModel, BiEncoder, NNSelect, StaticModel, HAtten
     for kind in kinds:
         for folder in (path, path / kind.folder):
             if (folder / kind.settings_file).is_file():
                 return kind.open(folder)
-    return HAtten.open(path)
+    if not path.exists() and is_hub_id(path):
+        return HAtten.open(path)
+    raise InputError(f"{path}: neither a model saved by citerec train nor its output folder")
 
 
 def results_section(folders: Sequence[str | Path]) -> str:
     """Return metrics and commands of evaluations as Markdown; InputError for other folders."""
     results: dict[str, Metrics] = {}
     commands = []
-    for folder in map(Path, folders):
+    for folder in map(expand_user, folders):
         try:
             metrics = json.loads((folder / METRICS).read_text("utf-8"))
+            if not isinstance(metrics, dict):
+                raise ValueError(f"{METRICS} is not an object")
             command = (folder / REPORT).read_text("utf-8").partition("\n## Origin\n")[2].split("```\n")[1]
         except (OSError, ValueError, IndexError) as error:
             raise InputError(f"{folder}: not an output folder of citerec evaluate ({error})") from None
@@ -105,7 +112,7 @@ def publish(given: PublishSettings) -> None:
     results = results_section(given.results)
     model = open_trained(given.model)
     if given.output:
-        print(model.save(given.output, results, given.licence))
+        print(model.save(expand_user(given.output), results, given.licence))
     if given.repo:
         print(model.push(given.repo, results, given.licence, given.private))
 

@@ -14,7 +14,7 @@ import yaml
 from huggingface_hub import constants
 
 from citerec.base.errors import InputError
-from citerec.evaluation.publish import open_trained, results_section
+from citerec.evaluation.publish import PublishSettings, open_trained, publish, results_section
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.model import HAtten
@@ -127,6 +127,23 @@ def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:
     assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in found and "R@10" not in found
     assert "citerec evaluate a=b\nciterec evaluate a=b\n```" in found
     assert results_section([]) == ""
+
+
+def test_nothing_is_published_that_is_no_model_or_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model, out = str(static(["<pad>", "nets"], "float32").save(tmp_path / "mine")), tmp_path / "out"
+    (tmp_path / "metrics.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"not an output folder of citerec evaluate \(metrics\.json is not"):
+        publish(PublishSettings(model=model, output=str(out), results=(str(tmp_path),)))
+    with pytest.raises(InputError, match=r"metrics\.json: neither a model saved by citerec train nor its"):
+        publish(PublishSettings(model=str(tmp_path / "metrics.json"), output=str(out)))
+    with pytest.raises(InputError, match=r"^mine: not a hub id; write OWNER/NAME$"):
+        publish(PublishSettings(model=model, output=str(out), repo="mine"))
+    assert not out.exists()
+    publish(PublishSettings(model="~/mine", output="~/out"))
+    assert (out / "README.md").is_file()
 
 
 def test_pushing_and_loading_from_the_hub_round_trips(

@@ -103,8 +103,7 @@ class Pretrained:
         """
         from huggingface_hub import HfApi
 
-        if not HUB_ID.fullmatch(repo_id):
-            raise InputError(f"{repo_id}: not a hub id; write OWNER/NAME")
+        check_hub_id(repo_id)
         api = HfApi()
         with tempfile.TemporaryDirectory() as parent:
             folder = self.save(Path(parent) / "model", results, licence, repo_id)
@@ -196,6 +195,12 @@ def find_model(place: str | Path, settings_file: str, title: str) -> Path:
     if not (folder / settings_file).is_file():
         raise InputError(f"{place}: not a saved {title} (no {settings_file})")
     return folder
+
+
+def check_hub_id(repo_id: str) -> None:
+    """Raise InputError unless a repository of the hub can have this name."""
+    if not HUB_ID.fullmatch(repo_id):
+        raise InputError(f"{repo_id}: not a hub id; write OWNER/NAME")
 
 
 def is_hub_id(place: str | Path) -> bool:
