@@ -38,6 +38,8 @@ COMMANDS = {
 """Module and summary of each command besides those of a library."""
 ENTRY_POINTS = ("train", "evaluate")
 """Run like `python -m MODULE`, since Lightning starts the other processes of a training in this way."""
+GROUPS = tuple(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))
+"""First words of commands of two words."""
 VERSION = ("--version", "-V", "version")
 
 
@@ -84,8 +86,12 @@ def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
     if not words or words[0] in (*HELP, "help"):
         print(_help(library))
         return
+    if words[0] in GROUPS and (len(words) == 1 or words[1] in (*HELP, "help")):
+        head = f"citerec {words[0]} COMMAND key=value ...    (citerec {words[0]} COMMAND --help: its options)"
+        print("\n".join([head, "", *_lines(f"{words[0]} ")]))
+        return
     known = [*library, *COMMANDS]
-    name = " ".join(words[:2]) if words[0] in ("data", "model") else words[0]
+    name = " ".join(words[:2]) if words[0] in GROUPS else words[0]
     close = get_close_matches(name, known, 1)
     choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
     raise InputError(f"citerec {name}: no such command; {choice}")
@@ -97,8 +103,13 @@ def _help(library: dict[str, str]) -> str:
     lines += ["your own library of papers:"]
     lines += [f"  {name:15} {text[0].lower()}{text[1:].rstrip('.')}" for name, text in library.items()]
     lines += ["", "models and data (most need the extra `train`):"]
-    lines += [f"  {name:15} {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines += _lines()
     return "\n".join(lines)
+
+
+def _lines(start: str = "") -> list[str]:
+    """The names and summaries of the commands whose name begins so."""
+    return [f"  {name:15} {summary}" for name, (_, summary) in COMMANDS.items() if name.startswith(start)]
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ def nothing_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("ask --help", 0, "citerec ask: Recommend papers", ""),
         ("traim model=x", 2, "", "error: citerec traim: no such command; did you mean citerec train?"),
         ("data conver", 2, "", "error: citerec data conver: no such command; did you mean citerec data conv"),
+        ("data", 0, "citerec data COMMAND key=value ", ""),
+        ("model --help", 0, "citerec model COMMAND key=value ", ""),
         ("xyz", 2, "", "error: citerec xyz: no such command; citerec --help lists the commands"),
     ],
 )
