@@ -269,6 +269,8 @@ def _near_duplicates(
     """Find the training papers whose titles are near-duplicates of held-out titles; cached."""
     assert rules.near_duplicates is not None
     others = open_graph(rules.held_out, cache_dir=cache_dir) if rules.held_out else None
+    if others is not None and not others.titled.any():  # such as the list of queries beside the papers
+        raise InputError(f"data.held_out: {others.files[0]}: no paper has a title; name a file of papers")
     settings = f"{VERSION} {rules.near_duplicates} {graph.fingerprint} {others and others.fingerprint}"
     path = cache_dir / "near_duplicates" / f"{_digest(settings, train, held_out)}.npy"
     if not path.is_file():

@@ -299,6 +299,12 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     other = write(dated(["speech on SOUNDS", "Pictures: of"], {}), "other.jsonl")
     for files in (other, [str(other)]):  # the second from the cache
         assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]
+    lists = tmp_path / "queries.json"
+    lists.write_text(json.dumps({"val": {"cs": ["p1"]}, "test": {"cs": ["p2"]}}))
+    with pytest.raises(
+        InputError, match=r"^data\.held_out: \S+queries\.json: no paper has a title; name a file"
+    ):
+        find(near_duplicates=0.7, held_out=lists)
     # Titles in batches; the result is cached.
     monkeypatch.setattr("citerec.datasets.citations.queries.TITLE_BATCH", 2)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
