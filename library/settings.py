@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -165,8 +164,8 @@ class EnrichSettings(ChangeSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mailto and not re.fullmatch(r"[^\s@]+@[^\s@]+", self.mailto):
-            raise InputError(f"mailto={self.mailto}: is not an e-mail address")
+        if not self.services and not self.from_:
+            raise InputError(f"services is empty; choose {', '.join(SERVICES[:-1])} or {SERVICES[-1]}")
 
 
 @dataclass(frozen=True, kw_only=True)

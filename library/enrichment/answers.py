@@ -28,7 +28,7 @@ class AnswerCache:
     """
 
     def __init__(self, path: Path, max_age: int) -> None:
-        self.path, self._oldest = path, int(time.time()) // _DAY - max_age
+        self.path, self._oldest = path, max(int(time.time()) // _DAY - max_age, 0)
         with self._errors():
             self._database = sqlite3.connect(path, isolation_level=None)
             [(version,)] = self._database.execute("PRAGMA user_version")

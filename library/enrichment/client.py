@@ -107,7 +107,7 @@ class Client:
                     reason = "answers with a web page" if is_page else "answers in an unknown form"
                     continue
             reason = f"HTTP {status}"
-            if status == HTTPStatus.NOT_FOUND and lookups[0].kind == TITLE:
+            if status == HTTPStatus.NOT_FOUND and lookups[0].kind == TITLE and self.service.lacks_by_404:
                 return {lookup: [] for lookup in lookups}
             if status in _REJECTED:
                 raise _Rejected(reason)
@@ -127,7 +127,7 @@ class Client:
             response = self._http.send(request, stream=True)
             try:
                 content, end = bytearray(), time.monotonic() + LONGEST_ANSWER
-                for part in response.iter_bytes(1 << 16):
+                for part in response.iter_bytes():  # as they come: those of a size may be waited for
                     content += part
                     if len(content) > LARGEST_ANSWER or time.monotonic() > end:
                         raise httpx2.DecodingError("an answer without end", request=request)

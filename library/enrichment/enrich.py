@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
+import httpx2
 import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
@@ -120,16 +122,28 @@ def make_services(settings: EnrichSettings) -> list[Service]:
     if unknown := addresses.keys() - SERVICES:
         raise InputError(f"addresses={min(unknown)}: is none of the services; write NAME=URL")
     mailto = settings.mailto or os.environ.get(MAILTO, "")
+    if mailto and not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", mailto):
+        raise InputError(f"{'mailto' if settings.mailto else MAILTO}={mailto}: is not an e-mail address")
     keys = {"openalex": settings.openalex_key, "semanticscholar": settings.semanticscholar_key}
     services = []
     for name, (kind, address) in SERVICES.items():
         if name in settings.services:
-            key = keys.get(name, "") or os.environ.get(KEYS.get(name, ""), "")
+            variable = KEYS.get(name, "")
+            key = keys.get(name, "") or os.environ.get(variable, "")
+            if not re.fullmatch("[!-~]*", key):  # it is sent in a header
+                option = f"{name}_key" if keys.get(name) else variable
+                raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
-        parts = urlsplit(service.address)
-        if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-            raise InputError(f"addresses={service.name}={service.address}: must begin with https://")
+        given = f"addresses={service.name}={service.address}"
+        try:
+            url = httpx2.URL(service.address)
+        except httpx2.InvalidURL as error:
+            raise InputError(f"{given}: is not an address ({error})") from None
+        if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
+            raise InputError(f"{given}: must begin with https://")
+        if not url.host:
+            raise InputError(f"{given}: names no host; write https://HOST")
     return services
 
 

@@ -124,6 +124,8 @@ class Service:
     interval: ClassVar[float]
     """Seconds between the starts of two requests."""
     tells_retractions: ClassVar[bool] = False
+    lacks_by_404: ClassVar[bool] = False
+    """Whether it answers 404 for a title that it does not know, rather than an empty list."""
     address: str
     mailto: str = ""
     key: str = field(default="", repr=False)
@@ -211,7 +213,7 @@ class SemanticScholar(Service):
     for what is unknown, GET /paper/search/match {"data": [the best match]} or 404."""
 
     name, label, kinds = "semanticscholar", "Semantic Scholar", ("doi", "arxiv", "pmid")
-    titles, interval = 1, 1.1
+    titles, interval, lacks_by_404 = 1, 1.1, True
     _fields: ClassVar[str] = "title,abstract,year,venue,authors,externalIds"
 
     @property

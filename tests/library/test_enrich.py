@@ -15,7 +15,7 @@ from email.utils import formatdate
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,7 +27,16 @@ from citerec.base.errors import InputError
 from citerec.library.enrichment.answers import AnswerCache
 from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
 from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
-from citerec.library.enrichment.services import SERVICES, Arxiv, Lookup, OpenAlex, SemanticScholar, work_of
+from citerec.library.enrichment.services import (
+    SERVICES,
+    Arxiv,
+    Crossref,
+    Lookup,
+    OpenAlex,
+    SemanticScholar,
+    Service,
+    work_of,
+)
 from citerec.library.memory.library import MemoryLibrary
 from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.recommender import Recommender
@@ -501,6 +510,25 @@ def test_an_endless_answer_is_cut(
         client.ask([LOOKUP])
 
 
+def test_an_answer_that_trickles_is_cut(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Server):
+        def answer(self, request: BaseHTTPRequestHandler) -> None:
+            request.send_response(200)
+            request.end_headers()
+            with suppress(OSError):
+                for _ in range(200):
+                    request.wfile.write(b" ")
+                    sleep(0.02)
+
+    monkeypatch.setattr("citerec.library.enrichment.client.LONGEST_ANSWER", 0.1)
+    slow, start = Slow(), time()
+    with Client(OpenAlex(slow.url)) as client, pytest.raises(Unavailable, match="too large"):
+        client.ask([LOOKUP])
+    assert time() - start < 3
+    slow.http.shutdown()
+    slow.http.server_close()
+
+
 def test_no_connection(pauses: list[float]) -> None:
     with Client(OpenAlex("http://127.0.0.1:9")) as client, pytest.raises(Unavailable, match="no connection"):
         client.ask([LOOKUP])
@@ -535,6 +563,17 @@ def test_a_service_that_rejects_everything_is_not_believed(services: Services, p
     client = Client(OpenAlex(f"{services.url}/openalex"))
     with client, pytest.raises(Unavailable, match="HTTP 400: rejects all requests"):
         client.ask([Lookup("doi", f"10.1000/{n}") for n in range(50)])
+
+
+@pytest.mark.parametrize("kind", [OpenAlex, Crossref])
+def test_404_says_of_no_title_that_it_is_unknown(
+    services: Services, pauses: list[float], kind: type[Service]
+) -> None:
+    services.faults[kind.name] = [(404, {}, b"", None)] * 9
+    asked = [Lookup("title", f"Title {number}", "Lee", 2001) for number in range(3)]
+    with Client(kind(f"{services.url}/{kind.name}")) as client, pytest.raises(Unavailable, match="404"):
+        for lookup in asked:
+            client.ask([lookup])
 
 
 def test_a_service_that_fails_is_asked_again_by_the_next_run(
@@ -578,6 +617,18 @@ def test_a_stopped_run_changes_nothing_and_goes_on(services: Services, run: Run,
     ("arguments", "line"),
     [
         (["mailto=me"], "mailto=me: is not an e-mail address"),
+        (["mailto=ü@x.org"], "mailto=ü@x.org: is not an e-mail address"),
+        (["openalex_key=a b"], "openalex_key: is not a key: it has a space or a character that is not ASCII"),
+        (["services=[]"], "services is empty; choose openalex, semanticscholar, crossref or arxiv"),
+        (["addresses=[arxiv=https://]"], "addresses=arxiv=https://: names no host; write https://HOST"),
+        (
+            ['addresses=["arxiv=https://[::1"]'],
+            "addresses=arxiv=https://[::1: is not an address (Invalid port: ':1')",
+        ),
+        (
+            ["addresses=[arxiv=http://127.0.0.1:x]"],
+            "http://127.0.0.1:x: is not an address (Invalid port: 'x')",
+        ),
         (["services=[dblp]"], "services=dblp: choose openalex, semanticscholar, crossref or arxiv"),
         (["addresses=[dblp=https://x]"], "addresses=dblp: is none of the services; write NAME=URL"),
         (["addresses=[arxiv=http://x.org]"], "addresses=arxiv=http://x.org: must begin with https://"),
@@ -594,6 +645,14 @@ def test_bad_input(run: Run, arguments: list[str], line: str) -> None:
     assert code == 2 and err.splitlines()[-1].endswith(line)
 
 
+def test_an_address_or_key_of_the_environment_is_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("S2_API_KEY", "secret\nline")
+    code, _, err = run("enrich", "yes=true")
+    assert code == 2 and "error: S2_API_KEY: is not a key" in err and "secret" not in err
+    monkeypatch.setenv("CITEREC_MAILTO", "me")
+    assert "CITEREC_MAILTO=me: is not an e-mail address" in run("enrich", "yes=true")[2]
+
+
 def test_a_damaged_cache_is_named(run: Run, services: Services) -> None:
     Path("mine/enrichment.sqlite").write_text("no database" * 99)
     code, _, err = run("enrich", services.option, "yes=true")
@@ -605,6 +664,7 @@ def test_old_answers_are_forgotten(tmp_path: Path) -> None:
     cache.put("arxiv", {LOOKUP: [Work("T")], Lookup("doi", "none"): []})
     assert cache.get("arxiv", LOOKUP) == [Work("T")] and cache.get("arxiv", Lookup("doi", "none")) == []
     assert cache.get("openalex", LOOKUP) is None
+    assert AnswerCache(tmp_path / "cache", 10**30).get("arxiv", LOOKUP) == [Work("T")]
     cache._database.execute("UPDATE answers SET day = day - 11")
     assert cache.get("arxiv", LOOKUP) is None
     with pytest.raises(InputError, match="remove it"):
