@@ -87,6 +87,7 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
     """
     hints, values = get_type_hints(kind), dict[str, Any]()
     names = [part.name for part in fields(kind)]
+    shown = [name.removesuffix("_") for name in names]
     positional = getattr(kind, "positional", "")
     for argument in arguments:
         pair = _KEY.fullmatch(argument)
@@ -99,11 +100,13 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         elif positional:
             key, value = positional, argument
         else:
-            raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
+            raise InputError(
+                f"{argument!r}: write options as key=value{_suggestion(argument, shown, '=...')}"
+            )
         if f"{key}_" in names:  # a word of Python, such as from
             key += "_"
         if key not in names:
-            close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
+            close = _suggestion(key, shown) or f"; choose from {', '.join(shown)}"
             raise InputError(f"{key}: there is no such option{close}")
         converted = _convert(key, value, hints[key])
         if key in values:
@@ -129,9 +132,9 @@ def _is_sentence(pair: re.Match[str], hints: dict[str, Any]) -> bool:
     return " " in pair[2].strip()
 
 
-def _suggestion(word: str, names: Sequence[str]) -> str:
+def _suggestion(word: str, names: Sequence[str], more: str = "") -> str:
     close = get_close_matches(word, names, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean {close[0]}{more}?" if close else ""
 
 
 def _convert(key: str, text: str, hint: Any) -> Any:

@@ -17,6 +17,7 @@ from citerec import recommend
 from citerec.base.arguments import options_help, read_arguments, run_command
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, field_notes, setting
+from citerec.library.settings import EnrichSettings
 from citerec.tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -118,6 +119,13 @@ def test_errors_are_one_line(arguments: list[str], line: str) -> None:
     with pytest.raises(InputError) as error:
         read_arguments(Ask, arguments)
     assert str(error.value).startswith(line)
+
+
+def test_options_are_named_as_they_are_written() -> None:
+    with pytest.raises(InputError, match="choose from library, wait, from, "):
+        read_arguments(EnrichSettings, ["zzz=x"])
+    with pytest.raises(InputError, match=r"'yes': write options as key=value; did you mean yes=\.\.\.\?"):
+        read_arguments(EnrichSettings, ["yes"])
 
 
 @pytest.mark.parametrize(
