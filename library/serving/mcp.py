@@ -80,7 +80,7 @@ def make_server(
         try:
             return await run(work)
         except InputError as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(messages.without_path(str(error), str(recommender.library.path))) from None
         except HTTPException as error:  # from the queue
             raise ToolError(error.detail) from None
 

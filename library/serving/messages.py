@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -273,6 +274,17 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
     return Answer(note=library.note or note_on(found), recommendations=recommendations)
 
 
+def answer_questions(recommender: Recommender, questions: Sequence[Question], link: Link) -> Answers:
+    """Recommend papers for a batch. Raises InputError for the first invalid question, which it names."""
+    answers = []
+    for index, question in enumerate(questions):
+        try:
+            answers.append(answer_question(recommender, question, link))
+        except InputError as error:
+            raise type(error)(f"queries.{index}.{error}") from None
+    return Answers(answers=answers)
+
+
 def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Link) -> Details:
     """Return the additional fields that the page shows."""
     found = recommendation.evidence
@@ -376,6 +388,22 @@ def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[s
         yield name, "; ".join(filter(None, notes))
 
 
+def without_path(line: str, path: str) -> str:
+    """Return an error without the path of the library on the server's machine.
+
+    >>> without_path("only=lib: no paper of lib has this id", "lib")
+    'only=lib: no paper of the library has this id'
+    >>> without_path("collection=x: no paper of the library is in it", "lib")
+    'collection=x: no paper of the library is in it'
+    """
+    if path.startswith("/"):
+        return line.replace(path, "the library")
+    name = re.escape(path)  # which may also be a part of any word
+    return re.sub(
+        rf"(?:^|(?<=\bof )|(?<=library=)|(?<![\w./=-])(?={name}/)){name}(?=[:/; ]|$)", "the library", line
+    )
+
+
 def field_errors(errors: Sequence[Mapping[str, Any]], depth: int = 0) -> str:
     """Return one line about invalid fields, without their values. depth: of the fields in what was read."""
     said = []
@@ -383,5 +411,7 @@ def field_errors(errors: Sequence[Mapping[str, Any]], depth: int = 0) -> str:
         if error["type"] == "json_invalid":
             return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
         where = ".".join(map(str, error["loc"][depth:]))
+        if error["type"] == "model_attributes_type" and not where:  # as also a form or text is
+            return "body: must be a JSON object, sent with the header Content-Type: application/json"
         said.append(f"{where or 'body'}: {error['msg']}")
     return "; ".join(said)

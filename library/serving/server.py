@@ -233,7 +233,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(InputError)
     async def invalid_input(_: Request, error: InputError) -> JSONResponse:
-        line = str(error).replace(str(recommender.library.path), "the library")
+        line = messages.without_path(str(error), str(recommender.library.path))
         if isinstance(error, StorageError):  # its advice is for who runs the server
             return JSONResponse({"detail": line.partition(";")[0]}, 507)
         return JSONResponse({"detail": line}, 422)
@@ -269,10 +269,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     async def recommend_batch(batch: messages.Questions, request: Request) -> messages.Answers:
         """Recommend papers for several passages."""
         return await reads.run(
-            lambda: messages.Answers(
-                answers=[messages.answer_question(recommender, one, link) for one in batch.queries]
-            ),
-            request.is_disconnected,
+            lambda: messages.answer_questions(recommender, batch.queries, link), request.is_disconnected
         )
 
     @app.post("/passages", responses=PROBLEMS)

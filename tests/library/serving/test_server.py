@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from citerec.base.errors import InputError
-from citerec.library.serving.messages import Question
+from citerec.library.serving.messages import Question, without_path
 from citerec.library.serving.server import host_names, listen
 from citerec.library.settings import ServeSettings
 from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
@@ -141,6 +141,37 @@ def test_invalid_questions_get_one_line(url: str, sent: dict[str, Any], said: st
     answer = post(url, "recommend", sent)
     assert answer.status_code == 422
     assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
+
+
+def test_errors_say_which_question_and_which_header(url: str) -> None:
+    queries = [{"text": "Adam", "k": 1}, {"text": "a", "only": ["nobody"]}]
+    answer = post(url, "recommend/batch", {"queries": queries})
+    assert answer.status_code == 422 and answer.json()["detail"].startswith("queries.1.only=nobody: no paper")
+    sent = requests.post(f"{url}/recommend", data='{"text": "a"}', timeout=120)
+    assert sent.status_code == 422 and sent.json()["detail"] == (
+        "body: must be a JSON object, sent with the header Content-Type: application/json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "said"),
+    [
+        (
+            "lib",
+            "collection=x: no paper of the library is in it",
+            "collection=x: no paper of the library is in it",
+        ),
+        ("library", "only=a: no paper of library has this id", "only=a: no paper of the library has this id"),
+        (
+            "lib",
+            "lib/search.sqlite: damaged (lib/a); try lib",
+            "the library/search.sqlite: damaged (the library/a); try lib",
+        ),
+        ("/data/lib", "open(/data/lib): no", "open(the library): no"),
+    ],
+)
+def test_the_folder_is_not_named_and_words_are_kept(path: str, line: str, said: str) -> None:
+    assert without_path(line, path) == said
 
 
 def test_a_year_is_a_number(url: str) -> None:
