@@ -7,6 +7,7 @@ https://www.zotero.org/support/dev/web_api/v3/write_requests. The program asks i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ KEY = "ZOTERO_API_KEY"
 """Variable of the environment with a key for zotero.org; without it, the running program is asked."""
 TIMEOUT, CLICK = 30.0, 300.0
 """Seconds that an answer may take, and those that the user has to allow writing."""
+EXAMPLE = "zotero://collection/Cited"
 MOST = 50
 """Objects of one request, by the API's rules."""
 PAGE = 100
@@ -46,6 +48,8 @@ _FIELDS: dict[str, dict[str, str]] = {
                "page": "pages"},
 }  # fmt: skip
 """Zotero's fields by CSL's variables, of each type; what they have had since Zotero 7."""
+_UNREADABLE = (TypeError, ValueError, AttributeError, LookupError)
+"""What answers of another shape raise."""
 _EDITED = ("journalArticle", "conferencePaper", "book", "bookSection")
 
 
@@ -57,15 +61,16 @@ def save(papers: Sequence[LibraryPaper], place: str) -> str:
     """
     group, name = check_place(place, "save")
     if not name:
-        raise InputError(f"save={place}: names no collection; write e.g. zotero://collection/Cited")
+        raise InputError(f"save={place}: names no collection; write e.g. {EXAMPLE}")
+    items = [zotero_item(paper) for paper in papers]
     with _Writer(place) as zotero:
         library = zotero.library(group)
         collection = zotero.collection(library, name)
         objects, there = [], 0
-        for paper in papers:
+        for paper, item in zip(papers, items, strict=True):
             known = zotero.find(library, paper)
             if known is None:
-                objects.append(zotero_item(paper) | {"collections": [collection]})
+                objects.append(item | {"collections": [collection]})
             elif collection in known.get("collections", ()):
                 there += 1
             else:
@@ -120,6 +125,8 @@ class _Writer:
     def __init__(self, place: str) -> None:
         self.place, key = place, os.environ.get(KEY, "")
         self.is_web = bool(key)
+        if not re.fullmatch("[!-~]*", key):  # it is sent in a header
+            raise InputError(f"{KEY}: is not a key: it has a space or a character that is not ASCII")
         self._headers = {"Zotero-API-Version": "3"} | ({"Zotero-API-Key": key} if key else {})
         base = WEB if self.is_web else f"http://{HOST}:{find_database()[1]}/api"
         self._http = httpx2.Client(base_url=f"{base}/", timeout=TIMEOUT, trust_env=self.is_web)
@@ -127,8 +134,13 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._http.close()
+        if isinstance(error, _UNREADABLE):
+            raise InputError(
+                f"{self.place}: what answers is not Zotero; another program may use its port, or a proxy is "
+                "in between: close it, and try again"
+            ) from None
 
     def library(self, group: str) -> str:
         """Return the path of a group's library, or of the user's."""
@@ -158,6 +170,8 @@ class _Writer:
         if same:
             return same[0]
         parent, parts = "", name.split("/")
+        if not all(parts):
+            raise InputError(f"{self.place}: names a collection without a name; write e.g. {EXAMPLE}")
         by_path = {path: key for key, path in paths.items()}
         for depth, part in enumerate(parts, 1):
             if found := by_path.get("/".join(parts[:depth])):
@@ -188,16 +202,22 @@ class _Writer:
             raise InputError(
                 f"{self.place}: {len(failed)} of {len(objects)} were not saved: {reason}; try again"
             )
-        return [str(key) for key in (answer.get("success") or {}).values()]
+        saved = {number: one["key"] for number, one in (answer.get("successful") or {}).items()}
+        keys = {**(answer.get("unchanged") or {}), **saved, **(answer.get("success") or {})}
+        if len(keys) != len(objects):
+            raise ValueError("not a key for each object")
+        return [str(key) for key in keys.values()]
 
     def _get(self, path: str, parameters: Mapping[str, str] | None = None) -> Any:
         return self._ask("GET", path, params=parameters)
 
     def _pages(self, path: str) -> Iterator[Any]:
-        start = 0
+        start, before = 0, None
         while page := self._get(path, {"format": "json", "limit": str(PAGE), "start": str(start)}):
+            if page == before:
+                raise ValueError("the same page again")
             yield from page
-            start += len(page)
+            start, before = start + len(page), page
 
     def _ask(self, method: Literal["GET", "POST"], path: str, **content: Any) -> Any:
         """Return an answer; the user of the running program is asked to allow it to be written to."""

@@ -75,6 +75,7 @@ class ZoteroApi:
         """Yield the `data` of all objects, each once. What the user does meanwhile may be missing."""
         start, seen = 0, set[str]()
         while True:
+            before = len(seen)
             page, total, _ = self._get(f"{path}?format=json&limit={PAGE}&start={start}{more}")
             for record in page:
                 data = Fields(record, f"{self._name}/{path}").child("data")
@@ -84,6 +85,8 @@ class ZoteroApi:
             start += len(page)
             if not page or start >= total:
                 return
+            if len(seen) == before:  # it would go on without end
+                raise _other(f"{self._name}/{path}", "the same objects again")
 
     def _get(self, path: str) -> tuple[list[Object], int, str]:
         """Return a list of objects, how many there are in all, and the version of the library."""
@@ -116,7 +119,11 @@ class ZoteroApi:
             total = int(answer.headers.get("Total-Results", len(found)))
             return found, total, answer.headers.get("Last-Modified-Version", "")
         except ValueError as error:
-            raise InputError(
-                f"{where}: is not an answer of Zotero's ({error_text(error)}); another program may use this "
-                "port: close it, or give source=PATH/zotero.sqlite"
-            ) from None
+            raise _other(where, error_text(error)) from None
+
+
+def _other(where: str, reason: str) -> InputError:
+    return InputError(
+        f"{where}: is not an answer of Zotero's ({reason}); another program may use this port: close it, or "
+        "give source=PATH/zotero.sqlite"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from citerec.library.settings import BuildSettings, SearchSettings
 from citerec.library.sources.bib_files import parse_bibtex
 from citerec.library.sources.zotero_items import ZoteroLibrary
 from citerec.library.sources.zotero_places import find_database
+from citerec.tests.conftest import Server
 from citerec.tests.library.sources.zotero import Zotero, creator, write_preferences
 
 BIB = r"""
@@ -156,6 +158,53 @@ def test_what_can_go_wrong(
         with library.running(home, answers), pytest.raises(InputError) as error:
             save(PAPERS, place)
     assert line in str(error.value) and "\n" not in str(error.value) and len(library.items) == before
+
+
+STRANGE = [b"[]", b"{}", b"null", b"5", b'"x"', b"[1]", b'[{"key": 1}]', b'[{"data": 5}]', b"\xff"]
+
+
+@pytest.mark.parametrize("web", [False, True])
+@pytest.mark.parametrize("end", ["keys/current", "collections", "items/top", "items"])
+def test_answers_of_another_shape(end: str, web: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end in one line, or are those of an empty library, but nothing is said to be saved that is not."""
+
+    class Strange(Server):
+        body = b""
+
+        def answer(self, request: BaseHTTPRequestHandler) -> None:
+            request.rfile.read(int(request.headers.get("Content-Length") or 0))
+            path = request.path.partition("?")[0]
+            usual = b"[]" if request.command == "GET" else b'{"success": {"0": "KEY"}}'
+            usual = b'{"userID": 5}' if path.endswith("current") else usual
+            request.send_response(200)
+            request.end_headers()
+            request.wfile.write(self.body if path.endswith(end) else usual)
+
+    strange = Strange()
+    write_preferences(home, {"httpServer.port": strange.http.server_port})
+    if web:
+        monkeypatch.setattr(zotero, "WEB", f"{strange.url}/api")
+        monkeypatch.setenv(zotero.KEY, "web")
+    for strange.body in STRANGE:
+        try:
+            save([LibraryPaper("x", title="Trees")], "zotero://collection/x")
+            assert end == "items/top" or (end == "keys/current" and not web)
+        except InputError as error:
+            assert str(error).startswith("zotero://collection/x: ")
+    strange.http.shutdown()
+    strange.http.server_close()
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(zotero.KEY, "secret\n")
+    with pytest.raises(InputError, match=r"^ZOTERO_API_KEY: is not a key"):
+        save(PAPERS, "zotero://collection/x")
+
+
+def test_a_collection_has_a_name(library: Zotero, home: Path) -> None:
+    with library.running(home), pytest.raises(InputError, match="names a collection without a name"):
+        save(PAPERS, "zotero://collection/Old//Part")
+    assert len(library.collections) == 2
 
 
 def test_several_groups_in_one_library(
