@@ -306,6 +306,10 @@ class ServeSettings(RankingSettings):
         for host in self.allowed_hosts:
             if "*" in host[1:] or (host.startswith("*") and not host.startswith("*.")):
                 raise InputError(f"allowed_hosts={host}: give whole names, or *.DOMAIN for all of a domain")
+        if not self.host.strip():  # sockets take it for all addresses
+            raise InputError("host is empty; give an address, or 0.0.0.0 for all")
+        if not self.token.isprintable():  # it is sent in a header, which a line break would end
+            raise InputError("token: may have no line breaks or control codes")
 
 
 @dataclass(frozen=True, kw_only=True)

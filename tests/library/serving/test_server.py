@@ -374,6 +374,16 @@ def test_the_address_shown_answers(host: str, recommender: RecommenderSpy) -> No
     assert host_names(mine)[0] == "papers.lab"
 
 
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [({"host": " "}, "host is empty"), ({"token": "a\nb"}, "token: may have no line breaks")],
+)
+def test_options_that_could_not_work_are_refused(option: dict[str, str], line: str) -> None:
+    """Sockets take an empty host for all addresses, and a header ends at a line break."""
+    with pytest.raises(InputError, match=line):
+        ServeSettings(library="L", **option)  # type: ignore[arg-type]
+
+
 def test_a_port_in_use_is_one_line() -> None:
     with listen("127.0.0.1", 0) as taken:
         assert taken.proto == socket.IPPROTO_TCP, "else asyncio does not set TCP_NODELAY: 40 ms per response"
