@@ -17,7 +17,7 @@ from citerec.datasets.formats.json_lines import OnBadRecord
 from citerec.datasets.fulltext.catalogue import MAX_YEARS_APART
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.matching import Found, complete
-from citerec.library.enrichment.retraction_watch import read_retraction_watch
+from citerec.library.enrichment.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.library.enrichment.services import work_of
 from citerec.library.folder import MANIFEST
 from citerec.library.identities import Identities, Identity, KeyIndex
@@ -42,7 +42,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         other = MemoryLibrary.open(path)
         yield from ((path.name, other.paper(row)) for row in range(len(other)))
         return
-    if path.suffix.lower() == ".csv":
+    if is_retraction_watch(path):
         yield from ((path.name, paper) for paper in read_retraction_watch(path, on_bad))
         return
     for file in find_sources([name], "from"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any, TextIO
 
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.formats.json_lines import OnBadRecord
@@ -37,9 +40,20 @@ def read_retraction_watch(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPa
             yield from usable_paper(partial(_paper, row), f"{path}, record {number}", on_bad)
 
 
+def is_retraction_watch(path: Path) -> bool:
+    """True for a table that tells retractions, plain or gzipped; others are tables of papers."""
+    if not path.is_file() or not path.name.lower().endswith((".csv", ".csv.gz")):
+        return False
+    try:
+        with _open(path) as file:
+            return "RetractionNature" in next(csv.reader(file), [])
+    except (OSError, EOFError, zlib.error, csv.Error):
+        return False  # then reading it as a source says what is wrong
+
+
 def _rows(path: Path) -> Iterator[Row]:
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        with _open(path) as file:
             reader = csv.DictReader(file)
             for name in _COLUMNS:
                 if name not in (reader.fieldnames or ()):
@@ -48,8 +62,14 @@ def _rows(path: Path) -> Iterator[Row]:
                     )
             for row in reader:
                 yield {name: row[name] or "" for name in _COLUMNS}
-    except (OSError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise InputError(f"from={path}: cannot be read ({error_text(error)})") from None
+
+
+def _open(path: Path) -> TextIO:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    file: TextIO = opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return file
 
 
 def _nature(row: Row) -> str:
@@ -64,7 +84,7 @@ def _name(row: Row) -> str:
 
 def _pmid(row: Row) -> str:
     pmid = row["OriginalPaperPubMedID"].strip()
-    return pmid if pmid.isdecimal() and int(pmid) else ""
+    return pmid if pmid.isdecimal() and pmid.strip("0") else ""
 
 
 def _date(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import shutil
@@ -89,11 +90,26 @@ def test_retraction_watch(run: Run) -> None:
         "title": "its title",
     }
     assert "completed 0" in run("enrich", "library=mine", "from=watch.csv")[1]
-    Path("other.csv").write_text("a,b\n1,2\n")
+    Path("other.csv").write_text("RetractionNature,b\n1,2\n")
     code, _, err = run("enrich", "library=mine", "from=other.csv")
     assert (
         code == 2 and "from=other.csv: is not Retraction Watch's CSV file, as it has no column Title" in err
     )
+
+
+def test_tables_of_papers_and_gzipped_ones(run: Run, tmp_path: Path) -> None:
+    """A table is Retraction Watch's by its columns, not by its name."""
+    Path("own.bib").write_text("@article{a, title = {Graphs, and their edges}, doi = {10.1000/graphs}}")
+    assert run("build", "library=fresh", "source=own.bib")[0] == 0
+    with gzip.open("watch.csv.gz", "wt") as file:
+        file.write(CSV.replace(",0,Retraction", f",{'9' * 5000},Retraction"))
+    code, out, _ = run("enrich", "library=fresh", "from=watch.csv.gz")
+    assert code == 0 and "retracted: a: Graphs, and their edges (Retraction Watch, 2010-02-06" in out
+    abstract = "We study graphs, and count the edges that each of their vertices has in all of them."
+    Path("table.csv").write_text(
+        f'title,doi,abstract\n"Graphs, and their edges",10.1000/graphs,"{abstract}"\n'
+    )
+    assert "completed 1: 1 abstract" in run("enrich", "library=fresh", "from=table.csv")[1]
 
 
 def test_ask_and_search(run: Run) -> None:
