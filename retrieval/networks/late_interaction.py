@@ -28,10 +28,13 @@ def word_weights(
 ) -> Floats:
     """Weights [L] of a passage's subwords, 0 for special ones. mark: place of the citation in it. subwords:
     of papers, `lengths` [n] of each."""
-    paper = np.repeat(np.arange(len(lengths)), lengths)
-    have = np.isin(subwords, passage)
-    different = np.unique(np.stack([subwords[have], paper[have]]), axis=1)[0]
-    count = np.bincount(different, minlength=int(passage.max(initial=0)) + 1)[passage]
+    size = int(max(subwords.max(initial=0), passage.max(initial=0))) + 1
+    asked = np.zeros(size, np.bool_)
+    asked[passage] = True
+    there = np.flatnonzero(asked[subwords])
+    paper = np.repeat(np.arange(len(lengths)), lengths)[there]
+    different = np.unique(paper * size + subwords[there]) % size
+    count = np.bincount(different, minlength=size)[passage]
     distance = np.abs(np.arange(len(passage)) - mark)
     weights = np.log1p(len(lengths) / (count + 1)) * np.exp(-distance / REACH)
     weights[np.isin(passage, [*special])] = 0
