@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -94,6 +95,12 @@ def check_count(option: str, value: object, least: int = 1) -> None:
     """Raise InputError unless the option is a whole number of at least `least`."""
     if type(value) is not int or value < least:
         raise InputError(f"{option}={value}: must be a whole number, at least {least}")
+
+
+def check_key(option: str, key: str) -> None:
+    """Raise InputError unless a service's key can be sent in a header."""
+    if not re.fullmatch("[!-~]*", key):
+        raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
 
 
 def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:

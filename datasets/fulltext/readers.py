@@ -60,13 +60,9 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     and so are other texts without citations, chapters, files printed from Markdown, and those of BibLaTeX.
     Raises InputError for a name without files.
     """
-    names = [source] if isinstance(source, str) else list(source)
-    if not names:
-        raise InputError("source: name a file or folder")
+    names = _names(source)
     found: dict[Path, None] = {}
     for name in names:
-        if not isinstance(name, str) or not name:
-            raise InputError(f"source: {name!r} is not the name of a file or folder")
         path = expand_user(name)
         if advice := _CONVERTED.get(path.suffix.lower()):
             raise InputError(f"source: {name}: {path.suffix.lower()} files are not read; {advice}")
@@ -82,11 +78,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
                     left_out |= {file.with_suffix(".tex") for file in documents}
                     left_out |= {file.with_suffix(".md") for file in documents if file.suffix != ".md"}
                 files = [file for file in files if file not in left_out]
-        elif path.exists():
-            files = [path]
         else:
-            files = sorted(Path(file) for file in glob.glob(str(path), recursive=True))
-        files = [file for file in files if file.is_file()]
+            files = _named_files(path)
         parts = [file for file in files if language_of(file.suffix) is LATEX and not is_paper(file)]
         files = [file for file in files if file not in parts]
         if not files:
@@ -129,21 +122,36 @@ def find_records(source: str | Sequence[str], in_folders: tuple[str, ...]) -> li
     in_folders: ends of the names of files that are read of a folder, at any depth. Raises InputError for a
     name without files.
     """
-    names = [source] if isinstance(source, str) else list(source)
-    if not names:
-        raise InputError("source: name a file or folder")
     found: dict[Path, None] = {}
-    for name in names:
+    for name in _names(source):
         path = expand_user(name)
         if path.is_dir():
-            files = [file for file in files_below(path) if file.name.endswith(in_folders)]
+            files = [file for file in files_below(path) if file.is_file()]
+            files = [file for file in files if file.name.endswith(in_folders)]
         else:
-            files = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
-        if not (files := [file for file in files if file.is_file()]):
+            files = _named_files(path)
+        if not files:
             reason = f"no such file, or a folder without {', '.join(in_folders)}"
             raise InputError(f"source: {name}: {reason}")
         found.update(dict.fromkeys(files))
     return list(found)
+
+
+def _names(source: str | Sequence[str]) -> list[str]:
+    """The names in `source`; InputError for none, and for what is no name."""
+    names = [source] if isinstance(source, str) else list(source)
+    if not names:
+        raise InputError("source: name a file or folder")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"source: {name!r} is not the name of a file or folder")
+    return names
+
+
+def _named_files(path: Path) -> list[Path]:
+    """A file, or those that match a pattern, sorted; empty if there is none."""
+    found = [path] if path.exists() else sorted(Path(file) for file in glob.glob(str(path), recursive=True))
+    return [file for file in found if file.is_file()]
 
 
 def read_documents(

@@ -27,6 +27,7 @@ from rich.console import Console
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
+from citerec.base.settings import check_key
 from citerec.library.candidates import Candidates, Rows
 from citerec.library.enrichment.answers import FILE, AnswerCache
 from citerec.library.enrichment.client import Client, Unavailable
@@ -130,9 +131,7 @@ def make_services(settings: EnrichSettings) -> list[Service]:
         if name in settings.services:
             variable = KEYS.get(name, "")
             key = keys.get(name, "") or os.environ.get(variable, "")
-            if not re.fullmatch("[!-~]*", key):  # it is sent in a header
-                option = f"{name}_key" if keys.get(name) else variable
-                raise InputError(f"{option}: is not a key: it has a space or a character that is not ASCII")
+            check_key(f"{name}_key" if keys.get(name) else variable, key)
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
         given = f"addresses={service.name}={service.address}"

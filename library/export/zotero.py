@@ -7,13 +7,13 @@ https://www.zotero.org/support/dev/web_api/v3/write_requests. The program asks i
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import httpx2
 
 from citerec.base.errors import InputError, error_text
+from citerec.base.settings import check_key
 from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.library.entries.item import Item
 from citerec.library.export.references import paper_item
@@ -125,8 +125,7 @@ class _Writer:
     def __init__(self, place: str) -> None:
         self.place, key = place, os.environ.get(KEY, "")
         self.is_web = bool(key)
-        if not re.fullmatch("[!-~]*", key):  # it is sent in a header
-            raise InputError(f"{KEY}: is not a key: it has a space or a character that is not ASCII")
+        check_key(KEY, key)
         self._headers = {"Zotero-API-Version": "3"} | ({"Zotero-API-Key": key} if key else {})
         base = WEB if self.is_web else f"http://{HOST}:{find_database()[1]}/api"
         self._http = httpx2.Client(base_url=f"{base}/", timeout=TIMEOUT, trust_env=self.is_web)

@@ -190,6 +190,7 @@ A, B = paper("a"), paper("b")
         ("p.jsonl", [A, B], {"held_out": 0.5}, r"held_out=0\.5: must be at least 0 and below 0\.5"),
         ("p.jsonl", [A, B], {"output": "."}, r"output: \S+ already exists; remove it or name a new folder"),
         ("p.jsonl", [A, B], {"source": ("none.jsonl",)}, r"source: none\.jsonl: no such file"),
+        ("p.jsonl", [A, B], {"source": ("p.jsonl", "")}, r"source: '' is not the name of a file or folder"),
         ("p.bib", [], {}, r"p\.bib: must be JSON lines \(\.jsonl, \.jsonl\.gz\) or papers\.json"),
         ("p.xml", [], {"source": (".",)}, r"a folder without \.jsonl, \.jsonl\.gz, papers\.json, papers"),
     ],
