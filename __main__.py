@@ -15,7 +15,6 @@ COMMANDS = {
     "train": ("citerec.train", "train a model"),
     "evaluate": ("citerec.evaluate", "run a benchmark"),
     "compare": ("citerec.evaluation.comparison", "test the differences of two evaluations"),
-    "submit": ("citerec.evaluation.submit", "measure a run for the leaderboard"),
     "results": ("citerec.evaluation.results.page", "run a plan of evaluations and write its results page"),
     "data build": ("citerec.datasets.fulltext.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),

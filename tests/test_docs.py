@@ -25,7 +25,6 @@ from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.comparison import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
-from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.rerank.cross_encoder.export import NetworksSettings
@@ -53,7 +52,6 @@ ENTRIES = {
 SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
-    "submit": SubmitSettings,
     "data build": BuildSettings,
     "data cloze": ClozeSettings,
     "data convert": ConvertSettings,
