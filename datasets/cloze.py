@@ -24,16 +24,16 @@ import msgspec
 import numpy as np
 
 from citerec.base.arguments import command
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
-from citerec.datasets.formats.json_lines import PaperId, Year, json_writer, validate
-from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.readers import find_records
-from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord, quoted
+from citerec.datasets.building.readers import find_records
+from citerec.datasets.files.source_files import read_paper_objects
+from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.json_lines import PaperId, Year, json_writer, validate
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class CitingPapers:
 
 
 def write_cloze_corpus(given: ClozeSettings) -> str:
-    """Write a corpus (datasets/formats/source_files.py) to a new folder; return a summary line.
+    """Write a corpus (datasets/files/source_files.py) to a new folder; return a summary line.
 
     Papers without a title are left out. Equal papers and settings give equal files. Memory holds the ids.
     Raises InputError for invalid records, for a field that no paper has, and if there are no contexts.

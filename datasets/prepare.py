@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
     cache_folder,
     content_hash,
@@ -57,16 +57,15 @@ from citerec.datasets.columns import (
     write_words,
 )
 from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, TextColumn, read_manifest
-from citerec.datasets.formats.beir import beir_source, is_beir
-from citerec.datasets.formats.beir import find_files as find_beir_files
-from citerec.datasets.formats.source_files import file_source, find_files
+from citerec.datasets.files.beir import beir_source, is_beir
+from citerec.datasets.files.beir import find_files as find_beir_files
+from citerec.datasets.files.source_files import file_source, find_files
 from citerec.datasets.records import (
     SPLITS,
     TRAIN,
     BadRecord,
     ContextRecord,
     DroppedRecords,
-    Kind,
     PaperRecord,
     QueryRecord,
     Source,
@@ -78,11 +77,11 @@ from citerec.datasets.records import (
     dropped_summary,
     dropped_table,
     join_sources,
-    quoted,
     refuse_too_many,
     split_group,
 )
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.formats.json_lines import Kind
 
 log = logging.getLogger(__name__)
 
@@ -385,10 +384,10 @@ def open_corpus(
     field: str | None = None,
     **settings: Any,
 ) -> Corpus:
-    """Open a folder of source files (datasets.formats.source_files); prepare its store on first use.
+    """Open a folder of source files (datasets.files.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz; or a folder in BEIR's layout (datasets.formats.beir). `dir` and `papers` may be fsspec URLs, e.g.
+    .gz; or a folder in BEIR's layout (datasets.files.beir). `dir` and `papers` may be fsspec URLs, e.g.
     s3://BUCKET/FOLDER, whose files are copied to cache_dir.
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from citerec.datasets.tokenize import default_tokenize
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
-from citerec.library.fulltexts.evidence import WordsEncoder
-from citerec.library.fulltexts.index import update_index
-from citerec.library.fulltexts.reading import read_files
-from citerec.library.fulltexts.refresh import refresh_texts
-from citerec.library.fulltexts.store import TextStore
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
+from citerec.library.evidence.evidence import WordsEncoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import read_files
+from citerec.library.evidence.refresh import refresh_texts
+from citerec.library.evidence.store import TextStore
+from citerec.library.papers.models import BUILT_IN
 from citerec.tests.made_pdfs import made_paper
 
 GOAL = 10_000

@@ -25,12 +25,12 @@ import orjson
 
 from citerec.datasets.generate import GenerationPlan, Generator, generate_corpus
 from citerec.evaluation.report import markdown_table
+from citerec.library.ask.question import Request
+from citerec.library.ask.recommender import Recommender
 from citerec.library.disk.build import build_library
 from citerec.library.disk.library import DiskLibrary
 from citerec.library.disk.shard import CODES, MADV_RANDOM, VECTORS, advise
-from citerec.library.library import Library
-from citerec.library.question import Request
-from citerec.library.recommender import Recommender
+from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.queries import Query
 from citerec.speed._common import make_parser, memory_gb, setup

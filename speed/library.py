@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 import requests
 
-from citerec.datasets.formats.source_files import find_files, read_contexts
+from citerec.datasets.files.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
+from citerec.library.ask.question import mark_context
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.question import mark_context
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.speed._common import (

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from citerec.base.progress import count_progress
 from citerec.datasets.columns import concat_ranges
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import normalise_title, title_key
 from citerec.datasets.inspect.tables import (
     EXAMPLES,
     NO_SPLIT,
@@ -22,6 +21,7 @@ from citerec.datasets.inspect.tables import (
     count_line,
 )
 from citerec.datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
+from citerec.formats.letters import normalise_title, title_key
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3

@@ -15,22 +15,22 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.base.files import disk_errors, expand_user
-from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.folder import (
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import edit_library, open_library
+from citerec.library.display import count_noun, terminal_text
+from citerec.library.evidence.files import check_folders
+from citerec.library.papers.folder import (
     GENERATIONS,
     Manifest,
     ReadFile,
     check_target,
     read_manifest,
 )
-from citerec.library.fulltexts.files import check_folders
-from citerec.library.memory.contexts import context_files, current_contexts
-from citerec.library.memory.encoding import encode_and_tell, state
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.merging import Deduplicator
-from citerec.library.models import NETWORKS, NO_ENCODER, model_files
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import edit_library, open_library
+from citerec.library.papers.memory.contexts import context_files, current_contexts
+from citerec.library.papers.memory.encoding import encode_and_tell, state
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.merging import Deduplicator
+from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.settings import (
     AddSettings,
     BuildSettings,
@@ -136,7 +136,7 @@ def tell_texts(path: str | Path) -> bool:
     path = expand_user(path)
     if read_manifest(path).shards:
         return False
-    from citerec.library.fulltexts.library import update_full_texts
+    from citerec.library.evidence.library import update_full_texts
 
     if report := update_full_texts(path):
         print(report)
@@ -249,7 +249,7 @@ def add(settings: AddSettings) -> None:
     files, named = find_sources(settings.source), absolute_names(settings.source)
     changes_texts = (settings.fulltext, settings.encode_texts) != (None, None)
     if changes_texts:
-        from citerec.library.fulltexts.library import check_full_texts, set_full_texts
+        from citerec.library.evidence.library import check_full_texts, set_full_texts
 
         check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
     with edit_library(settings.library, settings.wait) as library:

@@ -24,6 +24,7 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user, full_disk_as_os_error, write_text
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import TOTALS, WordStatistics
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.retriever import WordsRetriever
 from citerec.library.disk.counts import RANGES, add_up_range, count_part, write_statistics
 from citerec.library.disk.deduplicate import kept_batches
@@ -33,7 +34,7 @@ from citerec.library.disk.reading import to_papers
 from citerec.library.disk.shard import ABOUT
 from citerec.library.disk.shard_writer import TRAINING, ShardWriter, encode_rows, next_row, train_codes
 from citerec.library.disk.tasks import TaskRunner, task_runner
-from citerec.library.folder import (
+from citerec.library.papers.folder import (
     BUILDING,
     GENERATIONS,
     Manifest,
@@ -43,8 +44,7 @@ from citerec.library.folder import (
     remove_old_generations,
     write_manifest,
 )
-from citerec.library.models import PLAIN, install_model, model_files, open_model
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers.models import PLAIN, install_model, model_files, open_model
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -140,8 +140,8 @@ def build_generation(
 ) -> tuple[Path, Parts]:
     """Build the first generation of a library in `building`; returns its folder, and the parts.
 
-    model: and ranker, as for library.models.install_model. shards: 0 means one per PAPERS_PER_SHARD, and at
-    least one per worker. options: of `prepare_parts`.
+    model: and ranker, as for library.papers.models.install_model. shards: 0 means one per
+    PAPERS_PER_SHARD, and at least one per worker. options: of `prepare_parts`.
     """
     generation = building / GENERATION
     building.mkdir(parents=True, exist_ok=True)

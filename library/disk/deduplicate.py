@@ -1,4 +1,4 @@
-"""Records of the same paper in all parts, merged: what `library.merging` gives, by tasks.
+"""Records of the same paper in all parts, merged: what `library.papers.merging` gives, by tasks.
 
     1. find   per range of hashed keys: rows that share a key             links-R.npy, ids-R.npy
     2. group  rows that are linked by keys: connected components          groups.npy
@@ -27,10 +27,10 @@ from scipy.sparse.csgraph import connected_components
 
 from citerec.base.files import atomic_write
 from citerec.datasets.columns import BATCH_ROWS, TableWriter
+from citerec.formats.bibliography.paper import LibraryPaper, merge_records
 from citerec.library.disk.reading import SCHEMA, part_path, save_array, to_batch, to_papers
 from citerec.library.disk.tasks import TaskRunner
-from citerec.library.identities import Identities
-from citerec.library.papers import LibraryPaper, merge_records
+from citerec.library.papers.identities import Identities
 
 KEYS_OF_TASK = 1 << 22
 """Keys, with their rows, that a task compares."""

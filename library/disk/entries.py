@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from citerec.datasets.columns import Ragged
-from citerec.datasets.fulltext.catalogue import surname
-from citerec.datasets.letters import fold
 from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.tokenize import default_tokenize
 from citerec.datasets.word_statistics import WordStatistics
-from citerec.library.candidates import record_of, surnames_of
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.letters import fold
+from citerec.formats.names import surname
+from citerec.formats.same_work import identity
+from citerec.library.ask.candidates import record_of, surnames_of
 from citerec.library.disk.shard_writer import Entry
-from citerec.library.identities import identity
-from citerec.library.models import MOST_ENCODED
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers.models import MOST_ENCODED
 from citerec.rerank.ranker.author_names import longest_part, names_beside
 from citerec.rerank.ranker.paper_names import initials
 from citerec.retrieval.arrays import Floats
@@ -34,7 +34,7 @@ from citerec.retrieval.queries import Query
 FIRST, INITIALS, CALLED = "first:", "initials:", "called:"
 """Kinds of names in a shard: surname of the first author, initials of the title; id, key or alias."""
 SAME = ("id", "doi", "arxiv", "title")
-"""Kinds of hashed identifiers there, which two records of a paper may share (library.identities)."""
+"""Kinds of hashed identifiers there, which two records of a paper may share (formats.same_work)."""
 ENCODED = "encoded:"
 """Kind of name by which networks know what they have read of a paper, in libraries of up to MOST_ENCODED."""
 

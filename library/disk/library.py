@@ -31,7 +31,11 @@ from citerec.base.errors import InputError
 from citerec.base.files import full_disk_as_os_error, link_or_copy
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import BM25_TERM, ENTRIES, WordStatistics
-from citerec.library.candidates import SCHEMA, Candidates, record_of
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.same_work import Identity, identity
+from citerec.library.ask.candidates import SCHEMA, Candidates, record_of
+from citerec.library.ask.question import Filters, Request, mark_query, year_range
+from citerec.library.ask.search import IN_PART, SearchIndex, named_key, query_words, spellings
 from citerec.library.disk.build import MODEL, SHARDS, STATISTICS, find_dense
 from citerec.library.disk.entries import (
     CALLED,
@@ -45,7 +49,7 @@ from citerec.library.disk.entries import (
 )
 from citerec.library.disk.shard import CODES, NOTHING, VECTORS, Shard, ShardAnswer, ShardQuery
 from citerec.library.disk.shard_writer import change_shard
-from citerec.library.folder import (
+from citerec.library.papers.folder import (
     Manifest,
     damage_told,
     damaged,
@@ -53,13 +57,10 @@ from citerec.library.folder import (
     now,
     write_manifest,
 )
-from citerec.library.identities import MAX_SAME_KEY, Identity, identity
-from citerec.library.library import Added, Library
-from citerec.library.merging import Deduplicator
-from citerec.library.models import ENCODED, MOST_ENCODED, open_model
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, mark_query, year_range
-from citerec.library.search import IN_PART, SearchIndex, named_key, query_words, spellings
+from citerec.library.papers.identities import MAX_SAME_KEY
+from citerec.library.papers.library import Added, Library
+from citerec.library.papers.merging import Deduplicator
+from citerec.library.papers.models import ENCODED, MOST_ENCODED, open_model
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.rerank.ranker.texts import idf
 from citerec.retrieval.arrays import Floats

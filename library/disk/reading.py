@@ -1,7 +1,7 @@
 """One piece of a source becomes one part: papers as an Arrow file, and the numbers to find duplicates by.
 
     part-00007.arrow           papers in the order of the source: batches of SCHEMA, at most BATCH_ROWS each
-    part-00007.identities.npy  library.identities.Identity of each paper [n, F]
+    part-00007.identities.npy  formats.same_work.Identity of each paper [n, F]
     part-00007.keys.npy        KEYS: hashed ids, DOIs, arXiv ids and titles with their rows, sorted by key
     part-00007.ids.npy         IDS: hashed ids without and with a number at the end, sorted by the first
     part-00007.json            ReadPiece: what was read; written last, it marks a part as complete
@@ -31,17 +31,18 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import BYTE_ORDER_MARK, atomic_write, cache_folder, fetch_file, is_url, open_bytes
 from citerec.datasets.columns import BATCH_CHARACTERS, BATCH_ROWS
-from citerec.datasets.formats.json_lines import LONGEST, Object, parse_object
-from citerec.library.identities import Identities, is_apart
-from citerec.library.papers import (
+from citerec.formats.bibliography.paper import (
     LibraryPaper,
     clean_text,
     make_paper,
     merge_records,
     usable_paper,
 )
-from citerec.library.sources.fields import Fields
-from citerec.library.sources.own_records import OwnRecord
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.own import OwnRecord
+from citerec.formats.json_lines import LONGEST, Object, parse_object
+from citerec.formats.same_work import is_apart
+from citerec.library.papers.identities import Identities
 from citerec.library.sources.readers import is_own, parse_line, parse_openalex, read_source, recognise
 from citerec.library.sources.zotero_places import is_zotero
 
@@ -66,7 +67,7 @@ PART_FILES = ("arrow", "identities.npy", "keys.npy", "ids.npy")
 KEYS = np.dtype([("key", "<u8"), ("row", "<u4")])
 IDS = np.dtype([("stem", "<u8"), ("id", "<u8"), ("row", "<u4")])
 _NUMBERED = re.compile(r"(?:-\d+)+$")
-"""What a repeated id gets (library.merging), and ids may have of their own."""
+"""What a repeated id gets (library.papers.merging), and ids may have of their own."""
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ import xxhash
 
 from citerec.base.errors import DamagedFile
 from citerec.base.files import real_path
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.retrieval.arrays import Floats, Rows
 from citerec.retrieval.indexes.cpu import faiss
 from citerec.retrieval.vectors import to_unit_length

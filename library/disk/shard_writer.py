@@ -19,6 +19,7 @@ import numpy as np
 import tantivy
 
 from citerec.base.files import write_text
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.disk.shard import (
     ABOUT,
     CODES,
@@ -35,7 +36,6 @@ from citerec.library.disk.shard import (
     record_sum,
     vector_sum,
 )
-from citerec.library.papers import LibraryPaper
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.indexes.cpu import faiss
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.letters import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.formats.letters import fold
 from citerec.rerank.ranker.texts import ParallelRows
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH

@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 
 from citerec.base.checksums import CHECKED, GROWING
 from citerec.base.errors import InputError
-from citerec.library.folder import LOCK, damage_told
-from citerec.library.models import ENCODED
-from citerec.library.recommender import Recommender, open_library
+from citerec.library.ask.recommender import Recommender, open_library
+from citerec.library.papers.folder import LOCK, damage_told
+from citerec.library.papers.models import ENCODED
 from citerec.recommend import run
 from citerec.tests.forked import exit_code
 

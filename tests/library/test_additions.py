@@ -14,12 +14,12 @@ import pytest
 from citerec.base.errors import InputError
 from citerec.datasets.columns import later_rows
 from citerec.datasets.generate import generate_corpus
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
-from citerec.library.memory import writer
-from citerec.library.memory.generation import METADATA
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory import writer
+from citerec.library.papers.memory.generation import METADATA
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.tests.library.conftest import papers_of
 

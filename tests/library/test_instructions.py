@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
 from citerec.recommend import run
 
 SOURCE = Path(__file__).parents[2] / "examples" / "library.bib"
@@ -25,7 +25,7 @@ QUESTIONS = [
 ]
 ASK = """
 import json, sys
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
 found = map(Recommender.open, sys.argv[1:3])
 answers = [[one.recommend(text, k=10) for text in sys.argv[3:]] for one in found]
 print(json.dumps([[[paper.id for paper in papers] for papers in of] for of in answers]))

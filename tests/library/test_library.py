@@ -19,12 +19,12 @@ import pytest
 
 from citerec.base.checksums import CHECKED, CHECKSUMS, write_checksums
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
-from citerec.library.folder import MANIFEST
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import ENCODED
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.library.papers.folder import MANIFEST
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import ENCODED
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.rerank.ranker.author_names import has_authors
 from citerec.retrieval.lexical.bm25 import BM25

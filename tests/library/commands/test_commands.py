@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import BUILT_IN
 from citerec.tests.conftest import CONTEXTS, PAPERS, Run
 from citerec.tests.library.conftest import papers_of
 

@@ -20,15 +20,15 @@ import pytest
 
 from citerec import recommend
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.explanation import Recommendation
+from citerec.library.ask.question import Filters, Request
+from citerec.library.ask.recommender import Recommender, open_library
 from citerec.library.disk import tasks
 from citerec.library.disk.library import UNCHECKED, DiskLibrary
 from citerec.library.disk.shard import Shard, links_to
 from citerec.library.disk.shard_writer import Entry, ShardWriter, change_shard, encode_rows, train_codes
-from citerec.library.explanation import Recommendation
-from citerec.library.memory.encoding import state
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request
-from citerec.library.recommender import Recommender, open_library
+from citerec.library.papers.memory.encoding import state
 from citerec.retrieval.queries import Query
 from citerec.tests.forked import exit_code
 

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, clean_text
 from citerec.library.disk import tasks
 from citerec.library.disk.parts import Parts, plan_pieces, prepare_parts
 from citerec.library.disk.reading import Piece, ReadPiece, read_piece, to_papers, unclean_rows
 from citerec.library.disk.tasks import TaskRunner, task_runner
-from citerec.library.merging import Deduplicator
-from citerec.library.papers import LibraryPaper, clean_text
+from citerec.library.papers.merging import Deduplicator
 from citerec.library.sources.readers import find_sources, read_source
 
 HERE = TaskRunner()

@@ -11,8 +11,8 @@ import pytest
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.paper_names import word_hash
