@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from errno import EACCES
 from pathlib import Path
@@ -17,7 +16,7 @@ from citerec.base.files import CHUNK, write_text
 
 CHECKSUMS, CHECKED = "checksums.json", ".checked.json"
 """The sizes and checksums of all files of a folder; what these files were when they were last compared."""
-GROWING = (".npy", ".int8")
+GROWING = (".npy",)
 """Suffixes of files that may be longer than is listed: later folders share them, and have rows at their end
 (datasets.columns.continue_arrays)."""
 Parts = list[tuple[int, str]]
@@ -59,60 +58,32 @@ def check_checksums(folder: Path, advice: str = "", trust: bool = True) -> None:
     Raises DamagedFile naming the first file that is missing or damaged, with advice such as "build it again",
     and PermissionError for one that may not be read.
     """
-    compare_files(folder, touched_files(folder, advice, trust), advice)
-
-
-def touched_files(folder: Path, advice: str = "", trust: bool = True) -> list[str]:
-    """Check that all files are there, may be read and have their sizes; return those to compare, by name.
-
-    Takes a moment, whatever their sizes. Otherwise like `check_checksums`.
-    """
-    path, touched = folder / CHECKSUMS, []
+    path, touched, stamps = folder / CHECKSUMS, list[str](), dict[str, Any]()
     advice = advice and f"; {advice}"
     try:
-        sums, checked = _read(folder), _read_stamps(folder) if trust else {}
+        sums, checked = _read(folder), _read_stamps(folder)
         for name, parts in sums.items():
             path = folder / name
-            stamp = _stamp(path, parts)
+            stamps[name] = _stamp(path, parts)
             if not os.access(path, os.R_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES), str(path))
-            more = stamp[1] - sum(size for size, _ in parts)
+            more = stamps[name][1] - sum(size for size, _ in parts)
             if more < 0 or (more and not name.endswith(GROWING)):
                 raise ValueError("its size has changed")
-            if stamp != checked.get(name):
+            if not trust or stamps[name] != checked.get(name):
                 touched.append(name)
+        for name in touched:
+            path = folder / name
+            _compare(path, sums[name])
     except FileNotFoundError:
         raise DamagedFile(f"{path}: missing{advice}") from None
     except PermissionError:
         raise
     except (OSError, TypeError, ValueError) as error:
         raise DamagedFile(f"{path}: damaged ({error_text(error)}){advice}") from None
-    return touched
-
-
-def compare_files(folder: Path, names: Iterable[str], advice: str = "") -> None:
-    """Compare some files of a folder with their checksums, and note in CHECKED that they are as listed.
-
-    Raises like `check_checksums`.
-    """
-    path, stamps = folder / CHECKSUMS, dict[str, Any]()
-    advice = advice and f"; {advice}"
-    try:
-        sums = _read(folder)
-        for name in names:
-            path = folder / name
-            stamps[name] = _stamp(path, sums[name])
-            _compare(path, sums[name])
-    except FileNotFoundError:
-        raise DamagedFile(f"{path}: missing{advice}") from None
-    except PermissionError:
-        raise
-    except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path}: damaged ({error_text(error)}){advice}") from None
-    known = _read_stamps(folder)
-    if known | stamps != known:
+    if touched:
         with suppress(OSError):  # a folder that cannot be written is compared each time
-            write_text(folder / CHECKED, json.dumps(known | stamps))
+            write_text(folder / CHECKED, json.dumps(checked | stamps))
 
 
 def _read(folder: Path) -> dict[str, Parts]:

@@ -1,4 +1,4 @@
-"""Papers in memory to rank for a question: all of a library in memory, or what a library on disk finds."""
+"""Papers to rank for a question, with what ranks them."""
 
 from __future__ import annotations
 

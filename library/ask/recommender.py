@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError, error_text
-from citerec.base.files import expand_user
 from citerec.base.settings import listed
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.candidates import Candidates, Rows
 from citerec.library.ask.explanation import TOGETHER, Recommendation, TextPlace, what_fits
 from citerec.library.ask.question import Filters, Request, append_mark, cited_near, mark_context, mark_query
 from citerec.library.ask.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
-from citerec.library.papers.folder import damage_told, read_manifest
+from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.memory.encoding import BackgroundEncoding, encode
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
@@ -52,26 +52,15 @@ RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
 
 
-def kind_of(path: str | Path) -> type[Library]:
-    """Return the class of the library in a folder. Raises InputError if there is none."""
-    if read_manifest(expand_user(path)).shards:
-        from citerec.library.disk.library import DiskLibrary  # imports tantivy
-
-        return DiskLibrary
-    from citerec.library.papers.memory.library import MemoryLibrary
-
-    return MemoryLibrary
-
-
 def open_library(path: str | Path) -> Library:
     """Open the library in a folder. Raises InputError if there is none, or if it is damaged."""
-    return kind_of(path).open(path)
+    return MemoryLibrary.open(path)
 
 
 @contextmanager
 def edit_library(path: str | Path, wait: bool = True) -> Iterator[Library]:
     """Open the library in a folder and lock it against changes by other processes; `wait` for these."""
-    with kind_of(path).edit(path, wait) as library:
+    with MemoryLibrary.edit(path, wait) as library:
         yield library
 
 

@@ -35,7 +35,7 @@ def ask(settings: AskSettings) -> None:
     with spinner("asking (the first time may take a minute)"):
         found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
     library = recommender.library
-    note = library.note or note_on(found)
+    note = note_on(found)
 
     def papers() -> list[LibraryPaper]:
         return [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None]

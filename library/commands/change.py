@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -52,24 +51,6 @@ SHOWN = 10
 def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
-    removed: list[str] = []
-    if not settings.source and (settings.storage == "disk" or read_manifest(path).shards):
-        settings, removed = _on_disk_again(settings, path)
-    if settings.storage == "disk":
-        from citerec.library.disk.build import build_library  # imports tantivy
-
-        built = build_library(settings, absolute(settings.model), absolute(settings.ranker))
-        left = built.papers - (_remove_again(path, removed) if removed else 0)
-        counts = [
-            f"{count_noun(left)} in {count_noun(built.shards, 'shard')}",
-            f"{count_noun(built.duplicates, 'duplicate')} merged",
-            f"{count_noun(built.dropped, 'record')} dropped",
-            f"{count_noun(built.skipped, 'file')} skipped",
-        ]
-        print(f"{path}: {', '.join(counts)}, in {time.perf_counter() - started:.1f} s")
-        if settings.encode:
-            encode_and_tell(open_library(path))
-        return
     library, merged = create(settings)
     duration = time.perf_counter() - started
     papers = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
@@ -87,31 +68,6 @@ def build(settings: BuildSettings) -> None:
         )
     if settings.encode:
         encode_and_tell(library)
-
-
-def _on_disk_again(settings: BuildSettings, path: Path) -> tuple[BuildSettings, list[str]]:
-    """Return the settings that build a library on disk from its own sources, and the removed ids."""
-    old = read_manifest(path)
-    if not old.named:
-        raise InputError(f"{path}: was not built from files; give source=...")
-    again = replace(
-        settings,
-        storage="disk",
-        source=tuple(old.named),
-        separate=settings.separate or tuple(old.separate),
-        model=settings.model or old.model,
-        ranker=settings.ranker or old.ranker,
-        shards=settings.shards or old.shards,
-    )
-    return again, old.removed
-
-
-def _remove_again(path: Path, ids: Sequence[str]) -> int:
-    """Remove papers by id, if they are there. Returns how many were."""
-    with edit_library(path) as library:
-        rows = [(id, library.row(id)) for id in ids]
-        there = [id for id, row in rows if row is not None and library.paper(row).id == id]
-        return library.remove(there) if there else 0
 
 
 class MergedRecords(NamedTuple):
@@ -134,8 +90,6 @@ def _short(paper: LibraryPaper) -> str:
 def tell_texts(path: str | Path) -> bool:
     """Bring the full texts of a library up to date, if it has any, and print what was done."""
     path = expand_user(path)
-    if read_manifest(path).shards:
-        return False
     from citerec.library.evidence.library import update_full_texts
 
     if report := update_full_texts(path):

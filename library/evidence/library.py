@@ -66,8 +66,6 @@ def set_full_texts(
 def check_full_texts(path: Path, fulltext: bool | None, encode_texts: bool | None) -> Manifest:
     """Raise InputError if a library cannot have what `set_full_texts` is told. Returns its manifest."""
     manifest = read_manifest(path)
-    if manifest.shards:
-        raise InputError(f"fulltext: {path} is kept on disk (storage=disk), which has no full texts")
     if encode_texts and not (manifest.fulltext if fulltext is None else fulltext):
         raise InputError(NEEDS_TEXTS)
     if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():

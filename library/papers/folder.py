@@ -1,13 +1,12 @@
-"""The folder of a library, in memory or on disk: what is in library.json, its lock, its generations.
+"""The folder of a library: what is in library.json, its lock, its generations.
 
     library.json        version, current generation, model, sources, counts, dates
     library.lock        locked by the process that changes the library
-    generations/N/      the papers and what finds them (memory.generation, disk.library)
-    building/           what a stopped build of a library on disk has done (disk.build)
+    generations/N/      the papers and what finds them (memory.generation)
 
-A change of a library in memory, and a build of either kind, writes a new generation, then replaces
-library.json, then removes the old generation. A killed process therefore leaves either the old library or
-the new one. Processes that have the old generation open keep reading it.
+A build and each change write a new generation, then replace library.json, then remove the old generation. A
+killed process therefore leaves either the old library or the new one. Processes that have the old generation
+open keep reading it.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from citerec.base.errors import DamagedFile, InputError, error_text, quoted
 from citerec.base.files import digest_file, disk_errors, file_lock, write_text
 from citerec.library.sources.zotero_places import is_zotero
 
-VERSION = 2
+VERSION = 3
 """Version of the folder layout: increment it when the files change."""
-MANIFEST, LOCK, GENERATIONS, BUILDING = "library.json", "library.lock", "generations", "building"
+MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
 """What the names of files begin with that killed processes leave beside it."""
 
@@ -82,8 +81,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model's encoder reads their passages."""
     pdfs: list[str] = []
     """Folders of PDFs of any papers, absolute."""
-    shards: int = 0
-    """Number of shards of a library on disk; 0: this one is in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}
@@ -178,7 +175,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
         )
-    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS, BUILDING}):
+    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
         raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
 
 
@@ -206,7 +203,7 @@ def lock_target(path: Path, overwrite: bool, wait: bool) -> Iterator[None]:
             check_target(path, overwrite)
             yield
     except BaseException:
-        if is_new and not (path / MANIFEST).exists() and not (path / BUILDING).exists():
+        if is_new and not (path / MANIFEST).exists():
             shutil.rmtree(path, ignore_errors=True)
         raise
 

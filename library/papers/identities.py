@@ -46,10 +46,6 @@ class Identities:
         numbers = identity(paper, apart)
         self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
 
-    def extend(self, numbers: NDArray[np.uint64]) -> None:
-        """Add identities [n, F]."""
-        self._numbers.frombytes(np.ascontiguousarray(numbers).tobytes())
-
     def numbers(self) -> NDArray[np.uint64]:
         """Return all identities [N, F]."""
         return np.concatenate([self._existing, self._added()])

@@ -1,6 +1,4 @@
-"""A library: papers that can be queried for citations and changed. It is kept in memory (memory.library) or,
-for millions of papers, on disk (disk.library); `open_library` (recommender) opens either.
-"""
+"""A library: papers that can be queried for citations and changed (memory.library keeps them)."""
 
 from __future__ import annotations
 
@@ -42,8 +40,6 @@ class Added(NamedTuple):
 class Library(Papers):
     """The papers of a folder. Several threads may ask at once."""
 
-    on_disk: ClassVar[bool]
-
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
         self.folder = generation_folder(path, manifest)
@@ -53,16 +49,12 @@ class Library(Papers):
     def open(cls, path: str | Path) -> Self:
         """Open the current generation.
 
-        Raises InputError if the folder is not a library of this kind and version, or if it is damaged.
+        Raises InputError if the folder is not a library of this version, or if it is damaged.
         """
         path = expand_user(path)
         while True:
             stamp = _stamp(path)  # before anything is read, so that `refresh` sees later changes
             manifest = read_manifest(path)
-            if manifest.shards and not cls.on_disk:
-                raise InputError(f"{path}: is kept on disk (storage=disk), which this command cannot use")
-            if cls.on_disk and not manifest.shards:
-                raise InputError(f"{path}: is kept in memory; build it again with storage=disk")
             try:
                 library = cls(path, manifest)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
@@ -86,11 +78,6 @@ class Library(Papers):
     @abstractmethod
     def load(self) -> None:
         """Read what questions need, rather than at the first one. Raises InputError if it is damaged."""
-
-    @property
-    def note(self) -> str:
-        """What to say above answers, if anything."""
-        return ""
 
     @property
     @abstractmethod
@@ -117,7 +104,7 @@ class Library(Papers):
     @property
     @abstractmethod
     def collections(self) -> Sequence[str]:
-        """Names of all collections, sorted; none on disk."""
+        """Names of all collections, sorted."""
 
     def refresh(self) -> Library:
         """Return the library as it is now: this one, or another if it has changed on disk."""
@@ -163,7 +150,7 @@ class Library(Papers):
     @property
     def encodes(self) -> str:
         """The command that lets networks read what they have not read."""
-        return f"citerec {'serve' if self.on_disk else 'update'} library={self.path}"
+        return f"citerec update library={self.path}"
 
     def verify(self) -> None:
         """Read every file, and raise InputError if one is damaged."""

@@ -271,7 +271,7 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
         if row is not None:  # another request may have removed it by now
             recommended.details = paper_details(paper, library.paper(row), link)
         recommendations.append(recommended)
-    return Answer(note=library.note or note_on(found), recommendations=recommendations)
+    return Answer(note=note_on(found), recommendations=recommendations)
 
 
 def answer_questions(recommender: Recommender, questions: Sequence[Question], link: Link) -> Answers:

@@ -2,7 +2,7 @@
 
 A library that is asked afterwards must answer as before, or refuse with one line that says what to do.
 
-    python -m citerec.tests.faults.damage FLIPS     damages libraries of both kinds and prints what they did
+    python -m citerec.tests.faults.damage FLIPS     damages a library and prints what it did
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from citerec.recommend import run
 from citerec.tests.forked import exit_code
 
 SOURCE = Path(__file__).parents[2] / "examples" / "library.bib"
-KINDS = {"memory": (), "disk": ("storage=disk", "shards=2", "workers=1")}
 QUESTION = "Adam [CITE] is an optimiser, as Robertson et al. show"
 FLIPPED = 3
 """Bits flipped in a file at once."""
@@ -54,19 +53,19 @@ CHANGES: dict[str, Change] = {
 
 @dataclass
 class Damaged:
-    """A library to damage, and another one of the same kind. done: what came of each kind of damage."""
+    """A library to damage, and another one. done: what came of each kind of damage."""
 
     path: Path
     other: Path
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @classmethod
-    def build(cls, folder: Path, kind: str) -> Damaged:
+    def build(cls, folder: Path) -> Damaged:
         lines = SOURCE.read_text("utf-8")
         half = folder / "half.bib"
         half.write_text(lines[: lines.index("\n@", len(lines) // 2) + 1], "utf-8")
         for name, source in (("mine", SOURCE), ("other", half)):
-            run(["build", f"library={folder / name}", f"source={source}", *KINDS[kind]])
+            run(["build", f"library={folder / name}", f"source={source}"])
         for file in (folder / "mine").rglob("*"):  # some are hard links to the built-in model
             if file.is_file():
                 own = file.with_name(f".{file.name}.own")
@@ -199,14 +198,13 @@ class Damaged:
 
 
 def main(flips: int) -> None:
-    """Damage libraries of both kinds, and print a table in Markdown."""
-    for kind in KINDS:
-        with TemporaryDirectory() as folder:
-            damaged = Damaged.build(Path(folder), kind)
-            damaged.all_but_flips()
-            damaged.flips(flips // len(KINDS))
-            for (what, result), count in sorted(damaged.done.items()):
-                print(f"| {kind} | {what} | {result} | {count:,} |")
+    """Damage a library, and print a table in Markdown."""
+    with TemporaryDirectory() as folder:
+        damaged = Damaged.build(Path(folder))
+        damaged.all_but_flips()
+        damaged.flips(flips)
+        for (what, result), count in sorted(damaged.done.items()):
+            print(f"| {what} | {result} | {count:,} |")
 
 
 if __name__ == "__main__":

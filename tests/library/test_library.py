@@ -233,7 +233,7 @@ WITHOUT = "a library without a version"
         (
             "library.json",
             {"version": 1},
-            "a library of version 1, but this program reads version 2",
+            "a library of version 1, but this program reads version 3",
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),

@@ -9,7 +9,6 @@ and tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -61,12 +60,12 @@ class OwnRecord(msgspec.Struct):
         except msgspec.ValidationError:
             return validate(record, cls, where)  # raises
 
-    def paper(self, where: str, id: str = "", clean: Callable[[str], str] = clean_text) -> LibraryPaper:
+    def paper(self, where: str, id: str = "") -> LibraryPaper:
         """Return the paper. Raises InputError for a field of the wrong type or a bad year.
 
-        id: in place of the record's. clean: for title and abstract.
+        id: in place of the record's.
         """
-        # A library on disk has millions of them, most without most fields.
+        # Large libraries have millions of them, most without most fields.
         key, title, abstract, venue, doi, arxiv, url, bibtex = (
             value if type(value) is str else "" if value is None else str(value)
             for value in (
@@ -74,7 +73,7 @@ class OwnRecord(msgspec.Struct):
                 *(self.doi, self.arxiv, self.url, self.bibtex),
             )
         )
-        title, abstract = clean(title), clean(abstract)
+        title, abstract = clean_text(title), clean_text(abstract)
         if not venue and self.journal is not None:
             venue = Fields({"journal": self.journal}, where).text("journal")
         doi, arxiv = doi and clean_doi(doi), arxiv and find_arxiv_id(arxiv)

@@ -250,7 +250,6 @@ def test_a_damaged_index_is_one_line_and_update_mends_it() -> None:
     "options, problem",
     [
         (["source=papers.bib", "pdfs=pdfs"], "pdfs needs fulltext=true"),
-        (["source=papers.bib", "fulltext=true", "storage=disk"], "fulltext needs storage=memory"),
         (["source=papers.bib", "fulltext=true", "pdfs=nowhere"], "pdfs=.*nowhere: no such folder"),
         (["source=papers.bib", "encode_texts=true"], "encode_texts needs fulltext=true"),
         (["source=papers.bib", "fulltext=true", "encode_texts=true", "model=static"], "with an encoder"),
