@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -31,6 +30,7 @@ from citerec.tests.runs import (
     run_training,
     same,
     signal_at,
+    steps_done,
     train_config,
     train_twice,
     train_until_crash,
@@ -85,14 +85,10 @@ def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
-def steps_done(out: Path) -> int:
-    return int(torch.load(out / "last.ckpt", weights_only=True)["global_step"])
-
-
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
         *("hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
-        *("csv", "mined"),
+        *("csv", "mined", "lock"),
     }
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
     with (whole / "csv" / "version_0" / "metrics.csv").open() as file:
@@ -117,14 +113,16 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 
 
 @pytest.mark.slow
-def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
+def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
     out, given = tmp_path / "out", overrides({"model": "hatten"}, demo, SMALL)
-    killed = run_forked([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
-    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
+    killed = run_forked([*given, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
+    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
     given += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *given, signal_at(STEPS + 3, signal.SIGTERM))
+    assert (done.code, steps_done(out)) == (130, STEPS + 3), done.err
     done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (
         130,
