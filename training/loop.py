@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 import citerec
 from citerec.base.errors import InputError
@@ -51,14 +51,51 @@ warnings.filterwarnings("ignore", message=".*sync_dist=True")
 warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
 
 
-def make_loader(batches: Dataset[Any], workers: int, seed: int) -> DataLoader[Any]:
+class _InOrder(Sampler[int]):
+    """Batch numbers of a round, from `first` on."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.first = count, 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.count))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class RoundLoader(DataLoader[Any]):
+    """Reads the batches of a round in order. Lightning keeps its state, so that a resumed round goes on with
+    the batch after the last one that was trained on."""
+
+    read = 0
+
+    def __iter__(self) -> Any:
+        self.read = self.sampler.first  # type: ignore[attr-defined]
+        for batch in super().__iter__():
+            self.read += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"read": self.read}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.sampler.first = state["read"]  # type: ignore[attr-defined]
+
+
+def make_loader(batches: Dataset[Any], workers: int, seed: int) -> RoundLoader:
     """A loader of prepared batches, in order; workers: processes that prepare them."""
     # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
     # different point than later ones. Drawn from the global generator, the seed would change the dropout
     # of a resumed round.
     generator = torch.Generator().manual_seed(seed)
-    return DataLoader(
-        batches, batch_size=None, num_workers=workers, generator=generator, worker_init_fn=_read_alone
+    return RoundLoader(
+        batches,
+        batch_size=None,
+        sampler=_InOrder(len(batches)),  # type: ignore[arg-type]
+        num_workers=workers,
+        generator=generator,
+        worker_init_fn=_read_alone,
     )
 
 

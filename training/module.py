@@ -74,13 +74,20 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         if self.average is not None:  # each update reads it, which would wait for a GPU
             self.average.n_averaged = self.average.n_averaged.cpu()
 
-    def on_train_epoch_start(self) -> None:
-        # A resumed round draws the same numbers, and each process its own dropout.
-        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch + (self.share.rank << 40))
+    def on_train_start(self) -> None:
         self._averaged = self.global_step
 
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # A resumed run draws the same numbers in each step, and each process its own dropout.
+        step = (self.current_epoch << 24) + batch_idx
+        torch.manual_seed(self.seed * 1_000_003 + step + (self.share.rank << 48))
+
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
-        if self.global_step > self._averaged:  # not between accumulated batches
+        self.end_step()
+
+    def end_step(self) -> None:
+        """Update the moving average, unless this was done in this step or its batches are not all read."""
+        if self.global_step > self._averaged:
             self._averaged = self.global_step
             self.average_weights()
 

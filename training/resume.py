@@ -1,11 +1,11 @@
 """What a run leaves for `resume=true`, and how it goes on from there.
 
-The output folder contains config.yaml (settings), last.ckpt (full state after the last round), history.csv,
-training.png, metrics.json (best round) and the folder of the best weights. A resumed run continues from
-last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of
-config.yaml.
+The output folder contains config.yaml (settings), last.ckpt (full state, after the last round or up to
+SAVE_EVERY seconds old), history.csv, training.png, metrics.json (best round), and the folder of the best
+weights. A resumed run continues from last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit;
+its settings must be those of config.yaml.
 
-A new run writes to `unfinished` until its first round is saved. Then its files move to the output folder, and
+A new run writes to `unfinished` until its state is saved first. Then its files move to the output folder, and
 those of an earlier run move to a subfolder of `earlier`.
 """
 
@@ -20,7 +20,7 @@ import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import yaml
@@ -30,13 +30,16 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.training.checkpoint import save_torch
+from citerec.training.module import AveragedModule
 from citerec.training.rounds import CURVES, HISTORY, METRICS, Rounds
 from citerec.training.settings import DATE_FORMAT, LATEST
 
 log = logging.getLogger(__name__)
 
 LAST = "last.ckpt"
-"""The full state of a run after its last round."""
+"""The full state of a run."""
+SAVE_EVERY = 600.0
+"""Seconds after which it is saved in a round, too."""
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
 UNFINISHED, EARLIER = "unfinished", "earlier"
@@ -51,11 +54,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunCheckpoint(Checkpoint):
-    """Saves the full state after each round; the first save moves a new run to the output folder."""
+    """Saves the full state after each round and, if one process trains, every SAVE_EVERY seconds; the first
+    save moves a new run to the output folder."""
 
     def __init__(self, folder: Path, rounds: Rounds, others: Sequence[str] = ()) -> None:
         """others: names of files that the run writes besides those of every run."""
-        self.folder, self.rounds = folder, rounds
+        self.folder, self.rounds, self._saved = folder, rounds, time.monotonic()
         self.names = [*others, rounds.best.name, HISTORY, CURVES, METRICS, SAVED_SETTINGS, LAST]
 
     def start_new_run(self, settings: Mapping[str, Any] | None) -> None:
@@ -73,8 +77,26 @@ class RunCheckpoint(Checkpoint):
                 f"the first round of this one is saved, and then moves to {self.folder / EARLIER}"
             )
 
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        whole_step = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        if (
+            time.monotonic() - self._saved >= SAVE_EVERY
+            and whole_step
+            and not trainer.is_last_batch
+            and trainer.world_size == 1
+            and self.rounds.can_stop
+        ):
+            cast(AveragedModule[Any], pl_module).end_step()  # which Lightning calls after this
+            self._save(trainer)
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.rounds.folder / LAST, weights_only=False)
+        self._saved = time.monotonic()
         if self.rounds.folder == self.folder:
             return
         if trainer.is_global_zero:

@@ -143,6 +143,9 @@ class Rounds(pl.Callback):
         self._losses: list[Tensor] = []
         self._start = 0.0
 
+    can_stop = True
+    """whether the state in a round is whole, so that a run can go on from it"""
+
     @property
     def best(self) -> Path:
         """The folder of the best weights."""
@@ -161,10 +164,15 @@ class Rounds(pl.Callback):
         return {"train/steps_per_second": len(self._losses) / seconds}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"history": self.history.rows}
+        losses = torch.stack(self._losses).tolist() if self._losses else []
+        seconds = time.monotonic() - self._start if losses else 0.0
+        return {"history": self.history.rows, "losses": losses, "seconds": seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history.rows = list(state_dict["history"])
+        # Of a round in which the run was interrupted.
+        self._losses = list(torch.tensor(state_dict["losses"]))
+        self._start = time.monotonic() - state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._out_of_patience():  # resumed after early stopping
@@ -186,6 +194,7 @@ class Rounds(pl.Callback):
         share = Share.of(trainer)
         row = {"train/loss": float(share.sum(loss)) / share.processes, "train/seconds": seconds}
         row |= self.speed(trainer, seconds)
+        self._losses = []
         done = trainer.current_epoch + 1
         row |= self.measure(trainer, pl_module, done)
         pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)

@@ -26,9 +26,15 @@ class EncoderModule(AveragedModule[Encoder]):
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
-        super().on_train_epoch_start()
         if self.restart and self.current_epoch:  # before the first step, nothing is averaged
             self.encoder.load_state_dict(self.best_encoder.state_dict())
+        self._choose_path()
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self._choose_path()  # of a resumed round, too
+
+    def _choose_path(self) -> None:
         if isinstance(self.encoder, HAttenEncoder):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 

@@ -48,6 +48,7 @@ class EncoderRounds(Rounds):
         """Arguments: see Rounds."""
         super().__init__(best, model, about, settings.validation.monitor)
         self.mining, self.validation, self.seed = settings.mining, settings.validation, seed
+        self.can_stop = not settings.batch.cached_negatives  # of which the vectors are not saved
         self._pool: dict[str, str] | None = None
         self._resumed = False
 
