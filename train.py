@@ -25,6 +25,7 @@ from citerec.training.settings import RunSettings, refuse_absent
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
+    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
     hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", {"pretrained": "embeddings"}),
     hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", {"pretrained": "embeddings"}),
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
