@@ -53,7 +53,7 @@ ADDED = 100
 
 def generate_source(args: argparse.Namespace) -> None:
     if not args.data.is_dir():
-        generate_corpus(args.papers, 1000, args.data, seed=0, workers=1)
+        generate_corpus(args.papers, 1000, args.data, seed=0)
 
 
 def build_library(args: argparse.Namespace) -> None:
