@@ -24,7 +24,6 @@ COMMANDS = {
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
     "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
-    "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),
     "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",
