@@ -62,8 +62,10 @@ def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
     given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
     settings, trainer = build(config.model), build(config.trainer)
-    corpus = build(config.data)  # fails before the slow imports
     place, arguments = MODELS[type(settings)]
+    if isinstance(settings, hatten.EncoderTraining):
+        settings.check_vectors(build(config[arguments["pretrained"]]))
+    corpus = build(config.data)  # fails before the slow imports
     module, _, name = place.partition(":")
     model: Any = getattr(import_module(module), name)
     from citerec.training.loop import TrainingRun  # Lightning

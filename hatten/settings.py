@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.base.errors import InputError
@@ -209,6 +209,9 @@ class EncoderTraining(Settings):
         """Whether the encoder's reader can leave out abstracts and titles."""
         return False
 
+    def check_vectors(self, vectors: Any) -> None:
+        """Find what training starts from, before a corpus is opened; InputError if it does not fit."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch.varies_texts and not self.reads_texts:
@@ -260,6 +263,11 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     @property
     def has_mean_path(self) -> bool:
         return self.encoder.residual == "mean"
+
+    def check_vectors(self, vectors: Any) -> None:
+        if (dim := vectors.width()) is not None:
+            self.encoder.fit(dim)
+        vectors.find()
 
 
 @dataclass(frozen=True)

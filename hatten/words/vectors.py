@@ -162,9 +162,13 @@ class Embeddings(ABC):
     def load(self, corpus: Corpus) -> WordVectors:
         """The vectors of the words of a corpus."""
 
-    @abstractmethod
-    def width(self) -> int:
-        """The dimension of the vectors, which are not loaded for it; InputError if there are none."""
+    def width(self) -> int | None:
+        """The dimension of the vectors, if it is known before they are loaded."""
+        return None
+
+    def find(self) -> None:
+        """Find the files, or download them; InputError if there are none."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,9 @@ class GloVe(Embeddings):
             return self._glove_dim()
         path, _ = self._files()
         return int(read_array(path).shape[-1]) if path.suffix == ".npy" else read_vectors(path, 1).dim
+
+    def find(self) -> None:
+        self._files()
 
     def _glove_dim(self) -> int:
         dim = 200 if self.dim is None else self.dim
