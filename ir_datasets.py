@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from ir_datasets.datasets.base import Dataset
-from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel
-
-import ir_datasets
+from citerec.base.errors import needs_extra
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.published.downloads import CORPORA, open_data
 from citerec.datasets.published.releases import PREFIX, RELEASES
 from citerec.datasets.records import SPLITS
+
+with needs_extra("citerec.ir_datasets", "peers"):
+    from ir_datasets.datasets.base import Dataset
+    from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel
+
+    import ir_datasets
 
 
 class Paper(NamedTuple):
