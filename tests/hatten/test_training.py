@@ -238,7 +238,7 @@ def test_the_included_recipes_train(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("paper", ("both", "attention", "none")),
+        ("hatten", ("both", "attention", "none")),
         ("words-only", ("words", "attention", "none")),
         ("paragraphs-only", ("paragraphs", "attention", "none")),
         ("mean-pooling", ("both", "mean", "none")),
@@ -250,8 +250,8 @@ def test_the_included_recipes_train(
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
-    """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
-    plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
+    """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
+    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
     sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
     sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
