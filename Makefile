@@ -92,12 +92,11 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 
 NETWORKS := reproduce/networks.yaml
 OUTPUTS ?= outputs/networks
-DRAFTS ?= ../shared/data/drafts-train/drafts.json.gz
+DATA ?= ../shared/data
 THREADS ?= 1
 train-all: $(INSTALLED) ## train all networks in the background for days, after `make minilm`: make train-all THREADS=2 OUTPUTS=/disk/networks
-	-@test -f $(OUTPUTS)/drafts/train.json || $(BIN)/python reproduce/drafts.py $(DRAFTS) $(OUTPUTS)/drafts
-	-@test -n "$(DATA)" || for name in neurips2025-lcr acl-scisumm-lcr crops-lcr; do nice -n 19 $(BIN)/citerec data download $$name; done
-	@OMP_NUM_THREADS=$(THREADS) exec nice -n 19 $(BIN)/citerec results $(NETWORKS) outputs=$(OUTPUTS) $(ARGS)
+	-@test -f $(OUTPUTS)/drafts/train.json || $(BIN)/python reproduce/drafts.py $(DATA)/drafts-train/drafts.json.gz $(OUTPUTS)/drafts
+	@DATA=$(DATA) OMP_NUM_THREADS=$(THREADS) exec nice -n 19 $(BIN)/citerec results $(NETWORKS) outputs=$(OUTPUTS) $(ARGS)
 
 results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)

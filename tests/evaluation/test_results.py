@@ -136,6 +136,7 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(drafts, "fetch_repository", offline)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DATA", str(tmp_path / "cache" / "published"))
     jobs._settings.cache_clear()  # they name the cache
     published = tmp_path / "cache" / "published"
     published.mkdir(parents=True)
