@@ -14,9 +14,8 @@ from citerec.base.settings import listed
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.drafts.language import Citation, replaced
 from citerec.formats.drafts.languages import LANGUAGES
-from citerec.library.ask.candidates import Candidates
-from citerec.library.drafts.placeholders import target_mark
-from citerec.library.serve.limits import MAX_TEXT
+from citerec.library.limits import MAX_TEXT
+from citerec.library.papers.candidates import Candidates
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
@@ -174,3 +173,52 @@ class Request:
 
     query: Query
     filters: Filters = field(default_factory=Filters)
+
+
+_NAME = r"[^\W\d_][\w'’\-]*"
+_CITATION = re.compile(
+    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
+    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
+)
+_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
+_KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
+
+
+def named_key(context: str) -> str:
+    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    return alone[1] if alone else ""
+
+
+def named_papers(papers: Candidates, context: str) -> tuple[list[int], str]:
+    """Return the rows of the papers that a question names, and the name: its key, or authors and year.
+
+    context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
+    """
+    key = named_key(context)
+    if key and (row := papers.row(key)) is not None:
+        return [row], key
+    mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
+    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
+        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
+        for start in range(len(names)):  # "However, Lee (2020)"
+            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+                named = citation["names"].partition(names[start])
+                return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
+    return [], ""
+
+
+_PARTS = re.compile(r"[{}\[\]<>\",;@]")
+_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
+
+
+def target_mark(command: str) -> str:
+    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
+
+    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
+    """
+    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
+    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
+    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])

@@ -18,15 +18,25 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text
 from citerec.base.settings import listed
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Candidates, Rows
-from citerec.library.ask.explanation import TOGETHER, Recommendation, TextPlace, what_fits
-from citerec.library.ask.question import Filters, Request, append_mark, cited_near, mark_context, mark_query
-from citerec.library.ask.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
+from citerec.library.ask.question import (
+    Filters,
+    Request,
+    append_mark,
+    cited_near,
+    mark_context,
+    mark_query,
+    named_papers,
+)
+from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.memory.encoding import BackgroundEncoding, encode
 from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -160,7 +170,7 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
         depth = max(depth, RERANK_DEPTH) if reranks else depth
-        papers = self.refresh().candidates(request, depth)
+        papers = self.refresh()
         query, corpus = mark_query(request.query), papers.corpus
         if query.passages is None:
             passages, place = cited_near(request.query.context, papers.id_of)
@@ -193,7 +203,7 @@ class Recommender:
             return self._search(query, k)
 
     def _search(self, query: str, k: int) -> list[LibraryPaper]:
-        papers = self.refresh().search_candidates(query)
+        papers = self.refresh()
         if not len(papers):
             return []
         with papers.lock:
@@ -248,7 +258,7 @@ class Recommender:
         with edit_library(self.library.path) as library:
             library.remove(listed(names, "names"))
         if library.manifest.fulltext:
-            from citerec.library.evidence.library import forget_texts
+            from citerec.library.papers.fulltexts import forget_texts
 
             forget_texts(self.library.path)
         self.refresh()

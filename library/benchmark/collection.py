@@ -18,10 +18,10 @@ from citerec.formats.bibliography.reading.bibtex import read_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.latex import LATEX
 from citerec.formats.drafts.markdown import MARKDOWN
-from citerec.library.ask.candidates import Candidates
-from citerec.library.commands.change import create
 from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
+from citerec.library.papers.building import create
+from citerec.library.papers.candidates import Candidates
 from citerec.library.settings import BuildSettings
 
 

@@ -24,7 +24,6 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.library.ask.candidates import Candidates
 from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import (
     MaskedDraft,
@@ -34,6 +33,7 @@ from citerec.library.benchmark.collection import (
     read_papers,
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.linear import TrainingLists, model_hash

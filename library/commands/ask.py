@@ -9,19 +9,12 @@ from rich.console import Console
 
 from citerec.base.progress import spinner
 from citerec.formats.bibliography.bibtex import entry_key
-from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import ENTRIES
-from citerec.library.ask.explanation import note_on
+from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
 from citerec.library.ask.question import Filters
-from citerec.library.commands.temporary import open_recommender
-from citerec.library.display import (
-    as_json,
-    citation,
-    paper_list,
-    retraction_note,
-    table,
-    terminal_text,
-)
+from citerec.library.ask.recommendation import note_on
+from citerec.library.ask.temporary import open_recommender
 from citerec.library.settings import AskSettings, SearchSettings
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.files import expand_user
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import find_database, is_place
 
-MANIFEST = "library.json"
 SHOWN = 5
 """Maximum number of files to name."""
 QUESTION = '"A sentence that lacks a citation [CITE]."'

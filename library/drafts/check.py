@@ -10,17 +10,22 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user, real_path
-from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
+from citerec.formats.bibliography.paper import (
+    PREPRINT_VENUE,
+    LibraryPaper,
+    is_preprint,
+    is_published,
+    terminal_text,
+)
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.drafts.entries import BIB_ENTRY, find_aliases
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
-from citerec.library.ask.candidates import Candidates
-from citerec.library.display import count_noun, retraction_note, terminal_text
-from citerec.library.drafts.placeholders import PlaceholderReader
-from citerec.library.drafts.reader import read_source
+from citerec.library.ask.display import retraction_note
+from citerec.library.drafts.reader import PlaceholderReader, read_source
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.identities import Identities
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import CheckSettings

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.formats.bibliography.csl import write_csl
-from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
 from citerec.formats.drafts.entries import BIB_ENTRY, bib_entries
@@ -26,11 +26,10 @@ from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.letters import normalise_title
-from citerec.library.ask.candidates import Candidates
-from citerec.library.ask.explanation import Recommendation
-from citerec.library.display import count_noun, terminal_text
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.neighbours import new_entry
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
+from citerec.library.papers.candidates import Candidates
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}

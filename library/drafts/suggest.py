@@ -11,17 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
+from citerec.formats.bibliography.paper import terminal_text
 from citerec.formats.letters import normalise_title
-from citerec.library.ask.candidates import Candidates
-from citerec.library.ask.explanation import MARK, note_on
+from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
+from citerec.library.ask.recommendation import note_on
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.temporary import open_recommender
-from citerec.library.display import Labelled, count_noun, table, terminal_text
+from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
+from citerec.library.evidence.explanation import MARK
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.memory.library import in_memory
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages

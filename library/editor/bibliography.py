@@ -24,11 +24,11 @@ from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import Language, Source
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.latex import LATEX
-from citerec.library.ask.candidates import Candidates
-from citerec.library.ask.explanation import Recommendation
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.check import Entry
 from citerec.library.drafts.copies import numbered_keys
 from citerec.library.editor.documents import Document, Outline, outline
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.identities import Identities
 
 MAX_ENTRIES = 20_000

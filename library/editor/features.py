@@ -16,20 +16,13 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
-from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.drafts.entries import BIB_ENTRY
 from citerec.formats.drafts.language import PLACEHOLDER
 from citerec.formats.letters import normalise_title, title_key
-from citerec.library.ask.explanation import NO_EVIDENCE, Recommendation
+from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_note, short_authors
 from citerec.library.ask.question import Filters, Request
-from citerec.library.ask.search import count_words, query_words
-from citerec.library.display import (
-    ALREADY_CITED,
-    percentage,
-    retraction_note,
-    short_authors,
-    terminal_text,
-)
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts import check
 from citerec.library.drafts.neighbours import new_entry
 from citerec.library.editor.bibliography import Bibliography
@@ -44,7 +37,9 @@ from citerec.library.editor.documents import (
     sentence_end_at,
 )
 from citerec.library.editor.workspace import Workspace
+from citerec.library.evidence.explanation import NO_EVIDENCE
 from citerec.library.papers.memory.library import in_memory
+from citerec.library.papers.search import count_words, query_words
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query

@@ -27,10 +27,10 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
 from citerec.base.files import real_path
-from citerec.library.commands.temporary import library_folder
-from citerec.library.commands.watch import watching
+from citerec.library.ask.temporary import library_folder
 from citerec.library.editor.documents import Document
 from citerec.library.editor.features import ADD_ENTRY, Features
+from citerec.library.papers.watch import watching
 from citerec.library.settings import LspSettings
 
 T = TypeVar("T")

@@ -17,8 +17,9 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
 from citerec.formats.drafts.inputs import clean_text, decode_text
+from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Ranked, Recommender
-from citerec.library.commands.temporary import open_recommender
+from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.check import Entry
 from citerec.library.editor.bibliography import (
     Bibliography,
@@ -31,7 +32,6 @@ from citerec.library.editor.bibliography import (
     read_main,
 )
 from citerec.library.editor.documents import Document, Outline
-from citerec.library.papers.folder import MANIFEST
 from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages

@@ -16,14 +16,15 @@ from citerec.base.files import expand_user, real_path
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.json_lines import OnBadRecord
 from citerec.formats.same_work import MAX_YEARS_APART, Identity
-from citerec.library.ask.candidates import Candidates, Rows
+from citerec.library import MANIFEST
 from citerec.library.enrich.matching import Found, complete
 from citerec.library.enrich.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.library.enrich.services import work_of
-from citerec.library.papers.folder import MANIFEST
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.identities import Identities, KeyIndex
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.sources.readers import find_sources, read_source
+from citerec.retrieval.arrays import Rows
 
 CHUNK = 5_000
 """Works compared at a time."""

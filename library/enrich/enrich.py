@@ -25,24 +25,30 @@ import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.progress import count_progress
 from citerec.base.settings import check_key
-from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, fill_again, without_filled
-from citerec.library.ask.candidates import Candidates, Rows
-from citerec.library.display import count_noun, terminal_text
+from citerec.formats.bibliography.paper import (
+    RETRACTED,
+    LibraryPaper,
+    fill_again,
+    terminal_text,
+    without_filled,
+)
 from citerec.library.enrich.answers import FILE, AnswerCache
 from citerec.library.enrich.client import Client, Unavailable
 from citerec.library.enrich.dumps import DumpFinder, read_works
 from citerec.library.enrich.matching import FIELDS, Found, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
-from citerec.library.evidence.library import SOURCE as PDF
-from citerec.library.evidence.library import PdfFinder
+from citerec.library.papers.candidates import Candidates
+from citerec.library.papers.fulltexts import SOURCE as PDF
+from citerec.library.papers.fulltexts import PdfAbstracts
 from citerec.library.papers.identities import KeyIndex
 from citerec.library.papers.memory.contexts import current_contexts
 from citerec.library.papers.memory.encoding import encode
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import EnrichSettings
+from citerec.retrieval.arrays import Rows
 
 KEYS = {"openalex": "OPENALEX_API_KEY", "semanticscholar": "S2_API_KEY"}
 """Environment variables for the keys of services."""
@@ -76,10 +82,23 @@ def enrich(settings: EnrichSettings) -> None:
 def _use_pdfs(settings: EnrichSettings) -> None:
     with (
         MemoryLibrary.edit(settings.library, settings.wait) as library,
-        closing(PdfFinder(library.path)) as finder,
+        closing(PdfAbstracts(library.path)) as abstracts,
     ):
-        rows = lacking_rows(library)
+        rows, finder = lacking_rows(library), PdfFinder(abstracts)
         _report(settings, _complete_library(library, rows, finder), library, rows, finder)
+
+
+@dataclass(frozen=True)
+class PdfFinder:
+    """Finds the abstracts of papers in their PDFs."""
+
+    abstracts: PdfAbstracts
+
+    def find(self, row: int, paper: LibraryPaper) -> Found:
+        whole = self.abstracts.fill(paper)
+        filled = {"abstract": PDF} if whole is not paper else {}
+        asked = self.abstracts.has_text(paper)
+        return Found(whole, known=bool(whole.abstract), asked=asked, filled=filled)
 
 
 def _use_files(settings: EnrichSettings) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper
+from citerec.formats.bibliography.paper import RETRACTED, SHORTEST_ABSTRACT, LibraryPaper
 from citerec.formats.letters import normalise_title
 from citerec.formats.names import surname
 from citerec.formats.same_work import similar_titles
@@ -19,8 +19,6 @@ from citerec.library.enrich.services import TITLE, Lookup, identifiers
 
 FIELDS = ("abstract", "doi", "year", "venue", "authors")
 """What is filled in."""
-SHORTEST_ABSTRACT = 60
-"""Characters; shorter ones say that there is none."""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from citerec.base.errors import error_text
+from citerec.base.errors import count_noun, error_text
 from citerec.base.files import disk_errors, expand_user, file_lock
 from citerec.base.progress import count_progress
 from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.display import count_noun
 from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
 from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
 from citerec.library.evidence.passages import Passage

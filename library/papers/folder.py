@@ -23,11 +23,12 @@ import xxhash
 
 from citerec.base.errors import DamagedFile, InputError, error_text, quoted
 from citerec.base.files import digest_file, disk_errors, file_lock, write_text
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
 VERSION = 3
 """Version of the folder layout: increment it when the files change."""
-MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
+LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
 """What the names of files begin with that killed processes leave beside it."""
 

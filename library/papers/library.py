@@ -13,16 +13,9 @@ import pyarrow as pa
 from citerec.base.errors import DamagedFile, InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Candidates, Papers
-from citerec.library.ask.question import Request
-from citerec.library.papers.folder import (
-    MANIFEST,
-    Manifest,
-    damaged,
-    generation_folder,
-    lock_folder,
-    read_manifest,
-)
+from citerec.library import MANIFEST
+from citerec.library.papers.candidates import Papers
+from citerec.library.papers.folder import Manifest, damaged, generation_folder, lock_folder, read_manifest
 from citerec.library.papers.models import ENCODED
 from citerec.retrieval.base import Retriever, folder_bytes
 from citerec.retrieval.networks.encoder import NetworkRetriever
@@ -89,17 +82,6 @@ class Library(Papers):
     def networks(self) -> NetworkRetriever | None:
         """Networks that can read all papers; None if the model has none, or there are more than
         MOST_ENCODED."""
-
-    @abstractmethod
-    def candidates(self, request: Request, depth: int) -> Candidates:
-        """Return papers to rank for a request, nearly all of the `depth` best among them.
-
-        Raises InputError like `mark_query` and for a bad filter.
-        """
-
-    @abstractmethod
-    def search_candidates(self, query: str) -> Candidates:
-        """Return papers to search for words of their title, authors, year, venue and key."""
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
 from citerec.formats.same_work import ALL, identity, is_apart, similar_titles
-from citerec.library.ask.candidates import Candidates
+from citerec.library.papers.candidates import Candidates
 from citerec.library.papers.identities import Identities
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)

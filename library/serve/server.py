@@ -35,9 +35,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from citerec.base.errors import InputError, StorageError
-from citerec.library.display import count_noun
-from citerec.library.serve import limits, messages
+from citerec.base.errors import InputError, StorageError, count_noun
+from citerec.library import limits
+from citerec.library.serve import messages
 from citerec.library.serve.mcp import McpOverHttp, make_server
 from citerec.library.settings import ServeSettings
 
@@ -372,14 +372,14 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.commands.temporary import open_recommender
+    from citerec.library.ask.temporary import open_recommender
 
     _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
-    from citerec.library.commands.temporary import is_temporary
-    from citerec.library.commands.watch import watching
+    from citerec.library.ask.temporary import is_temporary
+    from citerec.library.papers.watch import watching
 
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"

@@ -66,7 +66,7 @@ from citerec.formats.identifiers import arxiv_year, clean_doi, find_arxiv_id, fi
 from citerec.formats.json_lines import OnBadRecord, json_type, parse_object, read_objects
 from citerec.formats.latex_text import plain_text
 from citerec.formats.names import parse_names
-from citerec.library.papers.folder import MANIFEST
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 

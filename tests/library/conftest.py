@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Papers
-from citerec.library.ask.explanation import Recommendation
 from citerec.library.ask.question import Request
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.candidates import Papers
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.serve.server import listen, make_uvicorn
 from citerec.library.settings import ServeSettings

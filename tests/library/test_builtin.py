@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
-from citerec.library.ask.explanation import NOTHING_FITS, note_on
+from citerec.library.ask.recommendation import NOTHING_FITS, note_on
 from citerec.library.ask.recommender import Recommender
 from citerec.library.builtin.make import DRAFTS, LARGEST, TITLES, read_drafts
 from citerec.library.builtin.make_cross_encoder import CrossEncoderSettings, add_cross_encoder

@@ -20,9 +20,9 @@ import pytest
 from citerec.base.checksums import CHECKED, CHECKSUMS, write_checksums
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
-from citerec.library.papers.folder import MANIFEST
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.papers.models import ENCODED
 from citerec.library.settings import BuildSettings, VerifySettings

@@ -11,8 +11,8 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
-from citerec.library.ask.search import MAX_WORDS, NUMBERS
 from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.search import MAX_WORDS, NUMBERS
 
 PAPERS = [
     LibraryPaper(

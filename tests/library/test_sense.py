@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from citerec.library.ask.explanation import NOTHING_FITS, note_on
+from citerec.library.ask.recommendation import NOTHING_FITS, note_on
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.memory.encoding import encode
 from citerec.library.papers.memory.library import MemoryLibrary

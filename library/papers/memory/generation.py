@@ -21,11 +21,11 @@ from citerec.base.errors import InputError
 from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
-from citerec.library.ask.candidates import SCHEMA, Candidates
-from citerec.library.ask.search import SearchIndex
 from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.papers.candidates import SCHEMA, Candidates
 from citerec.library.papers.folder import damaged, outdated
 from citerec.library.papers.models import ENCODED, open_model
+from citerec.library.papers.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker, encoder_of
 from citerec.retrieval.base import OtherIndex, Retriever
 

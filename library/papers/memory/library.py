@@ -12,8 +12,6 @@ import numpy as np
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Candidates, Rows
-from citerec.library.ask.question import Request
 from citerec.library.evidence.index import check_texts
 from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import DATABASE
@@ -35,6 +33,7 @@ from citerec.library.papers.memory.writer import GenerationWriter
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import MOST_ENCODED
 from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.networks.encoder import NetworkRetriever
 
 SHOWN = 10
@@ -121,12 +120,6 @@ class MemoryLibrary(Generation, Library):
     @property
     def networks(self) -> NetworkRetriever | None:
         return encoder_of(self.retriever) if len(self) <= MOST_ENCODED else None
-
-    def candidates(self, request: Request, depth: int) -> Candidates:
-        return self
-
-    def search_candidates(self, query: str) -> Candidates:
-        return self
 
     def _reopened(self) -> Library:
         library = self.open(self.path)

@@ -36,13 +36,14 @@ from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.some_papers import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import SCHEMA, Rows, record_of
-from citerec.library.ask.search import SearchIndex
+from citerec.library.papers.candidates import SCHEMA, record_of
 from citerec.library.papers.folder import outdated
 from citerec.library.papers.identities import Identities
 from citerec.library.papers.memory.contexts import find_contexts
 from citerec.library.papers.memory.generation import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, Generation
 from citerec.library.papers.models import install_model, open_model
+from citerec.library.papers.search import SearchIndex
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import MAX_CHANGED, OtherIndex
 
 NEW = "new"

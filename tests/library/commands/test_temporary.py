@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.commands import temporary
-from citerec.library.commands.temporary import library_folder
+from citerec.library.ask import temporary
+from citerec.library.ask.temporary import library_folder
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.tests.conftest import Run
 from citerec.tests.library.commands.test_watch import entries

@@ -17,10 +17,11 @@ import pytest
 import requests
 
 from citerec.base.errors import InputError
-from citerec.library.commands import watch as module
-from citerec.library.commands.change import build, refresh
-from citerec.library.commands.watch import watching
+from citerec.library.commands.change import build
+from citerec.library.papers import watch as module
+from citerec.library.papers.building import refresh
 from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.watch import watching
 from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Zotero, write_preferences

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
-from citerec.library.ask.explanation import TextPlace
-from citerec.library.commands.change import add, build, refresh, remove
+from citerec.library.commands.change import add, build, remove
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.building import refresh
 from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api

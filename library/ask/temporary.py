@@ -15,13 +15,13 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
 from citerec.base.progress import spinner
+from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.change import create, refresh
-from citerec.library.display import count_noun
-from citerec.library.papers.folder import LOCK, MANIFEST
+from citerec.library.papers.building import create, refresh
+from citerec.library.papers.folder import LOCK
 from citerec.library.papers.memory.encoding import encode
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings

@@ -13,8 +13,7 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
-from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.enrich.matching import SHORTEST_ABSTRACT, Found
+from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
@@ -121,21 +120,18 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with MemoryLibrary.edit(path) as library, closing(PdfFinder(path)) as finder:
-        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0)
-        filled = {
-            row: found.paper
-            for row in rows.tolist()
-            if (found := finder.find(row, library.paper(row))).filled
-        }
+    with MemoryLibrary.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
+        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0).tolist()
+        papers = {row: abstracts.fill(library.paper(row)) for row in rows}
+        filled = {row: paper for row, paper in papers.items() if paper.abstract}
         if filled:
             kept = np.delete(np.arange(len(library)), [*filled])
             library.write(kept, filled.values(), reread=current_contexts(library.manifest))
         return len(filled)
 
 
-class PdfFinder:
-    """Finds the abstracts of papers in their PDFs."""
+class PdfAbstracts:
+    """The abstracts of papers in their PDFs."""
 
     def __init__(self, library: Path) -> None:
         """Raises InputError if the library has no full texts."""
@@ -146,19 +142,18 @@ class PdfFinder:
         self._store = TextStore(library / FOLDER)
         self._files = {one.paper: one.file for one in self._store.papers()}
 
-    def find(self, row: int, paper: LibraryPaper) -> Found:
-        """As citerec.library.enrich.enrich.Finder."""
-        found = Found(paper, known=bool(paper.abstract), asked=paper.id in self._files)
-        about = (
-            dict(self._store.abouts([self._files[paper.id]])).get(self._files[paper.id])
-            if found.asked
-            else None
-        )
-        if about is None or paper.abstract or len(about.abstract) < SHORTEST_ABSTRACT:
-            return found
-        marks = (*paper.filled, f"abstract:{SOURCE}")
-        whole = paper._replace(abstract=about.abstract, filled=marks)
-        return Found(whole, known=True, asked=True, filled={"abstract": SOURCE})
+    def has_text(self, paper: LibraryPaper) -> bool:
+        """True if the PDF of a paper was read."""
+        return paper.id in self._files
+
+    def fill(self, paper: LibraryPaper) -> LibraryPaper:
+        """Give a paper without an abstract that of its PDF, marked as filled in."""
+        if paper.abstract or not (file := self._files.get(paper.id)):
+            return paper
+        abstract = next((read.abstract for _, read in self._store.abouts([file])), "")
+        if len(abstract) < SHORTEST_ABSTRACT:
+            return paper
+        return paper._replace(abstract=abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
 
     def close(self) -> None:
         self._store.close()

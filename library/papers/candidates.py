@@ -19,16 +19,17 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import PaperRecord
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import surname
-from citerec.library.ask.explanation import Explainer
-from citerec.library.ask.search import SearchIndex
+from citerec.library.evidence.explanation import Explainer
+from citerec.library.papers.search import SearchIndex
 from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.lexical.bm25 import BM25
 
 if TYPE_CHECKING:
     from citerec.library.evidence.evidence import FullTexts
 
-Rows = NDArray[np.int64]
+
 MAX_AUTHORS = 10
 """Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
 _IN_CORPUS = ("id", "title", "abstract", "year")

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from citerec.formats.bibliography.paper import terminal_text as terminal_text
 from citerec.formats.names import parse_name
-from citerec.library.ask.explanation import MARK, Recommendation
+from citerec.library.ask.recommendation import Recommendation
+from citerec.library.evidence.explanation import MARK
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 _SHOWN_AUTHORS = 2
 ALREADY_CITED = "already cited in this draft"
-
-
-def count_noun(count: int, what: str = "paper") -> str:
-    """Return a count with its noun.
-
-    >>> count_noun(1), count_noun(2000, "place")
-    ('1 paper', '2,000 places')
-    """
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 class Labelled:

@@ -16,16 +16,14 @@ from threading import Event, Thread
 
 from watchfiles import watch
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError, count_noun, error_text
 from citerec.base.files import expand_user, files_below
 from citerec.formats.bibliography.attachments import SUFFIX
-from citerec.library.commands.change import Change, refresh, tell_texts
-from citerec.library.display import count_noun
 from citerec.library.evidence.files import stamp_of
+from citerec.library.papers.building import Change, refresh
 from citerec.library.papers.folder import read_manifest
-from citerec.library.papers.memory.encoding import encode, encode_and_tell
+from citerec.library.papers.memory.encoding import encode
 from citerec.library.papers.memory.library import MemoryLibrary
-from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_places import KEYS_FILE, check_place, files_of, find_database, is_place
@@ -36,20 +34,6 @@ TICK = 5000
 """Milliseconds between looks at what the system does not report."""
 STEP = 200
 """Milliseconds without a change after which changes are complete, such as the parts of a saved file."""
-
-
-def update(settings: UpdateSettings) -> None:
-    """Reread the sources of a library, with `watch` whenever they change."""
-    if not settings.watch:
-        change = refresh(settings.library, settings.wait, settings.force)
-        change.tell()
-        tell_texts(settings.library)
-        encode_and_tell(MemoryLibrary.open(settings.library))  # whose texts are those of now
-        return
-    named = read_manifest(expand_user(settings.library)).named
-    print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
-    with suppress(KeyboardInterrupt):
-        watch_sources(settings.library, Event())
 
 
 @contextmanager
@@ -122,7 +106,7 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
 
 def _update(path: Path, before: str) -> str:
     """Update a library and its full texts. Returns what is wrong, which is logged if it was not so before."""
-    from citerec.library.evidence.library import update_full_texts
+    from citerec.library.papers.fulltexts import update_full_texts
 
     started = time.perf_counter()
     try:
