@@ -15,7 +15,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.drafts.language import Citation, replaced
 from citerec.formats.drafts.languages import LANGUAGES
 from citerec.library.limits import MAX_TEXT
-from citerec.library.papers.candidates import Candidates
+from citerec.library.papers.library import Library
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
@@ -130,7 +130,7 @@ class Filters:
         for name in ("exclude", "only"):
             object.__setattr__(self, name, listed(getattr(self, name), name))
 
-    def mask(self, library: Candidates) -> Mask | None:
+    def mask(self, library: Library) -> Mask | None:
         """Return a mask [P] of the papers that pass; None means all. Raises InputError for a bad filter."""
         if not any((self.exclude, self.only, self.years, self.collection, self.venue)):
             return None
@@ -143,14 +143,14 @@ class Filters:
             first, last = year_range(self.years)
             allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
         if self.collection:
-            lists = library.metadata["collections"].combine_chunks()
+            lists = library.storage.metadata["collections"].combine_chunks()
             matches = pc.equal(pc.list_flatten(lists), self.collection)
             members = pc.list_parent_indices(lists).filter(matches)
             if not len(members):
                 raise InputError(f"collection={self.collection}: no paper of the library is in it")
             allowed &= np.isin(np.arange(len(library)), members.to_numpy())
         if self.venue:
-            venues = library.metadata["venue"]
+            venues = library.storage.metadata["venue"]
             allowed &= pc.match_substring(venues, self.venue, ignore_case=True).to_numpy()
         return allowed
 
@@ -190,19 +190,19 @@ def named_key(context: str) -> str:
     return alone[1] if alone else ""
 
 
-def named_papers(papers: Candidates, context: str) -> tuple[list[int], str]:
+def named_papers(library: Library, context: str) -> tuple[list[int], str]:
     """Return the rows of the papers that a question names, and the name: its key, or authors and year.
 
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
     key = named_key(context)
-    if key and (row := papers.row(key)) is not None:
+    if key and (row := library.row(key)) is not None:
         return [row], key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]
         for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+            if rows := library.storage.search_index.cited(names[start], names[start + 1 :], citation["year"]):
                 named = citation["names"].partition(names[start])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""

@@ -21,8 +21,8 @@ from citerec.base.progress import spinner
 from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.building import create, refresh
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import LOCK
-from citerec.library.papers.memory.encoding import encode
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names

@@ -21,7 +21,7 @@ from citerec.formats.drafts.markdown import MARKDOWN
 from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
 from citerec.library.drafts.suggest import known_papers
 from citerec.library.papers.building import create
-from citerec.library.papers.candidates import Candidates
+from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings
 
 
@@ -167,7 +167,7 @@ def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:
     ]
 
 
-def find_cited(draft: Draft, library: Candidates) -> tuple[Draft, dict[str, str]]:
+def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
     """Return the ids of the papers of the author's library that a draft cites, by key.
 
     The returned draft cites these by their titles there, so that they are found in any library, even if the

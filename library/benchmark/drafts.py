@@ -55,8 +55,8 @@ from citerec.library.benchmark.results import (
 from citerec.library.benchmark.settings import DraftsSettings
 from citerec.library.drafts.reader import Draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.papers.memory.encoding import encode
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.encoding import encode
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import PLAIN, model_files
 from citerec.retrieval.base import Ranking
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW, Query
@@ -164,7 +164,7 @@ class _Run:
         with quiet(logging.ERROR):
             for who, model in self.models.items():
                 texts = list(map(with_names, papers)) if model == NAMED else papers
-                library = MemoryLibrary.create(folder / f"{name}-{who}", texts, model=_bm25_or(model))
+                library = Library.create(folder / f"{name}-{who}", texts, model=_bm25_or(model))
                 encode(library)
                 found[who] = Recommender(library)
         return found
@@ -177,7 +177,7 @@ class _Run:
         advance: Callable[[int], None],
     ) -> DraftResult:
         papers = read_papers(one.bibs, place / "bibliography")
-        library = MemoryLibrary.open(place / "bibliography")
+        library = Library.open(place / "bibliography")
         draft, known = find_cited(one.draft, library)
         asked = self._sample(one.name, questions(draft, known))
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
@@ -229,7 +229,7 @@ def _answer(
 
     prior: papers that the draft cites elsewhere come earlier (`add_prior`).
     """
-    library = in_memory(recommender.library)
+    library = recommender.library
     known, own = known_papers(draft, library)
     passages, ranks = citing_passages(draft, known), Ranks()
     times = count_citations(draft, known, library) if prior else {}
@@ -275,16 +275,14 @@ def with_names(paper: LibraryPaper) -> LibraryPaper:
     return paper._replace(abstract=" ".join(filter(None, words)))
 
 
-def count_citations(draft: Draft, known: Mapping[str, str], library: MemoryLibrary) -> Counter[int]:
+def count_citations(draft: Draft, known: Mapping[str, str], library: Library) -> Counter[int]:
     """Count the citations of each paper of the library; known: ids of papers by the draft's keys."""
     cited = ({known[key] for key in place.replaced if key in known} for place in draft.places)
     rows = (library.row(paper) for papers in cited for paper in papers)
     return Counter(row for row in rows if row is not None)
 
 
-def add_prior(
-    ranking: Ranking, question: Question, times: Mapping[int, int], library: MemoryLibrary
-) -> Ranking:
+def add_prior(ranking: Ranking, question: Question, times: Mapping[int, int], library: Library) -> Ranking:
     """Add PRIOR times the best score times log(1 + n) to the papers that n other citations cite."""
     own = {library.row(paper) for paper in question.targets}
     papers, scores = ranking.papers[0], ranking.scores[0].astype(np.float64)

@@ -13,14 +13,13 @@ import numpy as np
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import terminal_text
-from citerec.library.ask.recommender import edit_library, open_library
 from citerec.library.evidence.files import check_folders
 from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
+from citerec.library.papers.encoding import encode_and_tell, state
 from citerec.library.papers.folder import (
     read_manifest,
 )
-from citerec.library.papers.memory.encoding import encode_and_tell, state
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.library import Library
 from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
     AddSettings,
@@ -45,7 +44,7 @@ def build(settings: BuildSettings) -> None:
     if merged.number:
         print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
     if tell_texts(path):
-        library = MemoryLibrary.open(path)
+        library = Library.open(path)
     if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
@@ -74,7 +73,7 @@ def add(settings: AddSettings) -> None:
         from citerec.library.papers.fulltexts import check_full_texts, set_full_texts
 
         check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
-    with edit_library(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
@@ -83,7 +82,7 @@ def add(settings: AddSettings) -> None:
         set_full_texts(library.path, settings.fulltext, settings.pdfs, settings.encode_texts)
     tell_texts(library.path)
     if settings.encode:
-        encode_and_tell(open_library(settings.library))
+        encode_and_tell(Library.open(settings.library))
 
 
 def remove(settings: RemoveSettings) -> None:
@@ -95,7 +94,7 @@ def remove(settings: RemoveSettings) -> None:
         print(change)
         tell_texts(change.library.path)
         return
-    with edit_library(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         before = len(library)
         removed = library.remove(settings.id)
     print(f"{library.path}: {removed:,} removed; {count_noun(before - removed)}")
@@ -104,16 +103,16 @@ def remove(settings: RemoveSettings) -> None:
 
 def verify(settings: VerifySettings) -> None:
     """Read every file of a library and compare it with its checksum."""
-    library = open_library(settings.library)
+    library = Library.open(settings.library)
     library.verify()
     print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
 
 
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
-    library = open_library(settings.library)
+    library = Library.open(settings.library)
     if settings.merged:
-        for paper in in_memory(library).merged_papers():
+        for paper in library.merged_papers():
             others = ", ".join(paper.merged_names)
             print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return
@@ -129,7 +128,7 @@ def update(settings: UpdateSettings) -> None:
         change = refresh(settings.library, settings.wait, settings.force)
         print(change)
         tell_texts(settings.library)
-        encode_and_tell(MemoryLibrary.open(settings.library))  # whose texts are those of now
+        encode_and_tell(Library.open(settings.library))  # whose texts are those of now
         return
     named = read_manifest(expand_user(settings.library)).named
     print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)

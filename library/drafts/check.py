@@ -25,9 +25,8 @@ from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.library.ask.display import retraction_note
 from citerec.library.drafts.reader import PlaceholderReader, read_source
-from citerec.library.papers.candidates import Candidates
-from citerec.library.papers.identities import Identities
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import Identities
 from citerec.library.settings import CheckSettings
 
 SHOWN = 10
@@ -94,7 +93,7 @@ def check(settings: CheckSettings) -> None:
     root = expand_user(settings.root) if settings.root else None
     bibs = [expand_user(bib) for bib in settings.bib]
     draft = read_checked(expand_user(settings.tex), root, bibs)
-    library = MemoryLibrary.open(settings.library) if settings.library else None
+    library = Library.open(settings.library) if settings.library else None
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
             f"{settings.tex}: names no .bib file that is in its folder, and none is beside it; give bib=FILE,"
@@ -167,7 +166,7 @@ def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
             yield Entry(match[2], file, line, papers.get(match[2]), aliases)
 
 
-def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> list[Finding]:
+def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
     papers that were retracted, and entries that are never cited."""
     by_key: dict[str, Entry] = {}
@@ -196,9 +195,7 @@ def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> lis
     return findings
 
 
-def find_preprints(
-    entries: Mapping[str, Entry], cited: Set[str], library: Candidates | None
-) -> list[Finding]:
+def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
     """Return the cited preprints whose published version is in the bibliography or the library."""
     found = [one for one in _doubles(entries, cited) if one.kind == "preprint"]
     if library is not None:
@@ -209,7 +206,7 @@ def find_preprints(
 
 
 def _unknown_keys(
-    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Candidates | None
+    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Library | None
 ) -> Iterator[Finding]:
     """others: keys that are defined elsewhere."""
     where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
@@ -278,7 +275,7 @@ def _place(entry: Entry) -> str:
     return f"{entry.key} ({entry.file.name}:{entry.line})"
 
 
-def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iterator[Finding]:
+def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
     for entry, known in _in_library(entries, library, is_preprint):
         if is_published(known):
@@ -289,7 +286,7 @@ def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iter
 
 
 def _in_library(
-    entries: Iterable[Entry], library: Candidates, which: Callable[[LibraryPaper], bool] = lambda _: True
+    entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
@@ -302,7 +299,7 @@ def _in_library(
 
 
 def _retracted(
-    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Candidates | None
+    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library | None
 ) -> Iterator[Finding]:
     """Yield the cited papers that were retracted, as their entry says or the library."""
     cited: dict[str, Citation] = {}

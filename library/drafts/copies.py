@@ -29,7 +29,7 @@ from citerec.formats.letters import normalise_title
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.neighbours import new_entry
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
-from citerec.library.papers.candidates import Candidates
+from citerec.library.papers.library import Library
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -154,7 +154,7 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield real_path(path)
 
 
-def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, sure: float = 0) -> list[str]:
+def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
     """Write the copies. Return lines for the user: what was written, and what is left to do.
 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
@@ -239,7 +239,7 @@ def _office_copy(
     file: Path,
     edits: Sequence[Edit],
     ids: Mapping[str, str],
-    library: Candidates,
+    library: Library,
     plain: bool,
 ) -> tuple[bytes, int]:
     """Return a copy of a word processor's document, in which keys that its author wrote are citations, too,

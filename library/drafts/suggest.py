@@ -24,8 +24,7 @@ from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
 from citerec.library.evidence.explanation import MARK
-from citerec.library.papers.candidates import Candidates
-from citerec.library.papers.memory.library import in_memory
+from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
@@ -44,7 +43,7 @@ def draft(settings: DraftSettings) -> None:
     with spinner("looking for papers (the first time may take a minute)"):
         suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
-        for line in write_copies(suggestions, in_memory(recommender.library), copies, settings.sure):
+        for line in write_copies(suggestions, recommender.library, copies, settings.sure):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
@@ -55,7 +54,7 @@ def draft(settings: DraftSettings) -> None:
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     """Find papers for each place, except the draft itself and papers cited in the same sentence: the k best
     that it does not cite, and the best that it cites elsewhere."""
-    known, own = known_papers(draft, in_memory(recommender.library))
+    known, own = known_papers(draft, recommender.library)
     passages = citing_passages(draft, known)
     requests = [place_request(draft, place, known, own, passages) for place in draft.places]
     keys = {paper: key for key, paper in known.items()}
@@ -81,7 +80,7 @@ def citing_passages(draft: Draft, known: Mapping[str, str]) -> CitingPassages:
     return CitingPassages([context for context, _ in draft.passages], cited)
 
 
-def known_papers(draft: Draft, library: Candidates) -> tuple[dict[str, str], str | None]:
+def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | None]:
     """Return the library ids of the papers that a draft cites, by its keys, and the id of the draft itself.
 
     Papers are matched by their title in the draft's bibliography, and by key only if they have none there,

@@ -28,8 +28,8 @@ from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.check import Entry
 from citerec.library.drafts.copies import numbered_keys
 from citerec.library.editor.documents import Document, Outline, outline
-from citerec.library.papers.candidates import Candidates
-from citerec.library.papers.identities import Identities
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import Identities
 
 MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""
@@ -98,7 +98,7 @@ def _parse(text: str, strings: str) -> LibraryPaper | None:
 
 
 def match_entries(
-    files: Sequence[Path], target: Path | None, entries: Iterable[Entry], library: Candidates | None
+    files: Sequence[Path], target: Path | None, entries: Iterable[Entry], library: Library | None
 ) -> Bibliography:
     """Match entries with the papers of a library, by identity (formats.same_work)."""
     by_key: dict[str, Entry] = {}

@@ -38,7 +38,6 @@ from citerec.library.editor.documents import (
 )
 from citerec.library.editor.workspace import Workspace
 from citerec.library.evidence.explanation import NO_EVIDENCE
-from citerec.library.papers.memory.library import in_memory
 from citerec.library.papers.search import count_words, query_words
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
@@ -78,7 +77,7 @@ class Features(Workspace):
         about, recommender = self.outline(document), self.recommender()
         if recommender is None:
             return []
-        library, bibliography = in_memory(recommender.library), self.bibliography(document)
+        library, bibliography = recommender.library, self.bibliography(document)
         context = passage.context
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
             if not re.search(r"\w", words := f"{about.title} {typed}"):

@@ -32,7 +32,7 @@ from citerec.library.editor.bibliography import (
     read_main,
 )
 from citerec.library.editor.documents import Document, Outline
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 from citerec.retrieval.passages import CitingPassages
 
@@ -98,7 +98,6 @@ class Workspace:
                 self._tried = mtime
                 if self._recommender is None:
                     recommender = open_recommender(self.settings.library, serves=True)
-                    in_memory(recommender.library)
                     recommender.recommend("loads what the first question needs [CITE]", k=1)
                     self._recommender = recommender
                 self._recommender.refresh()
@@ -109,9 +108,9 @@ class Workspace:
         return self._recommender
 
     @property
-    def library(self) -> MemoryLibrary | None:
+    def library(self) -> Library | None:
         """The library as of the last question."""
-        return in_memory(self._recommender.library) if self._recommender else None
+        return self._recommender.library if self._recommender else None
 
     # A document.
 

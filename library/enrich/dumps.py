@@ -20,9 +20,8 @@ from citerec.library import MANIFEST
 from citerec.library.enrich.matching import Found, complete
 from citerec.library.enrich.retraction_watch import is_retraction_watch, read_retraction_watch
 from citerec.library.enrich.services import work_of
-from citerec.library.papers.candidates import Candidates
-from citerec.library.papers.identities import Identities, KeyIndex
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import Identities, KeyIndex
 from citerec.library.sources.readers import find_sources, read_source
 from citerec.retrieval.arrays import Rows
 
@@ -40,7 +39,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
     if (path / MANIFEST).is_file():
         if real_path(path) == real_path(library):
             raise InputError(f"from={name}: is the library itself; name another one, or a file")
-        other = MemoryLibrary.open(path)
+        other = Library.open(path)
         yield from ((path.name, other.paper(row)) for row in range(len(other)))
         return
     if is_retraction_watch(path):
@@ -57,7 +56,7 @@ class DumpFinder:
     MAX_YEARS_APART. rows: papers that lack something; for others, only retractions are kept.
     """
 
-    def __init__(self, library: Candidates, rows: Rows) -> None:
+    def __init__(self, library: Library, rows: Rows) -> None:
         self._library = library
         self._lacking = rows
         self._wanted = np.zeros(len(library), np.uint8)

@@ -40,13 +40,12 @@ from citerec.library.enrich.client import Client, Unavailable
 from citerec.library.enrich.dumps import DumpFinder, read_works
 from citerec.library.enrich.matching import FIELDS, Found, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
-from citerec.library.papers.candidates import Candidates
+from citerec.library.papers.contexts import current_contexts
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.fulltexts import SOURCE as PDF
 from citerec.library.papers.fulltexts import PdfAbstracts
-from citerec.library.papers.identities import KeyIndex
-from citerec.library.papers.memory.contexts import current_contexts
-from citerec.library.papers.memory.encoding import encode
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import KeyIndex
 from citerec.library.settings import EnrichSettings
 from citerec.retrieval.arrays import Rows
 
@@ -65,7 +64,7 @@ class Finder(Protocol):
 
 def enrich(settings: EnrichSettings) -> None:
     """Complete a library from files, or from services after consent."""
-    library = MemoryLibrary.open(settings.library)
+    library = Library.open(settings.library)
     current_contexts(library.manifest)  # to report missing files before anything is asked
     if settings.from_ == PDF:
         _use_pdfs(settings)
@@ -74,14 +73,14 @@ def enrich(settings: EnrichSettings) -> None:
     else:
         with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
             _use_services(settings, library, cache)
-    changed = MemoryLibrary.open(settings.library)
+    changed = Library.open(settings.library)
     if changed.manifest.generation != library.manifest.generation:
         encode(changed)
 
 
 def _use_pdfs(settings: EnrichSettings) -> None:
     with (
-        MemoryLibrary.edit(settings.library, settings.wait) as library,
+        Library.edit(settings.library, settings.wait) as library,
         closing(PdfAbstracts(library.path)) as abstracts,
     ):
         rows, finder = lacking_rows(library), PdfFinder(abstracts)
@@ -103,7 +102,7 @@ class PdfFinder:
 
 def _use_files(settings: EnrichSettings) -> None:
     bad: list[InputError] = []
-    with MemoryLibrary.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         finder = DumpFinder(library, lacking_rows(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
         rows = finder.rows
@@ -115,7 +114,7 @@ def _use_files(settings: EnrichSettings) -> None:
         _report(settings, _complete_library(library, rows, finder), library, rows, finder)
 
 
-def _use_services(settings: EnrichSettings, library: MemoryLibrary, cache: AnswerCache) -> None:
+def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
     services, rows = make_services(settings), _rows(library, settings)
     finder = ServiceFinder(library, services, cache, settings.retractions)
     plan = _plan(library, rows, finder)
@@ -126,7 +125,7 @@ def _use_services(settings: EnrichSettings, library: MemoryLibrary, cache: Answe
     except KeyboardInterrupt:
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
-    with MemoryLibrary.edit(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         rows = _rows(library, settings)
         finder = ServiceFinder(library, services, cache, settings.retractions)
         report = replace(_complete_library(library, rows, finder), unavailable=unavailable)
@@ -165,16 +164,16 @@ def make_services(settings: EnrichSettings) -> list[Service]:
     return services
 
 
-def lacking_rows(library: Candidates) -> Rows:
+def lacking_rows(library: Library) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
-    corpus, metadata = library.corpus, library.metadata
+    corpus, metadata = library.corpus, library.storage.metadata
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
     for column in (pc.binary_length(metadata["venue"]), pc.list_value_length(metadata["authors"])):
         lacks |= column.to_numpy() == 0
     return np.flatnonzero(lacks)
 
 
-def _rows(library: Candidates, settings: EnrichSettings) -> Rows:
+def _rows(library: Library, settings: EnrichSettings) -> Rows:
     """Return the rows of the papers to ask about."""
     rows = lacking_rows(library)
     return np.union1d(rows, np.flatnonzero(library.identities[:, 1])) if settings.retractions else rows
@@ -188,7 +187,7 @@ class ServiceFinder:
 
     def __init__(
         self,
-        library: Candidates,
+        library: Library,
         services: Sequence[Service],
         cache: AnswerCache,
         retractions: bool = False,
@@ -253,7 +252,7 @@ Plan = dict[str, Counter[str]]
 """Kinds of lookups and their numbers, by the name of the service."""
 
 
-def _plan(library: Candidates, rows: Rows, finder: ServiceFinder) -> Plan:
+def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
     """Count what will be asked at most."""
     plan: Plan = {service.name: Counter() for service in finder.services}
     with count_progress("papers to look up", len(rows)) as advance:
@@ -303,7 +302,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
 
 
-def _ask_all(library: Candidates, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
+def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
     """Ask all services. Return why some could not be asked, by name."""
     unavailable = {}
     for service in finder.services:
@@ -322,9 +321,7 @@ def _ask_all(library: Candidates, rows: Rows, finder: ServiceFinder, plan: Plan)
     return unavailable
 
 
-def _batches(
-    library: Candidates, rows: Rows, finder: ServiceFinder, service: Service
-) -> Iterator[list[Lookup]]:
+def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Service) -> Iterator[list[Lookup]]:
     """Yield the next lookup of each paper, in batches of one kind."""
     groups: dict[str, dict[Lookup, int]] = {}
     for row in rows.tolist():
@@ -353,8 +350,8 @@ class Report:
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def _complete_library(library: MemoryLibrary, rows: Rows, finder: Finder) -> Report:
-    """Write a generation with what was found. Call it inside `MemoryLibrary.edit`."""
+def _complete_library(library: Library, rows: Rows, finder: Finder) -> Report:
+    """Write a generation with what was found. Call it inside `Library.edit`."""
     report, changed = Report(len(rows)), list[int]()
     for row, found in _findings(library, rows, finder):
         report.statuses[found.status] += 1
@@ -375,16 +372,14 @@ def _complete_library(library: MemoryLibrary, rows: Rows, finder: Finder) -> Rep
     return report
 
 
-def _findings(library: Candidates, rows: Rows, finder: Finder) -> Iterator[tuple[int, Found]]:
+def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Found]]:
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
             yield row, finder.find(row, library.paper(row))
             advance(1)
 
 
-def _report(
-    settings: EnrichSettings, report: Report, library: Candidates, rows: Rows, finder: Finder
-) -> None:
+def _report(settings: EnrichSettings, report: Report, library: Library, rows: Rows, finder: Finder) -> None:
     """Print what was found. library, rows: as they were before."""
     if settings.format == "json":
         about: dict[str, Any] = {name: getattr(report, name) for name in ("papers", "statuses", "fields")}

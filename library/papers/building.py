@@ -15,9 +15,9 @@ from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.evidence.files import check_folders
+from citerec.library.papers.contexts import context_files, current_contexts
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
-from citerec.library.papers.memory.contexts import context_files, current_contexts
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.settings import BuildSettings
@@ -51,7 +51,7 @@ def short_name(paper: LibraryPaper) -> str:
     return (paper.key or paper.id) + (f" ({paper.year})" if paper.year else "")
 
 
-def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
+def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
     """Build a library. Returns it, and what was merged."""
     path = expand_user(settings.library)
     check_target(path, settings.overwrite)
@@ -92,7 +92,7 @@ def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
         encode_texts = settings.encode_texts
         if encode_texts is None:
             encode_texts = fulltext and old is not None and old.encode_texts
-        library = MemoryLibrary.create(
+        library = Library.create(
             path,
             (paper for paper in records.papers_with_progress() if paper.id not in away),
             model=model,
@@ -120,12 +120,13 @@ def absolute(model: str) -> str:
 def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
     """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
     try:
-        library = records.former = MemoryLibrary.open(path)
+        library = Library.open(path)
     except InputError:
         if lost := old.counts.get("without_source", 0):
             log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
         return lost
-    for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
+    records.former = library.storage
+    for row in library.storage.without_source:
         records.add(library.paper(row))
     return 0
 
@@ -154,7 +155,7 @@ def _refuse_loss(
 class Change(NamedTuple):
     """The library after an update, and what it did; all zero if only contexts have changed, or nothing."""
 
-    library: MemoryLibrary
+    library: Library
     added: int = 0
     removed: int = 0
     replaced: int = 0
@@ -173,7 +174,7 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
 
     wait, force: as for the command `update`. Raises InputError if it cannot.
     """
-    with MemoryLibrary.edit(path, wait) as library:
+    with Library.edit(path, wait) as library:
         about = library.manifest
         if not about.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
@@ -189,7 +190,7 @@ def remove_sources(path: str | Path, names: Sequence[str], wait: bool = True, fo
 
     wait, force: as for the command `remove`. Raises InputError for an unknown source.
     """
-    with MemoryLibrary.edit(path, wait) as library:
+    with Library.edit(path, wait) as library:
         left = _remaining(library, names)
         kept = _find_again(left)
         dropped = [file.path for file in library.manifest.sources if file.path not in kept]
@@ -210,7 +211,7 @@ def _find_again(named: Sequence[str]) -> list[str]:
     return list(files)
 
 
-def _remaining(library: MemoryLibrary, names: Sequence[str]) -> list[str]:
+def _remaining(library: Library, names: Sequence[str]) -> list[str]:
     """Return the sources without the named files and folders. Raises InputError for an unknown source.
 
     A folder or pattern of which some files remain is replaced by these.
@@ -231,14 +232,14 @@ def _remaining(library: MemoryLibrary, names: Sequence[str]) -> list[str]:
     return left
 
 
-def _reread(library: MemoryLibrary, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
+def _reread(library: Library, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
     """Write a generation with the current papers of these sources and those added without a source.
 
     force: without `_refuse_loss`, which knows `dropped`.
     """
-    with Deduplicator(library.path, former=library, separate=library.manifest.separate) as records:
+    with Deduplicator(library.path, former=library.storage, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
-        for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
+        for row in library.storage.without_source:
             records.add(library.paper(row))
         records.finish()
         kept, new, removed = _compare(library, records)
@@ -256,7 +257,7 @@ def _reread(library: MemoryLibrary, named: list[str], force: bool, dropped: Cont
     return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
 
 
-def _compare(library: MemoryLibrary, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
+def _compare(library: Library, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
     """Return rows of unchanged papers, a mask of new or changed papers [N], and how many were removed."""
     kept, new, seen = [], np.zeros(records.count, np.bool_), 0
     removed = set(library.manifest.removed)

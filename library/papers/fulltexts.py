@@ -19,6 +19,7 @@ from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import DATABASE, TextStore
 from citerec.library.evidence.vectors import ENCODED
+from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.folder import (
     Manifest,
     generation_folder,
@@ -27,10 +28,9 @@ from citerec.library.papers.folder import (
     read_manifest,
     write_manifest,
 )
-from citerec.library.papers.memory.contexts import current_contexts
-from citerec.library.papers.memory.generation import MODEL
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
+from citerec.library.papers.storage import MODEL
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
 from citerec.library.sources.zotero_files import read_annotations
@@ -77,7 +77,7 @@ def update_full_texts(path: Path) -> TextReport | None:
 
     Returns None for a library without full texts, whose former ones are removed.
     """
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
         return None
@@ -99,12 +99,12 @@ def update_full_texts(path: Path) -> TextReport | None:
 
 def forget_texts(path: Path) -> None:
     """Remove the texts of papers that a library has no longer."""
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     encoder = text_encoder(open_model(library.folder / MODEL))
     drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
 
 
-def _papers(library: MemoryLibrary) -> Iterator[LibraryPaper]:
+def _papers(library: Library) -> Iterator[LibraryPaper]:
     return (library.paper(row) for row in range(len(library)))
 
 
@@ -120,7 +120,7 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with MemoryLibrary.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
+    with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
         rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0).tolist()
         papers = {row: abstracts.fill(library.paper(row)) for row in rows}
         filled = {row: paper for row, paper in papers.items() if paper.abstract}

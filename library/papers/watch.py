@@ -21,9 +21,9 @@ from citerec.base.files import expand_user, files_below
 from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.library.evidence.files import stamp_of
 from citerec.library.papers.building import Change, refresh
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import read_manifest
-from citerec.library.papers.memory.encoding import encode
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_places import KEYS_FILE, check_place, files_of, find_database, is_place
@@ -123,7 +123,7 @@ def _update(path: Path, before: str) -> str:
     if report is not None and report.changed:
         log.info("%s", report)
         with suppress(InputError):  # another process does it
-            encode(MemoryLibrary.open(path), wait=False)
+            encode(Library.open(path), wait=False)
     return ""
 
 

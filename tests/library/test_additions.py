@@ -17,9 +17,9 @@ from citerec.datasets.generate import generate_corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
-from citerec.library.papers.memory import writer
-from citerec.library.papers.memory.generation import METADATA
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers import writer
+from citerec.library.papers.library import Library
+from citerec.library.papers.storage import METADATA
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.tests.library.conftest import papers_of
 
@@ -60,7 +60,7 @@ def answers(recommender: Recommender, questions: Sequence[str] = QUESTIONS) -> l
 
 
 def files(path: Path) -> dict[str, int]:
-    folder = MemoryLibrary.open(path).folder
+    folder = Library.open(path).folder
     return {str(file.relative_to(folder)): file.stat().st_ino for file in folder.rglob("*") if file.is_file()}
 
 
@@ -68,8 +68,8 @@ def files(path: Path) -> dict[str, int]:
 def test_additions_share_files_and_answer_like_a_library_written_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, known = files(path), papers_of(MemoryLibrary.open(path))
-    former = MemoryLibrary.open(path)  # another process that has it open
+    before, known = files(path), papers_of(Library.open(path))
+    former = Library.open(path)  # another process that has it open
     anew = Path(shutil.copytree(path, path.parent / "anew" / "mine"))
     grown, written = Recommender.open(path), Recommender.open(anew)
     for paper in ADDED[:3]:
@@ -83,13 +83,13 @@ def test_additions_share_files_and_answer_like_a_library_written_anew(
     shared = {name for name in after if after[name] == before.get(name)}
     largest = {"corpus/papers.arrow", "corpus/abstract_tokens.values.npy", METADATA, "identities.npy"}
     assert shared >= largest and any(name.endswith("data.csc.index.npy") for name in shared)
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     library.verify()
-    assert papers_of(library) == [*known, *ADDED[:3]] == papers_of(MemoryLibrary.open(anew))
-    assert library.identities.tolist() == MemoryLibrary.open(anew).identities.tolist()
+    assert papers_of(library) == [*known, *ADDED[:3]] == papers_of(Library.open(anew))
+    assert library.identities.tolist() == Library.open(anew).identities.tolist()
     surnames = [
         [of.field_names[code] for code in of.fields.take(np.arange(len(known), len(known) + 3)).values]
-        for of in (library.corpus, MemoryLibrary.open(anew).corpus)
+        for of in (library.corpus, Library.open(anew).corpus)
     ]
     assert surnames == [["Lee", "Wu0", "Lee", "Wu1", "Lee", "Wu2"]] * 2
     assert papers_of(former) == known and former.corpus.path.exists() is False

@@ -30,7 +30,7 @@ from citerec.library.ask.recommender import CITED, Recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
@@ -108,7 +108,7 @@ We parse sentences.
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
     papers = [LibraryPaper(*texts, year=2000) for texts in SHELF]
-    MemoryLibrary.create(path, papers, model="bm25")
+    Library.create(path, papers, model="bm25")
     return Recommender.open(path)
 
 
@@ -399,9 +399,7 @@ def test_filled_copies_in_typst_and_org(
     sure = [[replace(paper, probability=0.9) for paper in papers] for papers in found.found[:-1]]
     unsure = [replace(paper, probability=0.1) for paper in found.found[-1]]
     copies = plan_copies(parsed, folder / f"new{Path(name).suffix}", None)
-    write_copies(
-        Suggestions(parsed, [*sure, unsure], found.known), in_memory(recommender.library), copies, 0.5
-    )
+    write_copies(Suggestions(parsed, [*sure, unsure], found.known), recommender.library, copies, 0.5)
     written = (folder / f"new{Path(name).suffix}").read_text()
     assert filled in written and comment in written and "new.bib" in written and "refs.bib" not in written
     assert "@inproceedings{devlin2019bert" in (folder / "new.bib").read_text().replace(
@@ -714,7 +712,7 @@ def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommend
     assert (place.file.name, place.line, found.title) == ("01-parsing.Rmd", 3, "A book")
     assert found.cited.keys() == {"vaswani2017"}
     copies = plan_copies(found, tmp_path / "filled", None)
-    write_copies(suggest(found, recommender, 1), in_memory(recommender.library), copies)
+    write_copies(suggest(found, recommender, 1), recommender.library, copies)
     assert "[@mcdonald2005]" in (tmp_path / "filled" / "01-parsing.Rmd").read_text()
     assert "@misc{mcdonald2005" in (tmp_path / "filled" / "refs.bib").read_text()
 
@@ -779,9 +777,7 @@ def test_what_is_not_sure_is_left_with_a_comment(
     (tmp_path / "a.tex").write_text(UNSURE)
     found = read_draft(tmp_path / "a.tex")
     copies = plan_copies(found, tmp_path / "b.tex", None)
-    lines = write_copies(
-        certain(found, recommender, *probabilities), in_memory(recommender.library), copies, sure
-    )
+    lines = write_copies(certain(found, recommender, *probabilities), recommender.library, copies, sure)
     text = (tmp_path / "b.tex").read_text()
     assert all(part in text for part in expected), text
     left = sum(one * (2 if place == 2 else 1) < sure for place, one in enumerate(probabilities))
@@ -798,7 +794,7 @@ def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:
     copies = plan_copies(found, tmp_path / "b.md", None)
     made = certain(found, recommender, 0.2, 0.9)
     made = replace(made, found=[[replace(paper, key="a--b") for paper in made.found[0]], made.found[1]])
-    write_copies(made, in_memory(recommender.library), copies, 0.5)
+    write_copies(made, recommender.library, copies, 0.5)
     text = (tmp_path / "b.md").read_text()
     assert text.startswith("Graphs [@?]<!-- citerec: not sure: a-b, a-b, a-b --> are old, Adam [@")
 

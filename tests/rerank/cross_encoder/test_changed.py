@@ -12,7 +12,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import prepare_store
 from citerec.datasets.records import PaperRecord, Source
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.paper_names import word_hash
@@ -142,12 +142,12 @@ def test_added_papers_get_the_names_and_beginnings_of_one_go(tmp_path: Path) -> 
         )
         for row in range(5100)
     ]  # fmt: skip
-    old = MemoryLibrary.create(tmp_path / "old", papers[:5000]).corpus
-    whole = MemoryLibrary.create(tmp_path / "whole", papers).corpus
+    old = Library.create(tmp_path / "old", papers[:5000]).corpus
+    whole = Library.create(tmp_path / "whole", papers).corpus
     CorpusStatistics.build(old, None).save(made(tmp_path / "before"))
     CorpusStatistics.build(whole, None).save(made(tmp_path / "one go"))
     shutil.copytree(tmp_path / "old", tmp_path / "grown")
-    with MemoryLibrary.edit(tmp_path / "grown") as library:
+    with Library.edit(tmp_path / "grown") as library:
         corpus = library.write(np.arange(5000), papers[5000:]).corpus
     assert corpus.continues == old.fingerprint
     assert CorpusStatistics.can_extend(tmp_path / "before", old, corpus)

@@ -1,4 +1,4 @@
-"""Writes a generation of a library in memory.
+"""Writes a generation of a library.
 
 A few more papers, up to MAX_CHANGED, cost little: the new generation has hard links to the old one's large
 files and appends to them (`continue_arrays`), or puts rows into second files beside them (`continue_table`).
@@ -36,18 +36,20 @@ from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.some_papers import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.papers.candidates import SCHEMA, record_of
+from citerec.formats.names import surname
+from citerec.library.papers.contexts import find_contexts
 from citerec.library.papers.folder import outdated
-from citerec.library.papers.identities import Identities
-from citerec.library.papers.memory.contexts import find_contexts
-from citerec.library.papers.memory.generation import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, Generation
+from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import install_model, open_model
 from citerec.library.papers.search import SearchIndex
+from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import MAX_CHANGED, OtherIndex
 
 NEW = "new"
 """Folder in a generation, for the papers that are added to those of the former one."""
+MAX_AUTHORS = 10
+"""Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class GenerationWriter:
     """
 
     folder: Path
-    old: Generation | None = None
+    old: Storage | None = None
     model: str = ""
     ranker: str = ""
     contexts: Sequence[Path] | None = None
@@ -101,7 +103,8 @@ class GenerationWriter:
             for paper in papers:
                 table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
-                record = record_of(paper)
+                names = filter(None, map(surname, paper.authors[:MAX_AUTHORS]))
+                record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year, tuple(names))
                 digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
@@ -155,16 +158,16 @@ class GenerationWriter:
                     retriever.reindex(old.corpus, corpus, kept, before)
                     retriever.save(after)
             except OtherIndex:
-                raise outdated(old.path) from None
+                raise outdated(old.library) from None
 
 
-def _room(old: Generation) -> int:
+def _room(old: Storage) -> int:
     """Return the number of papers that may be added to files of a generation instead of writing all anew."""
     later = count_rows(later_rows(old.folder / METADATA))
     return int(MAX_CHANGED * (len(old) - later)) - later
 
 
-def _continue_papers(old: Generation, folder: Path, papers: list[LibraryPaper]) -> None:
+def _continue_papers(old: Storage, folder: Path, papers: list[LibraryPaper]) -> None:
     """Write the corpus, metadata and identities of all papers of the old generation and a few more."""
     new = GenerationWriter(folder / NEW)
     new.folder.mkdir()

@@ -30,7 +30,7 @@ from citerec.datasets.splitting import RandomSplitting
 from citerec.formats.drafts.inputs import record_files
 from citerec.formats.drafts.languages import language_of
 from citerec.library.papers.folder import Manifest, ReadFile
-from citerec.library.papers.identities import Identities
+from citerec.library.papers.merging import Identities
 from citerec.library.sources.readers import read_source
 
 log = logging.getLogger(__name__)
