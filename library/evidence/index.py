@@ -1,14 +1,11 @@
 """The index of passages: N passages of P papers, by words (BM25) and by vectors.
 
-    about.json    version, and the encoder of the vectors
-    papers.json   ids of the papers, in the order of their passages
-    hashes.npy    hashes of their texts (store.StoredPaper) [P]
-    offsets.npy   passages of each paper [P + 1]
-    terms.txt     terms by number; words/: their postings (retrieval.lexical.postings)
-    vectors.npy   8-bit integers [N, D], and their factors in scales.npy [N]
-
-Those of a few papers more are added to the files of the other papers, or beside them, so that one PDF costs
-little among many (datasets.columns.continue_arrays, Postings.later).
+about.json    version, and the encoder of the vectors
+papers.json   ids of the papers, in the order of their passages
+hashes.npy    hashes of their texts (store.StoredPaper) [P]
+offsets.npy   passages of each paper [P + 1]
+terms.txt     terms by number; words/: their postings (retrieval.lexical.postings)
+vectors.npy   8-bit integers [N, D], and their factors in scales.npy [N]
 """
 
 from __future__ import annotations
@@ -23,22 +20,20 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, vstack
+from scipy.sparse import csc_matrix
 
 from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder
 from citerec.base.packages import compiled
-from citerec.datasets.columns import concat_ranges, continue_arrays, load_array, offsets_of, save_arrays
+from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.arrays import Floats, Rows
-from citerec.retrieval.base import MAX_CHANGED
 from citerec.retrieval.lexical.postings import Formula, Postings
 from citerec.retrieval.lexical.terms import Terms
 
-VERSION = 2
-"""1 has float32 contributions: it is read, and the next update writes it anew."""
+VERSION = 3
 CONTRIBUTIONS = np.dtype(np.uint16)
 """Type of the contributions: half of float32 on disk."""
 FORMULA = Formula("lucene", 1.2, 0.75)
@@ -96,7 +91,7 @@ class PassageIndex:
             about = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
         except (OSError, msgspec.DecodeError):
             about = _About(0, "")
-        if about.version not in (1, VERSION):
+        if about.version != VERSION:
             raise InputError(f"{folder}: is not an index of passages of this version")
         names = (folder / TERMS).read_text("utf-8").split("\n")
         offsets = load_array(folder, "offsets")
@@ -223,9 +218,7 @@ def update_index(
     if name:
         with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
             old = PassageIndex.open(folder / name, encoder)
-    if old is not None and (
-        old.postings.data.dtype != CONTRIBUTIONS or (encoder is not None and old.vectors is None)
-    ):
+    if old is not None and encoder is not None and old.vectors is None:
         old = None
     known = {} if old is None else dict(zip(old.papers, old.hashes.tolist(), strict=True))
     current = {one.paper: one.hash for one in wanted}
@@ -237,12 +230,10 @@ def update_index(
         return None
     number = str(max([int(one.name) for one in folder.iterdir() if one.name.isdecimal()], default=0) + 1)
     with atomic_folder(folder / number) as part:
-        kept = np.flatnonzero([current.get(paper) == hash for paper, hash in known.items()])
-        if old is None or not _write_changed(part, folder / name, old, kept, store, encoder, advance):
-            _write_all(part, store, encoder, advance)
+        _write_all(part, store, encoder, advance)
         about = _About(VERSION, "" if encoder is None else encoder.name)
         (part / ABOUT).write_bytes(msgspec.json.encode(about))
-        write_checksums(part, before=folder / name if old is not None else None)
+        write_checksums(part)
     store.set(CURRENT, number)
     remove_others(folder, store)
     return PassageIndex.open(folder / number, encoder)
@@ -258,72 +249,26 @@ def remove_others(folder: Path, store: TextStore) -> None:
 def _write_all(
     folder: Path, store: TextStore, encoder: TextEncoder | None, advance: Callable[[int], None]
 ) -> None:
-    found = _read_texts(store, [one.paper for one in store.papers()], [], encoder, advance)
+    found = _read_texts(store, [one.paper for one in store.papers()], encoder, advance)
     words = folder / "words"
     words.mkdir()
     Postings.from_counts(found.counts, FORMULA, dtype=CONTRIBUTIONS).save(words)
-    _write_rest(folder, found.papers, found.hashes, found.lengths, found.terms)
+    (folder / PAPERS).write_bytes(msgspec.json.encode(found.papers))
+    (folder / TERMS).write_text("\n".join(found.terms.names), "utf-8")
+    offsets = offsets_of(np.array(found.lengths, np.int64))
+    save_arrays(folder, hashes=np.array(found.hashes, np.int64), offsets=offsets)
     if encoder is not None:
         save_arrays(folder, vectors=found.vectors, scales=found.scales)
-
-
-def _write_changed(
-    folder: Path,
-    before: Path,
-    old: PassageIndex,
-    kept: Rows,
-    store: TextStore,
-    encoder: TextEncoder | None,
-    advance: Callable[[int], None],
-) -> bool:
-    """Write an index with the papers `kept` of an old one, and what the store has more; False if so much has
-    changed that statistics of words are to be counted anew."""
-    stay = {old.papers[row] for row in kept.tolist()}
-    new = [one.paper for one in store.papers() if one.paper not in stay]
-    passages, _ = old.passages_of(kept)
-    gone = len(old) - len(passages)
-    if old.postings.changed + gone > MAX_CHANGED * len(old):
-        return False
-    found = _read_texts(store, new, old.terms.names, encoder, advance)
-    changed = old.postings.changed + gone + sum(found.lengths)
-    if changed > MAX_CHANGED * len(old):
-        return False
-    words = folder / "words"
-    words.mkdir()
-    counts = vstack(found.counts, format="csc")
-    postings = old.postings.with_texts(passages, counts, changed, FORMULA)
-    postings.save(words, None if gone else before / "words")
-    arrays: dict[str, NDArray[Any]] = {}
-    if encoder is not None:
-        arrays = {"vectors": found.vectors, "scales": found.scales}
-    if gone:
-        rows = {name: getattr(old, name)[passages] for name in arrays}
-        save_arrays(folder, **{name: np.concatenate([rows[name], more]) for name, more in arrays.items()})
-    elif arrays:
-        continue_arrays(before, folder, **arrays)
-    papers = [*(old.papers[row] for row in kept.tolist()), *found.papers]
-    hashes = [*old.hashes[kept].tolist(), *found.hashes]
-    lengths = [*np.diff(old.offsets)[kept].tolist(), *found.lengths]
-    _write_rest(folder, papers, hashes, lengths, found.terms)
-    return True
-
-
-def _write_rest(folder: Path, papers: list[str], hashes: list[int], lengths: list[int], terms: Terms) -> None:
-    (folder / PAPERS).write_bytes(msgspec.json.encode(papers))
-    (folder / TERMS).write_text("\n".join(terms.names), "utf-8")
-    offsets = offsets_of(np.array(lengths, np.int64))
-    save_arrays(folder, hashes=np.array(hashes, np.int64), offsets=offsets)
 
 
 def _read_texts(
     store: TextStore,
     papers: Sequence[str],
-    terms: Sequence[str],
     encoder: TextEncoder | None,
     advance: Callable[[int], None],
 ) -> _NewTexts:
-    """Read the passages of papers. terms: names that are known already."""
-    table, known, words = WordTable(default_tokenize), Terms.named(terms, **LANGUAGE), 0
+    """Read the passages of papers."""
+    table, known, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
     ids: list[str] = []
     hashes: list[int] = []
     lengths: list[int] = []

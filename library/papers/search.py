@@ -7,7 +7,6 @@ search.npy: the number of each row, ascending.
 from __future__ import annotations
 
 import re
-import shutil
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from citerec.base.errors import DamagedFile
@@ -26,9 +24,8 @@ from citerec.formats.names import surname
 
 if TYPE_CHECKING:
     from citerec.formats.bibliography.paper import LibraryPaper
-    from citerec.retrieval.arrays import Rows
 
-INDEX, NUMBERS = "search.sqlite", "search.npy"
+INDEX = "search.sqlite"
 COLUMNS = {"key": 4.0, "first": 2.0, "authors": 2.0, "year": 2.0, "title": 1.0, "venue": 0.5}
 """Columns and their weights in BM25. first: the surname of the first author."""
 MAX_WORDS = 50
@@ -51,9 +48,8 @@ _LONG = str.maketrans(
 class SearchIndex:
     """Finds papers by what a bibliography says of them. For one thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, numbers: Rows) -> None:
-        """numbers: in the index, of each row [P], ascending."""
-        self._connection, self._numbers = connection, numbers
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
 
     @classmethod
     def open(cls, folder: Path) -> SearchIndex:
@@ -61,41 +57,23 @@ class SearchIndex:
         (folder / INDEX).open("rb").close()  # SQLite does not tell why it cannot
         uri = f"{(folder / INDEX).absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        return cls(connection, np.load(folder / NUMBERS))
+        return cls(connection)
 
     @classmethod
     def make(cls, corpus: Corpus, metadata: Iterable[pa.RecordBatch]) -> SearchIndex:
         """Make an index in memory."""
         connection = sqlite3.connect(":memory:", check_same_thread=False)
-        numbers = np.arange(len(corpus.paper_ids))
-        _create(connection)
-        _insert(connection, corpus, metadata, numbers)
-        return cls(connection, numbers)
+        _insert(connection, corpus, metadata)
+        return cls(connection)
 
     @staticmethod
-    def write(
-        folder: Path, corpus: Corpus, metadata: Iterable[pa.RecordBatch], before: Path | None, kept: Rows
-    ) -> None:
-        """Write the index of a new generation to its folder, from that in the folder `before`, if any.
-
-        Row i was row kept[i] there for i < len(kept).
-        """
-        numbers = np.empty(0, np.int64)
-        if before is not None:
-            shutil.copyfile(before / INDEX, folder / INDEX)
-            numbers = np.load(before / NUMBERS)
-        first = int(numbers[-1]) + 1 if len(numbers) else 0
-        new = np.arange(first, first + len(corpus.paper_ids) - len(kept))
+    def write(folder: Path, corpus: Corpus, metadata: Iterable[pa.RecordBatch]) -> None:
+        """Write the index of a new generation to its folder."""
         with _disk_errors(folder), closing(sqlite3.connect(folder / INDEX)) as connection:
             connection.execute("PRAGMA journal_mode = OFF")  # an unfinished generation is thrown away
             connection.execute("PRAGMA synchronous = OFF")
-            if before is None:
-                _create(connection)
-            removed = np.delete(numbers, kept)
-            connection.executemany("DELETE FROM papers WHERE rowid = ?", ((n,) for n in removed.tolist()))
-            _insert(connection, corpus, metadata, new, len(kept))
+            _insert(connection, corpus, metadata)
             connection.commit()
-        np.save(folder / NUMBERS, np.concatenate([numbers[kept], new]), allow_pickle=False)
 
     def search(self, query: str, k: int) -> tuple[list[int], bool]:
         """Return at most k rows, best first, and whether their papers have all words, or else only some.
@@ -129,7 +107,7 @@ class SearchIndex:
             if error.sqlite_errorcode & 0xFF not in _DAMAGE:
                 raise
             raise DamagedFile(f"{INDEX}: {error}") from None
-        return [int(np.searchsorted(self._numbers, number)) for (number,) in found]
+        return [row for (row,) in found]
 
 
 def query_words(query: str) -> list[str]:
@@ -169,36 +147,24 @@ def _phrase(text: str) -> str:
     return '"' + " ".join(_WORD.findall(unicodedata.normalize("NFC", text))) + '"'
 
 
-def _create(connection: sqlite3.Connection) -> None:
+def _insert(connection: sqlite3.Connection, corpus: Corpus, batches: Iterable[pa.RecordBatch]) -> None:
+    """Create the table, and add the papers by their rows."""
     columns = ", ".join(COLUMNS)
     tokenizer = "unicode61 remove_diacritics 2"  # Muller finds Müller
     connection.execute(f"CREATE VIRTUAL TABLE papers USING fts5({columns}, tokenize='{tokenizer}')")
 
-
-def _insert(
-    connection: sqlite3.Connection,
-    corpus: Corpus,
-    batches: Iterable[pa.RecordBatch],
-    numbers: Rows,
-    start: int = 0,
-) -> None:
-    """Add the papers from row `start` on, with these numbers."""
-
     def papers() -> Iterator[tuple[int | str, ...]]:
         row = 0
         for batch in batches:
-            skipped = min(max(start - row, 0), len(batch))
-            row += skipped
-            for paper in batch.slice(skipped).select(["key", "authors", "venue"]).to_pylist():
+            for paper in batch.select(["key", "authors", "venue"]).to_pylist():
                 authors, year = paper["authors"], int(corpus.years[row])
                 first = surname(authors[0]) if authors else ""
                 title, names = _indexed(corpus.titles[row]), _indexed("; ".join(authors))
-                fields = paper["key"], first, names, year or "", title, _indexed(paper["venue"])
-                yield int(numbers[row - start]), *fields
+                yield row, paper["key"], first, names, year or "", title, _indexed(paper["venue"])
                 row += 1
 
     marks = ", ".join("?" * (len(COLUMNS) + 1))
-    connection.executemany(f"INSERT INTO papers(rowid, {', '.join(COLUMNS)}) VALUES ({marks})", papers())
+    connection.executemany(f"INSERT INTO papers(rowid, {columns}) VALUES ({marks})", papers())
 
 
 def _indexed(text: str) -> str:

@@ -4,9 +4,8 @@ checksums.json  of all files below; those of an index are in its own folder
 corpus/         the prepared store of the papers (datasets.corpus), surnames as fields
 metadata.arrow  the other fields of each paper, in the order of the store
 identities.npy  hashed identifiers for deduplication (formats.same_work)
-lengths.json    numbers of rows, if files have grown (datasets.columns)
 model/  index/  the ranking model and its index
-search.sqlite search.npy  the index of library.papers.search
+search.sqlite   the index of library.papers.search
 """
 
 from __future__ import annotations

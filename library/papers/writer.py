@@ -1,18 +1,14 @@
-"""Writes a generation of a library.
+"""Writes a generation of a library: every change writes all files anew, but for the model.
 
-A few more papers, up to MAX_CHANGED, cost little: the new generation has hard links to the old one's large
-files and appends to them (`continue_arrays`), or puts rows into second files beside them (`continue_table`).
-Nothing that the old generation reads changes. Other changes write all files anew.
+What the old generation knows of papers that stay, such as their tokens, is copied; they are not read again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +19,11 @@ from citerec.base.files import link_or_copy
 from citerec.base.progress import spinner
 from citerec.datasets.columns import (
     TableWriter,
-    continue_arrays,
-    continue_table,
-    count_rows,
-    later_rows,
-    load_array,
     save_arrays,
     table_batches,
 )
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.prepare import StoreBuilder, continue_store, prepare_store
+from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.some_papers import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -44,10 +35,8 @@ from citerec.library.papers.models import install_model, open_model
 from citerec.library.papers.search import SearchIndex
 from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
 from citerec.retrieval.arrays import Rows
-from citerec.retrieval.base import MAX_CHANGED, OtherIndex
+from citerec.retrieval.base import OtherIndex
 
-NEW = "new"
-"""Folder in a generation, for the papers that are added to those of the former one."""
 MAX_AUTHORS = 10
 """Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
 
@@ -70,19 +59,12 @@ class GenerationWriter:
     def write(self, kept: Rows, papers: Iterable[LibraryPaper]) -> dict[str, int]:
         """Write the old generation's rows `kept`, ascending, then papers. Returns counts for the manifest."""
         self.folder.mkdir()
-        continued = self.old if self.contexts is None and self.old and len(kept) == len(self.old) else None
-        room = _room(continued) if continued else 0
-        few = list(islice(papers := iter(papers), room + 1))
-        if continued and 0 < len(few) <= room:
-            _continue_papers(continued, self.folder, few)
-        else:
-            continued = None
-            self._write_papers(kept, chain(few, papers))
+        self._write_papers(kept, papers)
         corpus = Corpus(self.folder / CORPUS, self.folder.parents[1].resolve().name)
-        self._write_index(corpus, kept)
+        self._write_index(corpus)
         _, batches = table_batches(self.folder / METADATA)
-        SearchIndex.write(self.folder, corpus, batches, self.old.folder if self.old else None, kept)
-        write_checksums(self.folder, before=continued.folder if continued else None)
+        SearchIndex.write(self.folder, corpus, batches)
+        write_checksums(self.folder)
         source = pa.Table.from_batches(batches, SCHEMA)["source"]
         return {
             "papers": len(corpus.paper_ids),
@@ -138,41 +120,14 @@ class GenerationWriter:
             prepare_store(source, folder / CORPUS, settings, initialise=keep)
         save_arrays(folder, **{IDENTITIES: identities.numbers()})
 
-    def _write_index(self, corpus: Corpus, kept: Rows) -> None:
+    def _write_index(self, corpus: Corpus) -> None:
         """Write the model and its index."""
-        old, after = self.old, self.folder / RANKING
-        if old is None:
+        if self.old is None:
             install_model(self.model, self.ranker, self.folder / MODEL)
         else:
-            link_or_copy(old.folder / MODEL, self.folder / MODEL)
+            link_or_copy(self.old.folder / MODEL, self.folder / MODEL)
         with spinner("indexing (the first time may take a minute)"):
-            if old is None:
-                open_model(self.folder / MODEL).index(corpus).save(after)
-                return
-            before = old.folder / RANKING
             try:
-                retriever = open_model(self.folder / MODEL)
-                if retriever.can_extend(old.corpus, corpus, before):
-                    retriever.extend(old.corpus, corpus, before, after)
-                else:
-                    retriever.reindex(old.corpus, corpus, kept, before)
-                    retriever.save(after)
+                open_model(self.folder / MODEL).index(corpus).save(self.folder / RANKING)
             except OtherIndex:
-                raise outdated(old.library) from None
-
-
-def _room(old: Storage) -> int:
-    """Return the number of papers that may be added to files of a generation instead of writing all anew."""
-    later = count_rows(later_rows(old.folder / METADATA))
-    return int(MAX_CHANGED * (len(old) - later)) - later
-
-
-def _continue_papers(old: Storage, folder: Path, papers: list[LibraryPaper]) -> None:
-    """Write the corpus, metadata and identities of all papers of the old generation and a few more."""
-    new = GenerationWriter(folder / NEW)
-    new.folder.mkdir()
-    new._write_papers(np.empty(0, np.int64), papers)
-    continue_store(old.corpus, Corpus(new.folder / CORPUS), folder / CORPUS)
-    continue_table(old.folder / METADATA, new.folder / METADATA, folder / METADATA)
-    continue_arrays(old.folder, folder, **{IDENTITIES: load_array(new.folder, IDENTITIES)})
-    shutil.rmtree(new.folder)
+                raise outdated(self.folder.parents[1]) from None

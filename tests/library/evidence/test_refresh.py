@@ -150,32 +150,22 @@ def find_words(texts: list[str], count: int, number: int) -> list[str]:
     return max((words[i : i + count] for i in starts), key=lambda found: found == words, default=[])
 
 
-def test_an_index_that_was_continued_is_that_of_all_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_module, "MAX_CHANGED", 0.9)
+def test_an_index_of_texts_that_changed_is_that_of_all_texts(tmp_path: Path) -> None:
     papers, library = write_papers(tmp_path, range(8)), tmp_path / "library"
     refresh(library, papers[:5])
-    postings = {path.name: path.stat().st_ino for path in (library / FOLDER / "1/words").glob("*.npy")}
-    refresh(library, papers)  # appends
-    assert (library / FOLDER / "2/words/later").is_dir()
-    same = {path.name: path.stat().st_ino for path in (library / FOLDER / "2/words").glob("*.npy")}
-    assert {name for name in same if same[name] == postings[name]} == {n for n in same if "csc" in n}
-    refresh(library, [*papers[:2], *papers[3:]])  # removes
-    _, continued = opened(library)
+    refresh(library, papers)
+    refresh(library, [*papers[:2], *papers[3:]])
+    _, changed = opened(library)
     whole = tmp_path / "whole"
     refresh(whole, [*papers[:2], *papers[3:]])
     _, anew = opened(whole)
-    assert [*continued.papers] == [*anew.papers]
-    assert continued.offsets.tolist() == anew.offsets.tolist()
-    assert continued.vectors is not None and anew.vectors is not None
-    assert np.array_equal(continued.vectors, anew.vectors)
-    for number in (0, 1, 5, 7):
-        words = default_tokenize(" ".join(paper_made(number).sections[1][1]))
-        ones = np.ones(len(words), np.float32)
-        found, true = continued.word_scores(words, ones), anew.word_scores(words, ones)
-        assert found.argmax() == true.argmax()
-        assert np.corrcoef(found, true)[0, 1] > 0.99  # idf is that of the first texts
+    assert [*changed.papers] == [*anew.papers]
+    assert changed.offsets.tolist() == anew.offsets.tolist()
+    assert changed.vectors is not None and anew.vectors is not None
+    assert np.array_equal(changed.vectors, anew.vectors)
+    words = default_tokenize(" ".join(paper_made(5).sections[1][1]))
+    ones = np.ones(len(words), np.float32)
+    assert np.array_equal(changed.word_scores(words, ones), anew.word_scores(words, ones))
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -224,24 +214,6 @@ def test_a_damaged_index_is_written_anew(tmp_path: Path) -> None:
         opened(library)
     refresh(library, papers)
     assert len(opened(library)[1].papers) == 2
-
-
-def test_an_index_of_version_1_answers_until_it_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    papers, library = write_papers(tmp_path, range(2)), tmp_path / "library"
-    with monkeypatch.context() as patch:
-        patch.setattr(index_module, "VERSION", 1)
-        patch.setattr(index_module, "CONTRIBUTIONS", np.dtype(np.float32))
-        refresh(library, papers)
-    words = default_tokenize(paper_made(1).sections[0][1][0])
-    ones = np.ones(len(words), np.float32)
-    before = opened(library)[1].word_scores(words, ones)
-    assert refresh(library, papers).read == 0
-    _, index = opened(library)
-    assert index.postings.data.dtype == np.uint16
-    rounding = len(words) * float(UNIT) / 2
-    np.testing.assert_allclose(index.word_scores(words, ones), before, rtol=1e-5, atol=rounding)
 
 
 def test_a_full_disk_is_told_and_what_was_read_is_kept(
