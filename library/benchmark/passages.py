@@ -125,7 +125,7 @@ def ours(passages: list[str], asked: list[str], encodes: bool = False) -> Floats
             vectors = PassageVectors(Path(folder), store, index, networks)
             vectors.encode(every)
         texts = FullTexts(store, index, encoder, every, every, vectors)
-        found = [index.best(texts.fit(text, every))[0] for text in asked]
+        found = [index.best(texts.fit(text, every)) for text in asked]
         store.close()
     return np.stack(found)
 

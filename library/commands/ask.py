@@ -69,7 +69,7 @@ def search(settings: SearchSettings) -> None:
 
 
 def _save(papers: Sequence[LibraryPaper], place: str) -> None:
-    from citerec.library.sources.zotero_saving import save
+    from citerec.library.sources.zotero import save
 
     with spinner("saving (Zotero may ask for leave in its window)"):
         line = save(papers, place)

@@ -33,7 +33,7 @@ from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
-from citerec.library.sources.zotero_files import read_annotations
+from citerec.library.sources.zotero_database import read_annotations
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)

@@ -167,8 +167,8 @@ def _state(named: list[str], pdfs: list[str]) -> list[object]:
     for name in named:
         files: list[Path] = []
         if _is_polled(name):
-            with suppress(InputError, NotAvailable):
-                state.append(ZoteroApi(find_database()[1]).state(check_place(name)[0]))
+            with suppress(InputError, NotAvailable), ZoteroApi() as zotero:
+                state.append(zotero.state(check_place(name)[0]))
         elif is_place(name):
             files = _database()
         else:
