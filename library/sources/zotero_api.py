@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import httpx2
-import orjson
+import msgspec
 
 from citerec.base.errors import InputError, error_text
 from citerec.formats.bibliography.reading.fields import Fields
@@ -202,8 +202,8 @@ class ZoteroApi:
 
     def _json(self, path: str, response: httpx2.Response) -> Any:
         try:
-            return orjson.loads(response.content)
-        except orjson.JSONDecodeError as error:
+            return msgspec.json.decode(response.content)
+        except msgspec.DecodeError as error:
             raise self._other(path, error_text(error)) from None
 
     def _where(self, path: str) -> str:
