@@ -205,7 +205,8 @@ def _count(metrics: Metrics) -> str:
     counts = next(iter(metrics.values()))
     return (
         f"{counts['drafts']} drafts, {counts['candidates']:,} papers in their bibliographies, "
-        f"{counts['queries']:,} queries: {counts['first/queries']:,} first citations, {counts['again/queries']:,} re-citations."
+        f"{counts['queries']:,} queries: {counts['first/queries']:,} first citations, "
+        f"{counts['again/queries']:,} re-citations."
     )
 
 
