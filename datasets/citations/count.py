@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
-import orjson
 from hydra.utils import instantiate
 
 from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_write, expand_user, write_text
 from citerec.datasets.citations.queries import GraphQueries, read_rows
-from citerec.datasets.formats.json_lines import gzip_writer
+from citerec.datasets.formats.json_lines import encode_json, gzip_writer
 from citerec.datasets.records import TRAIN
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
@@ -37,12 +37,12 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
             characters += len(paper.title) + len(paper.abstract)
             if is_held_out[row]:
                 line = {"paper_id": paper.id, "title": paper.title, "year": paper.year or None}
-                file.write(orjson.dumps(line) + b"\n")
+                file.write(encode_json(line) + b"\n")
     lists = {split: [data.graph.ids[row] for row in rows.tolist()] for split, rows in held_out.items()}
     counts = _counts(data, characters)
     table = _table(counts)
-    write_text(folder / QUERIES, orjson.dumps(lists).decode() + "\n")
-    write_text(folder / COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2).decode() + "\n")
+    write_text(folder / QUERIES, encode_json(lists).decode() + "\n")
+    write_text(folder / COUNTS, msgspec.json.format(encode_json(counts), indent=2).decode() + "\n")
     write_text(folder / TABLE, table)
     return f"{table}\n{folder}: {COUNTS}, {TABLE}, {QUERIES}, {HELD_OUT}"
 

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.configuration import read_settings
@@ -228,8 +228,8 @@ def read_query_lists(path: str | Path) -> QueryLists:
     """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
     path = expand_user(path)
     try:
-        found = orjson.loads(read_limited(path, MAX_BYTES))
-    except orjson.JSONDecodeError as error:
+        found = msgspec.json.decode(read_limited(path, MAX_BYTES))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
     if not isinstance(found, dict) or not found:
         raise InputError(f"{path}: must be an object of splits, such as val and test")

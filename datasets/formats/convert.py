@@ -7,15 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings
 from citerec.datasets.citations.graph import CitationEdge, PaperLine, read_record
-from citerec.datasets.formats.json_lines import Object, gzip_writer, read_objects
+from citerec.datasets.formats.json_lines import Object, encode_json, gzip_writer, read_objects
 from citerec.datasets.fulltext.catalogue import PaperTable
 from citerec.datasets.fulltext.documents import Metadata
 from citerec.datasets.fulltext.readers import find_records
@@ -99,7 +97,7 @@ def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
 def _encode(paper: PaperLine) -> bytes:
     known = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
     more = {"year": paper.year or None, "fields": paper.fields, "references": paper.references}
-    return orjson.dumps(known | more) + b"\n"
+    return encode_json(known | more) + b"\n"
 
 
 main = command("data convert", ConvertSettings, lambda given: convert(given.source, given.output))

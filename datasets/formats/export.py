@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_folder, disk_errors, new_folder
@@ -33,7 +33,9 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
             for row, paper in enumerate(ids):
                 if row not in implicit:
                     known = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
-                    file.write(orjson.dumps(known | {"metadata": _paper_metadata(corpus, row)}) + b"\n")
+                    file.write(
+                        msgspec.json.encode(known | {"metadata": _paper_metadata(corpus, row)}) + b"\n"
+                    )
                 advance(1)
         with (part / QUERIES).open("wb") as file, count_progress("queries", len(contexts)) as advance:
             for row, (query, text) in enumerate(zip(contexts, corpus.context_texts, strict=True)):
@@ -43,7 +45,7 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
                     more |= {"year": year} if (year := int(corpus.years[paper])) else {}
                 elif paper >= 0:
                     more = {"citing_id": ids[paper]}
-                file.write(orjson.dumps({"_id": query, "text": text, "metadata": more}) + b"\n")
+                file.write(msgspec.json.encode({"_id": query, "text": text, "metadata": more}) + b"\n")
                 advance(1)
         for name, split in corpus.splits.items():
             with (part / QRELS / f"{beir_split(name)}.tsv").open("w", encoding="utf-8") as lines:

@@ -30,9 +30,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.files import database_disk_error
+from citerec.datasets.formats.json_lines import encode_json
 from citerec.datasets.fulltext.documents import Metadata, Reference
 from citerec.datasets.letters import fold
 from citerec.datasets.records import arxiv_date, arxiv_month
@@ -244,15 +245,15 @@ class PaperTable:
         columns = "id, title, abstract, year, authors, field, identifiers"
         rows = self._database.execute(f"SELECT {columns} FROM {table} WHERE {condition} ORDER BY place")
         for paper, title, abstract, year, authors, field, identifiers in rows:
-            fields = orjson.loads(field) if field else ()
+            fields = msgspec.json.decode(field) if field else ()
             yield Metadata(
                 paper,
                 title or "",
                 abstract or "",
                 year or 0,
-                tuple(orjson.loads(authors)) if authors else (),
+                tuple(msgspec.json.decode(authors)) if authors else (),
                 tuple(fields) if isinstance(fields, list) else fields,
-                tuple(orjson.loads(identifiers)) if identifiers else (),
+                tuple(msgspec.json.decode(identifiers)) if identifiers else (),
             )
 
     def close(self) -> None:
@@ -260,7 +261,7 @@ class PaperTable:
 
     def _row(self, paper: Metadata, identified: bool) -> tuple[Any, ...]:
         lists = (
-            orjson.dumps(value).decode() if value else None
+            encode_json(value).decode() if value else None
             for value in (paper.authors, paper.field, paper.identifiers)
         )
         known = (paper.title or None, paper.abstract or None, paper.year or None)

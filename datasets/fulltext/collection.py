@@ -15,11 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from citerec.base.errors import InputError
 from citerec.base.progress import read_progress
-from citerec.datasets.formats.json_lines import OnBadRecord, gzip_writer, json_writer
+from citerec.datasets.formats.json_lines import OnBadRecord, encode_json, gzip_writer, json_writer
 from citerec.datasets.fulltext.catalogue import Catalogue
 from citerec.datasets.fulltext.contexts import ContextRules, select_contexts
 from citerec.datasets.fulltext.documents import Document, FullText, Reference
@@ -106,7 +104,7 @@ class BuildReport:
             with gzip_writer(folder / UNRESOLVED) as file:
                 for reference, citations in self.unresolved.most_common():
                     known = {name: value for name, value in reference._asdict().items() if value}
-                    file.write(orjson.dumps(known | {"citations": citations}) + b"\n")
+                    file.write(encode_json(known | {"citations": citations}) + b"\n")
 
     def _markdown(self) -> str:
         lines = ["# How this corpus was built", ""]

@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import Any
 from urllib.parse import quote
 
-import orjson
+import msgspec
 
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.formats.json_lines import Object
@@ -113,12 +113,12 @@ class ZoteroApi:
         try:
             if answer.status != 200:
                 raise ValueError(f"status {answer.status}")
-            found: Any = orjson.loads(content)
+            found: Any = msgspec.json.decode(content)
             if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
                 raise ValueError("not a list of objects")
             total = int(answer.headers.get("Total-Results", len(found)))
             return found, total, answer.headers.get("Last-Modified-Version", "")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _other(where, error_text(error)) from None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.datasets.formats.json_lines import gzip_writer
 from citerec.datasets.fulltext.build import build_corpus
@@ -33,7 +33,7 @@ def build(folders: Sequence[Path], target: Path) -> None:
         lines = Path(work) / "papers.jsonl.gz"
         with gzip_writer(lines) as out:
             for record in (*_listed(lists), *_papers(texts)):
-                out.write(orjson.dumps(record) + b"\n")
+                out.write(msgspec.json.encode(record) + b"\n")
         rules = {"words": "whole"}
         splitting = RandomSplitting(0.85, 0.1, 0.05, seed=0)
         build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
@@ -44,7 +44,7 @@ def _listed(folder: Path) -> Iterator[dict[str, Any]]:
     for file in sorted(folder.glob("*/*.json")):
         if not (year := _YEAR.search(file.name)):
             continue
-        for number, one in enumerate(orjson.loads(file.read_bytes())):
+        for number, one in enumerate(msgspec.json.decode(file.read_bytes())):
             names = [name.strip() for name in (one.get("author") or "").split(";")]
             about = {"title": one.get("title") or "", "abstract": one.get("abstract") or ""}
             if one.get("status") not in ("Reject", "Withdraw", "Desk Reject"):
@@ -54,7 +54,7 @@ def _listed(folder: Path) -> Iterator[dict[str, Any]]:
 def _papers(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the papers of OpenReview, those of 2025 with their full texts."""
     for file in sorted(folder.glob("output/neurips_*/reviews/*.json")):
-        one = orjson.loads(file.read_bytes())
+        one = msgspec.json.decode(file.read_bytes())
         year = int(one["conference"].split()[-1])
         paper = {"id": f"neurips{year}-{one['id']}", "title": one["title"], "abstract": one["abstract"]}
         paper |= {"year": year, "authors": one["authors"]}

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.arguments import command
@@ -25,6 +24,7 @@ from citerec.base.settings import Settings, cache_setting, check_count, setting
 from citerec.datasets.citations.graph import CitationGraph, open_graph
 from citerec.datasets.citations.queries import read_rows
 from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.formats.json_lines import encode_json
 from citerec.evaluation.benchmarks.papers.mdcr import TRUE
 from citerec.evaluation.benchmarks.papers.pools import first_few, read_json
 from citerec.evaluation.benchmarks.papers.sampled import SAMPLE
@@ -348,7 +348,7 @@ def build_mdcr(
         with (part / TEXTS).open("wb") as file:
             for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):
                 record = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
-                file.write(orjson.dumps(record) + b"\n")
+                file.write(encode_json(record) + b"\n")
         (part / REPORT).write_text(report, encoding="utf-8")
     return report
 

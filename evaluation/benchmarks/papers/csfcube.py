@@ -14,7 +14,6 @@ from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
@@ -325,7 +324,7 @@ class CSFCube(PoolBenchmark):
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
             with atomic_write(folder / ranked_file(name, facet)) as part:
-                part.write_bytes(orjson.dumps(ranked[facet]))
+                part.write_bytes(msgspec.json.encode(ranked[facet]))
         return name, ranked
 
     def _corpus(self, cube: CSFCubePools) -> Corpus:

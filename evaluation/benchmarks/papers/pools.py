@@ -14,7 +14,6 @@ from typing import Any
 import ir_measures
 import msgspec
 import numpy as np
-import orjson
 from ir_measures import Measure
 
 from citerec.base.errors import InputError
@@ -218,7 +217,9 @@ def open_texts(
         for key, query in queries.items():
             yield QueryRecord(key, [paper for paper in query.relevant if paper in readable])
 
-    described = orjson.dumps([{key: asdict(query) for key, query in queries.items()}, sorted(candidates)])
+    described = msgspec.json.encode(
+        [{key: asdict(query) for key, query in queries.items()}, sorted(candidates)]
+    )
     with store_folder(cache_folder(cache_dir)) as stores:
         identity = {"texts": content_hash(path, stores)}
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-import orjson
 import pyarrow as pa
 from ir_measures import AP, nDCG
 from numpy.typing import NDArray
@@ -187,8 +186,8 @@ def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
     vectors = retriever.raw_vectors(corpus, rows)
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         for row in rows.tolist():
-            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
-            file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0].tolist()}
+            file.write(msgspec.json.encode(line) + b"\n")
 
 
 def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[str], Values, list[str]]:
