@@ -18,15 +18,15 @@ from typing import Any
 import msgspec
 
 from citerec.base.arguments import command
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_folder, disk_errors, new_folder
 from citerec.base.settings import Settings
-from citerec.datasets.formats.json_lines import PaperId, Year, validate
-from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.readers import find_records
-from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, quoted
+from citerec.datasets.building.readers import find_records
+from citerec.datasets.files.source_files import read_paper_objects
+from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.json_lines import PaperId, Year, validate
 
 SHORTEST = 8
 """Words of the shortest passage."""
@@ -60,7 +60,7 @@ class ClozeSettings(Settings):
 
 
 def write_cloze_corpus(given: ClozeSettings) -> str:
-    """Write a corpus (datasets/formats/source_files.py) to a new folder; return a summary line.
+    """Write a corpus (datasets/files/source_files.py) to a new folder; return a summary line.
 
     Papers without a title are left out. Equal papers and settings give equal files. Raises InputError for
     invalid records, for a field that no paper has, and if there are no contexts.

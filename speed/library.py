@@ -30,23 +30,23 @@ from typing import Any
 import numpy as np
 import requests
 
-from citerec.datasets.formats.source_files import find_files, read_contexts
+from citerec.datasets.files.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
 from citerec.datasets.tokenize import default_tokenize
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
+from citerec.library.ask.question import mark_context
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
-from citerec.library.fulltexts.evidence import WordsEncoder
-from citerec.library.fulltexts.index import update_index
-from citerec.library.fulltexts.reading import read_files
-from citerec.library.fulltexts.refresh import refresh_texts
-from citerec.library.fulltexts.store import TextStore
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import mark_context
-from citerec.library.recommender import Recommender
+from citerec.library.evidence.evidence import WordsEncoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import read_files
+from citerec.library.evidence.refresh import refresh_texts
+from citerec.library.evidence.store import TextStore
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.speed._common import (

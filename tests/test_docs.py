@@ -15,9 +15,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
+from citerec.datasets.building.build import BuildSettings
 from citerec.datasets.cloze import ClozeSettings
-from citerec.datasets.formats.convert import ConvertSettings
-from citerec.datasets.fulltext.build import BuildSettings
+from citerec.datasets.files.convert import ConvertSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings

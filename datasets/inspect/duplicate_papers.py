@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.datasets.columns import concat_ranges
-from citerec.datasets.fulltext.catalogue import normalise_title, title_key
 from citerec.datasets.inspect.tables import CorpusView, Line, Mask, Rows, Table, count_line
 from citerec.datasets.near_duplicates import SHINGLE_WORDS, exact_fraction, near_pairs, shingle_sets
+from citerec.formats.letters import normalise_title, title_key
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3

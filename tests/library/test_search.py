@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
-from citerec.library.recommender import Recommender
-from citerec.library.search import MAX_WORDS, NUMBERS
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import Filters
+from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.search import MAX_WORDS, NUMBERS
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 
 PAPERS = [
     LibraryPaper(
