@@ -157,10 +157,10 @@ class TrainingRun:
         """Where the network is trained."""
         return find_device(self.trainer.accelerator)
 
-    def workers(self, given: int | None) -> int:
+    def workers(self, workers: int | None) -> int:
         """The number of processes that read batches, as given, or by the device and the cores."""
-        if given is not None:
-            return given
+        if workers is not None:
+            return workers
         return 0 if self.device.type == "cpu" else min(4, (os.cpu_count() or 1) - 1)
 
     @property

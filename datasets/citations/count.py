@@ -88,13 +88,13 @@ def _table(counts: dict[str, Any]) -> str:
         ("citations per document", f"{counts['citations_per_document']:.2f}"),
         ("characters per document", f"{counts['characters_per_document']:,.0f}"),
     ]
-    for split, found in counts["splits"].items():
-        years = f" ({'–'.join(map(str, dict.fromkeys(found['years'])))})" if found["years"] else ""
-        rows.append((f"queries, {split}{years}", f"{found['queries']:,}"))
-        rows.append((f"query and relevant pairs, {split}", f"{found['pairs']:,}"))
-        if found["asked"] != found["queries"]:
-            rows.append((f"queries used, {split}", f"{found['asked']:,}"))
-            rows.append((f"pairs of the queries used, {split}", f"{found['asked_pairs']:,}"))
+    for split, numbers in counts["splits"].items():
+        years = f" ({'–'.join(map(str, dict.fromkeys(numbers['years'])))})" if numbers["years"] else ""
+        rows.append((f"queries, {split}{years}", f"{numbers['queries']:,}"))
+        rows.append((f"query and relevant pairs, {split}", f"{numbers['pairs']:,}"))
+        if numbers["asked"] != numbers["queries"]:
+            rows.append((f"queries used, {split}", f"{numbers['asked']:,}"))
+            rows.append((f"pairs of the queries used, {split}", f"{numbers['asked_pairs']:,}"))
     rows += [
         ("training queries dropped as near-duplicates", f"{counts['near_duplicates']:,}"),
         ("papers dropped", f"{counts['left_out']:,}"),

@@ -95,9 +95,9 @@ def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
 
 
 def _encode(paper: PaperLine) -> bytes:
-    known = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
+    fields = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
     more = {"year": paper.year or None, "fields": paper.fields, "references": paper.references}
-    return encode_json(known | more) + b"\n"
+    return encode_json(fields | more) + b"\n"
 
 
 main = command("data convert", ConvertSettings, lambda given: convert(given.source, given.output))

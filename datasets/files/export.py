@@ -32,9 +32,9 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
         with (part / PAPERS).open("wb") as file, count_progress("papers", len(ids)) as advance:
             for row, paper in enumerate(ids):
                 if row not in implicit:
-                    known = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
+                    fields = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
                     file.write(
-                        msgspec.json.encode(known | {"metadata": _paper_metadata(corpus, row)}) + b"\n"
+                        msgspec.json.encode(fields | {"metadata": _paper_metadata(corpus, row)}) + b"\n"
                     )
                 advance(1)
         with (part / QUERIES).open("wb") as file, count_progress("queries", len(contexts)) as advance:
@@ -59,11 +59,11 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
 
 def _paper_metadata(corpus: Corpus, row: int) -> dict[str, Any]:
     year, codes = int(corpus.years[row]), corpus.fields[row].tolist()
-    found: dict[str, Any] = {"year": year} if year else {}
+    metadata: dict[str, Any] = {"year": year} if year else {}
     if codes:
         key, names = corpus.settings["field"] or "fields", [corpus.field_names[code] for code in codes]
-        found[key] = names[0] if key == "year" else names  # a list would be no year for data.field=year
-    return found
+        metadata[key] = names[0] if key == "year" else names  # a list would be no year for data.field=year
+    return metadata
 
 
 main = composed_command("export")

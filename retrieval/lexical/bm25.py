@@ -61,9 +61,9 @@ class BM25(Retriever):
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
-        for key, value, known in (("method", method, METHODS), ("backend", backend, BACKENDS)):
-            if value not in known:
-                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
+        for key, value, choices in (("method", method, METHODS), ("backend", backend, BACKENDS)):
+            if value not in choices:
+                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(choices)}")
         check_count("retriever.contexts", contexts, 0)
         check_count("retriever.threads", threads)
         self._backend, self._contexts, self.threads = backend, contexts, threads
@@ -101,7 +101,7 @@ class BM25(Retriever):
         return self._contexts > 0
 
     def with_query_fields(self, query: Sequence[str]) -> BM25:
-        """The same index with other query fields."""
+        """Return this index with other query fields."""
         other = copy.copy(self)
         other.query, other._key_terms = check_fields(query, (*QUERY_FIELDS, KEY_TERMS)), None
         return other

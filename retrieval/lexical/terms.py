@@ -77,8 +77,8 @@ class Tokenizer:
 
     def __init__(self, stemmer: str | None, stopwords: str | None) -> None:
         if stemmer not in (None, BEGINNINGS, *Stemmer.algorithms()):
-            known = ", ".join(Stemmer.algorithms())
-            raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")
+            languages = ", ".join(Stemmer.algorithms())
+            raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {languages}")
         lists = {**STOP_WORDS, "english": STOP_WORDS["en"], EUROPEAN: FUNCTION_WORDS, None: frozenset[str]()}
         if stopwords not in lists:
             raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
@@ -99,8 +99,8 @@ class Terms:
     Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
     """
 
-    def __init__(self, word_terms: Ragged, names: Sequence[str], known: _WordTerms) -> None:
-        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), known
+    def __init__(self, word_terms: Ragged, names: Sequence[str], terms_of_words: _WordTerms) -> None:
+        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), terms_of_words
         self._words: Sequence[str] = ()
 
     @classmethod
@@ -108,8 +108,8 @@ class Terms:
         """The terms of words, cached per corpus; arguments as for `Tokenizer`."""
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
-            known = _word_terms(stemmer, stopwords)
-            terms = _CACHE[key] = cls(*known.of(words), known)
+            terms_of_words = _word_terms(stemmer, stopwords)
+            terms = _CACHE[key] = cls(*terms_of_words.of(words), terms_of_words)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
@@ -200,13 +200,13 @@ class _WordTerms:
                 self._clear()
                 new = list(words)
             self._keep(new)
-            found = Ragged.from_rows([self._kept[word] for word in words])
-            ids, first, values = np.unique(found.values, return_index=True, return_inverse=True)
+            terms = Ragged.from_rows([self._kept[word] for word in words])
+            ids, first, values = np.unique(terms.values, return_index=True, return_inverse=True)
             order = np.argsort(first)
             place = np.empty(len(order), np.int32)
             place[order] = np.arange(len(order))
             names = [self._names[id] for id in ids[order].tolist()]
-            return Ragged(place[values], found.offsets), names
+            return Ragged(place[values], terms.offsets), names
 
     def _keep(self, words: Sequence[str]) -> None:
         rows, names = self._read(words)
@@ -264,8 +264,8 @@ class KeyTerms:
             for query in range(len(queries)):
                 part = slice(counts.indptr[query], counts.indptr[query + 1])
                 ids, frequency = counts.indices[part], counts.data[part]
-                known = means[ids] > 0
-                ids, frequency = ids[known], frequency[known]
+                listed = means[ids] > 0
+                ids, frequency = ids[listed], frequency[listed]
                 order = np.lexsort((ids, -bo1(frequency, means[ids])))
                 chosen[query] = np.union1d(chosen[query], ids[order[:most]])
         rows = Ragged.from_rows(chosen)
