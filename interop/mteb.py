@@ -14,13 +14,21 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from mteb.abstasks import AbsTaskRetrieval
-from mteb.abstasks.task_metadata import TaskMetadata
-from mteb.models import CrossEncoderProtocol, SearchCrossEncoderWrapper, SearchEncoderWrapper, SearchProtocol
-
+from citerec.base.errors import needs_extra
 from citerec.datasets.published.downloads import open_data
 from citerec.datasets.published.releases import RELEASES
-from datasets import Dataset  # type: ignore[attr-defined]  # Hugging Face's
+
+with needs_extra("citerec.interop.mteb", "peers"):
+    from mteb.abstasks import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import (
+        CrossEncoderProtocol,
+        SearchCrossEncoderWrapper,
+        SearchEncoderWrapper,
+        SearchProtocol,
+    )
+
+    from datasets import Dataset  # type: ignore[attr-defined]  # Hugging Face's
 
 SUBSET = "default"
 
@@ -38,11 +46,11 @@ class LocalCitation(AbsTaskRetrieval):
 
     @cached_property  # MTEB deletes a task's own metadata with its data
     def metadata(self) -> TaskMetadata:
-        release = RELEASES[self._name]
+        of = RELEASES[self._name]
         return TaskMetadata(
             name=f"LocalCitation-{self._name}",
-            description=f"Find the paper to cite in a passage: {release.description}.",
-            dataset={"path": self._id, "revision": release.digests.get("contexts.json", "1")},
+            description=f"Find the paper to cite in a passage: {of.description}.",
+            dataset={"path": self._id, "revision": of.digests.get("contexts.json", "1")},
             type="Retrieval",
             category="t2t",
             modalities=["text"],
@@ -103,10 +111,10 @@ class _WithoutOwn:
         self._model.index(corpus, **more)
 
     def search(self, queries: Any, *, top_k: int, **more: Any) -> dict[str, dict[str, float]]:
-        results = self._model.search(queries, top_k=top_k + 1, **more)
-        for query, papers in results.items():
+        found = self._model.search(queries, top_k=top_k + 1, **more)
+        for query, papers in found.items():
             papers.pop(self._own[query], None)
         return {
-            query: dict(sorted(papers.items(), key=lambda item: -item[1])[:top_k])
-            for query, papers in results.items()
+            query: dict(sorted(papers.items(), key=lambda one: -one[1])[:top_k])
+            for query, papers in found.items()
         }

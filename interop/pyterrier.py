@@ -17,15 +17,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyterrier as pt
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, needs_extra
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.llm import LlmReranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
+
+with needs_extra("citerec.interop.pyterrier", "peers"):
+    import pandas as pd
+    import pyterrier as pt
 
 FIELDS = ("title", "abstract", "year", "known", "own")
 """Columns of topics besides qid and query; all may be missing."""
@@ -35,13 +37,13 @@ BATCH = 256
 
 def topics(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the queries of a split: qid, query, title, abstract, year, own."""
-    queries = corpus.split(split)
-    citing = corpus.citing[queries.contexts].tolist()
+    of = corpus.split(split)
+    citing = corpus.citing[of.contexts].tolist()
     inside = [row if row >= 0 else None for row in citing]
     return pd.DataFrame(
         {
-            "qid": [corpus.context_ids[row] for row in queries.contexts],
-            "query": [corpus.context_texts[row] for row in queries.contexts],
+            "qid": [corpus.context_ids[row] for row in of.contexts],
+            "query": [corpus.context_texts[row] for row in of.contexts],
             "title": ["" if row is None else corpus.titles[row] for row in inside],
             "abstract": ["" if row is None else corpus.abstracts[row] for row in inside],
             "year": [0 if row is None else int(corpus.years[row]) for row in inside],
@@ -52,10 +54,10 @@ def topics(corpus: Corpus, split: str) -> pd.DataFrame:
 
 def qrels(corpus: Corpus, split: str) -> pd.DataFrame:
     """Return the cited papers of a split: qid, docno, label."""
-    queries = corpus.split(split)
+    of = corpus.split(split)
     pairs = [
         (corpus.context_ids[row], corpus.paper_ids[paper], 1)
-        for row, cited in zip(queries.contexts.tolist(), queries.positives, strict=True)
+        for row, cited in zip(of.contexts.tolist(), of.positives, strict=True)
         for paper in cited.tolist()
     ]
     return pd.DataFrame(pairs, columns=["qid", "docno", "label"])
@@ -77,11 +79,11 @@ class Retrieve(pt.Transformer):
         for start in range(0, max(len(topics), 1), BATCH):
             part = topics.iloc[start : start + BATCH]
             ranking = self.retriever.search(_queries(corpus, part), self.num_results)
-            listed = ranking.papers >= 0
-            ranks = np.broadcast_to(np.arange(ranking.k), listed.shape)[listed]
-            results = part.loc[part.index.repeat(listed.sum(axis=1))].reset_index(drop=True)
-            docnos = [corpus.paper_ids[paper] for paper in ranking.papers[listed].tolist()]
-            scores = ranking.scores[listed].astype(np.float64)
+            found = ranking.papers >= 0
+            ranks = np.broadcast_to(np.arange(ranking.k), found.shape)[found]
+            results = part.loc[part.index.repeat(found.sum(axis=1))].reset_index(drop=True)
+            docnos = [corpus.paper_ids[paper] for paper in ranking.papers[found].tolist()]
+            scores = ranking.scores[found].astype(np.float64)
             parts.append(results.assign(docno=docnos, score=scores, rank=ranks))
         return pd.concat(parts, ignore_index=True)
 
@@ -122,11 +124,11 @@ class Rerank(pt.Transformer):
 
 def _queries(corpus: Corpus, topics: pd.DataFrame) -> Queries:
     """Return the queries of topics; missing values are unknown."""
-    columns = [name for name in FIELDS if name in topics.columns]
+    given = [name for name in FIELDS if name in topics.columns]
     queries = []
     for topic in topics.to_dict("records"):
         about: dict[str, Any] = {}
-        for name in columns:
+        for name in given:
             value = topic[name]
             if name == "known":
                 about[name] = tuple(value)

@@ -129,9 +129,9 @@ class Plan:
 
         Raises InputError for unknown names.
         """
-        choices = {*map(str, self.jobs), *self.file.data}
+        known = {*map(str, self.jobs), *self.file.data}
         for name in [*names, *without]:
-            if name not in choices | ({job.name for job in self.jobs} if name in without else set()):
+            if name not in known | ({job.name for job in self.jobs} if name in without else set()):
                 raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")
         jobs = [job for job in self.jobs if not names or str(job) in names or job.data in names]
         return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
@@ -145,37 +145,36 @@ def read_plan(path: Path) -> Plan:
         raise InputError(f"{path}: {error}") from None
     file = validate(content, PlanFile, str(path))
     outputs, jobs = Path(file.outputs), dict[str, Job]()
-    for data, data_set in file.data.items():
+    for of, one in file.data.items():
         steps: dict[str, Step] = {}
-        for name, training in file.training.items():
-            results = outputs if training.shared else outputs / data
+        for name, given in file.training.items():
+            results = outputs if given.shared else outputs / of
             folder = results / "train" / name
-            overrides, needs = _fill_placeholders(training.overrides, results, steps)
-            overrides = [*([] if training.shared else data_set.overrides), *overrides, f"output_dir={folder}"]
-            steps[name] = Step(name, TRAIN, folder, folder / training.checkpoint, overrides, needs)
-        rows = {key: [] for key in file.retrievers} if data_set.retrievers is None else data_set.retrievers
+            overrides, needs = _fill_placeholders(given.overrides, results, steps)
+            overrides = [*([] if given.shared else one.overrides), *overrides, f"output_dir={folder}"]
+            steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
+        rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
         for name, own in rows.items():
-            if name in data_set.without:
+            if name in one.without:
                 continue
             if not own and name not in file.retrievers:
-                where = f"{path}, data.{data}.retrievers"
+                where = f"{path}, data.{of}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
-            overrides = [*data_set.overrides, *file.retrievers.get(name, []), *own]
+            overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
             for key, build in file.building.items():
                 if _has_placeholder(key, overrides):
                     steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
-            overrides, needs = _fill_placeholders(overrides, outputs / data, steps)
-            folder = outputs / data / name
-            overrides = [*overrides, f"split={data_set.split}", f"output_dir={folder}"]
-            jobs[f"{data}/{name}"] = Job(data, name, folder, overrides, needs)
-    retrievers = {job.name for job in jobs.values()}
+            overrides, needs = _fill_placeholders(overrides, outputs / of, steps)
+            folder = outputs / of / name
+            overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
+            jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
+    known = {job.name for job in jobs.values()}
     named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
-    named += [(f"data.{data}.without", data_set.without) for data, data_set in file.data.items()]
+    named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
     for key, names in named:
-        if unknown := sorted({*names} - retrievers):
+        if unknown := sorted({*names} - known):
             raise InputError(
-                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from "
-                f"{', '.join(sorted(retrievers))}"
+                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
             )
     if unknown := sorted(file.expected.keys() - jobs.keys()):
         raise InputError(f"{path}, expected: no job {unknown[0]!r}; choose from {', '.join(jobs)}")
