@@ -235,6 +235,8 @@ class WordsSettings(Settings):
     """keep tokens without a letter or digit"""
     markers: bool = True
     """give the two citation markers random vectors if the word vectors lack them; else they are dropped"""
+    random_vectors: int = 0
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)

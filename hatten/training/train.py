@@ -33,7 +33,8 @@ def train_encoder(
     settings, run = replace(settings or kind.settings_class(), **changes), run or TrainingRun()
     pretrained = pretrained or kind.default_pretrained(run.seed)
     _check_queries(settings, corpus, run)
-    run.start()
+    start = {pretrained.where: asdict(pretrained)}
+    run.start(corpus, settings, start)
     model, encoder, reader = kind.untrained(corpus, settings, pretrained)
     encoder.adapt(run.device, settings.arithmetic)
     data = TrainingData(reader, settings, run.seed, encoder, run.workers(settings.workers))
@@ -44,7 +45,7 @@ def train_encoder(
         data,
         EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
         settings.rounds,
-        {pretrained.where: asdict(pretrained)},
+        start,
         f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
         f"{settings.batch.queries} queries per step, in {encoder.precision}",
         files=[MINED],

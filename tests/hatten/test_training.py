@@ -196,19 +196,6 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
-@pytest.mark.parametrize("options", [{"model": "hatten"}, SMALL], ids=["default", "fast"])
-@pytest.mark.parametrize("step", [3, 7])
-def test_a_run_goes_on_within_a_round(
-    step: int, options: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("citerec.training.resume.SAVE_EVERY", 0.0)
-    sizes = {"model.rounds": 2, "model.batch.steps_per_round": 5, "model.encoder.hidden": 16}
-    parts = demo, options, sizes, {"model.batch.queries": 8, "output_dir": tmp_path / "other"}
-    train_until_crash(train, step, train_config(*parts))
-    assert steps_done(tmp_path / "other") == step - 1
-    assert_same_model(*train_twice(train, step + 1, tmp_path, *parts))
-
-
 @pytest.mark.parametrize("first", ["bm25", "none"])
 def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp_path: Path) -> None:
     options = {"model.mining.first": first, "output_dir": tmp_path}
