@@ -43,7 +43,6 @@ from citerec.hatten.settings import (
     BiEncoderSettings,
     EncoderBatchSettings,
     EncoderConfig,
-    EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
     HAttenSettings,
@@ -52,6 +51,7 @@ from citerec.hatten.settings import (
 )
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.training.batches import Batches, PreparedBatches
+from citerec.hatten.training.losses import build_loss
 from citerec.hatten.training.mining import Pool
 from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.words.vectors import Embeddings, WordVectors
@@ -185,7 +185,6 @@ def paper_settings(bench: Bench, steps: int, queries: int) -> HAttenSettings:
         ema=0.999,
         word_dropout=0.0,
         encoder=bench.encoder_config,
-        loss=EncoderLossSettings("triplet"),
         batch=EncoderBatchSettings(queries, mined=0, random=4, contexts_per_paper=1, steps_per_round=steps),
         validation=EncoderValidationSettings(queries=0),
         schedule=EncoderRateSettings(),
@@ -211,7 +210,11 @@ def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
     pool = Pool(np.arange(len(split), dtype=np.int32), papers, np.zeros(papers.shape, np.bool_))
     batch = replace(settings.batch, mined=3, random=1)
     batches = PreparedBatches(
-        Batches(reader, split, pool, batch, 0, 0), encoder.layout, True, True, settings.loss.positives
+        Batches(reader, split, pool, batch, 0, 0),
+        encoder.layout,
+        True,
+        True,
+        build_loss(settings.loss).positives,
     )
     module: Any = EncoderModule(encoder, settings, 0, 100)
     module.log = lambda *_, **__: None
