@@ -241,6 +241,8 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
+    rounds: int = setting(8, least=1)
+    """number of rounds of mining, training and validation"""
     random_vectors: int = 5
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     centre_vectors: bool = False
@@ -248,7 +250,9 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     encoder: EncoderConfig = field(default_factory=lambda: EncoderConfig(trainable_vectors="all"))
     loss: dict[str, Any] = field(default_factory=loss_of("Triplet"))
     batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, random_level=4)
+        default_factory=lambda: EncoderBatchSettings(
+            64, mined=3, random=1, random_level=4, steps_per_round=500
+        )
     )
     mining: MiningSettings = field(default_factory=lambda: MiningSettings(first="bm25", positives=True))
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
@@ -271,6 +275,8 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 class FastHAttenSettings(HAttenSettings):
     """model=hatten_fast: HAtten with a mean path, which is trained first and alone (docs/guide/hatten.md)."""
 
+    rounds: int = setting(5, least=1)
+    """number of rounds of mining, training and validation"""
     random_vectors: int = 0
     """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     centre_vectors: bool = True

@@ -406,7 +406,7 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
         ),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
         ({"model.loss._target_": "mine.Loss"}, "model.loss._target_=mine.Loss: no such class"),
-        ({"model.loss.margin": 1}, "model.loss: .*unexpected keyword argument 'margin'"),
+        ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (
