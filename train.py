@@ -5,6 +5,7 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ from citerec.base.errors import InputError, one_line_errors
 from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
+from citerec.retrieval.settings import measure_name
 from citerec.training.settings import RunSettings, refuse_absent
 
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
@@ -44,7 +46,7 @@ PAPER = ("paper", "paper_small")
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def main(config: DictConfig) -> None:
+def main(config: DictConfig) -> float | None:
     refuse_missing(config)
     refuse_absent(config)
     job = HydraConfig.get()
@@ -55,7 +57,9 @@ def main(config: DictConfig) -> None:
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(job.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
-    train(config)
+    metrics = json.loads((train(config).parent / "metrics.json").read_text("utf-8"))
+    monitor = OmegaConf.select(config, "model.validation.monitor", default="")
+    return metrics.get(f"val/{measure_name(monitor)}")  # what a sweeper optimises
 
 
 def train(config: DictConfig) -> Path:

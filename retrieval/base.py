@@ -245,7 +245,8 @@ class Retriever(ABC):
     # Saved indexes.
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to a folder, atomically."""
+        """Write the index to a folder, atomically; InputError if the retriever does not say what it has."""
+        self._refuse_empty()
         with new_index(Path(folder), self._about(self.corpus), self.tuned) as part:
             self._save(part)
 
@@ -265,11 +266,20 @@ class Retriever(ABC):
             self.load(folder, corpus)
             log.info("%s: loaded the index from %s", self.name, folder)
             return
+        if folder is not None:
+            self._refuse_empty()
         self.index(corpus)
         if folder is not None:
             self.save(folder)
             size = folder_bytes(Path(folder))
             log.info("%s: saved the index in %s, %s bytes", self.name, folder, f"{size:,}")
+
+    def _refuse_empty(self) -> None:
+        if not self.arrays and type(self)._save is Retriever._save:
+            raise InputError(
+                f"{self.name}: its index cannot be saved: {type(self).__name__} neither lists `arrays` "
+                "nor overrides `_save` and `_load`; leave out index_dir"
+            )
 
     def _about(self, corpus: Corpus) -> dict[str, Any]:
         return {"retriever": self.name, "corpus": corpus.fingerprint, **self.settings()}

