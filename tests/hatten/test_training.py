@@ -63,6 +63,7 @@ SMALL: Options = {
     "model.optimizer.lr": 0.01,
     "trainer.log_every_n_steps": 1,
 }
+TRIPLET = "citerec.hatten.training.losses.Triplet"
 PLAIN: Options = {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 0}
 SHORT: Options = {
     **SMALL,
@@ -142,7 +143,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
         pytest.param(
             {
                 **PLAIN,
-                "model.loss.name": "triplet",
+                "model.loss._target_": TRIPLET,
                 "model.encoder.trainable_vectors": "markers",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
@@ -151,7 +152,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
-            {**PLAIN, "model.loss.name": "triplet", "model.batch.random_level": 4, "model.restart": True},
+            {**PLAIN, "model.loss._target_": TRIPLET, "model.batch.random_level": 4, "model.restart": True},
             id="from the average in each round",
             marks=pytest.mark.slow,
         ),
@@ -389,6 +390,8 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
             "dim=32 is not the 16 of the word vectors; .*; .*heads=3 does not divide 16; choose from 1, 2",
         ),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
+        ({"model.loss._target_": "mine.Loss"}, "model.loss._target_=mine.Loss: no such class"),
+        ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (
