@@ -36,7 +36,7 @@ from citerec.tests.runs import (
     train_until_crash,
 )
 from citerec.train import train
-from citerec.training.settings import DATE_FORMAT, run_folder
+from citerec.training.settings import DATE_FORMAT, run_folder, wandb_id
 
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
@@ -194,6 +194,7 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
     assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
     assert (config.data.tokenizer, model.markers) == ("reference", False)
+    assert (model.precision, model.random_vectors) == ("float32", 0)
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
@@ -263,7 +264,9 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     assert (tmp_path / "mined").exists() == (name != "random-negatives")
 
 
-def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_settings_data_and_state(
+    demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(message: str, options: Options) -> None:
         with pytest.raises(InputError, match=message):
             train(train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True}, options))
@@ -277,7 +280,9 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     ):
         what = f"settings of `{part}`" if part else "data"
         said = f"config.yaml: the interrupted run had other {what}; use the same, or restart"
-        refused(said, other)
+        with monkeypatch.context() as patch:  # before word vectors are trained
+            patch.setattr("citerec.hatten.model.load_initial_vectors", lambda *_: pytest.fail("too late"))
+            refused(said, other)
     state = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(state[: len(state) // 2])
     refused(r"last\.ckpt: damaged", {})
@@ -285,6 +290,31 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
+    demo: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def said(config: DictConfig) -> str:
+        caplog.clear()
+        train(config)
+        return caplog.text
+
+    resumed = train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True})
+    train_until_crash(train, 1, train_config(demo, SHORTEST, {"output_dir": tmp_path}))
+    assert "stopped before its state was first saved: starting from the beginning" in said(resumed)
+    assert f"the run in {tmp_path} is finished; more rounds need another output_dir" in said(resumed)
+
+
+def test_a_resumed_run_continues_its_run_in_weights_and_biases(tmp_path: Path) -> None:
+    assert wandb_id(str(tmp_path), True) is None
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "latest-run").symlink_to("offline-run-20260101_000000-abc123")
+    assert (wandb_id(str(tmp_path), True), wandb_id(str(tmp_path), False)) == ("abc123", None)
+    options = {"logger": "wandb", "output_dir": tmp_path, "resume": True}
+    assert train_config(options).logger.wandb.id == "abc123"
 
 
 @pytest.mark.slow

@@ -283,6 +283,14 @@ def test_glove_is_downloaded_on_first_use(
         GloVe("glove.6B", 100, str(tmp_path)).load(tiny_corpus)
 
 
+def test_without_a_network_other_vectors_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Any
+) -> None:
+    release(monkeypatch, "glove", f"{server.url}/nowhere.zip")
+    with pytest.raises(InputError, match=r"nowhere\.zip: HTTP 404.*embeddings=glove50 .*embeddings=word2vec"):
+        HAttenSettings().check_vectors(GloVe(cache_dir=str(tmp_path)))
+
+
 def test_a_glove_file_in_the_cache_folder_is_found(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
