@@ -166,7 +166,7 @@ class Deduplicator:
         self._ends.append(self._ends[-1] + len(line))
 
     def __len__(self) -> int:
-        """Number of records added."""
+        """Return the number of records added."""
         return len(self._ends) - 1
 
     def finish(self) -> None:

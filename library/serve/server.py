@@ -297,7 +297,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.get("/search", **options)
     async def search_by_url(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
-        """Like POST /search."""
+        """Find papers, as POST /search does."""
         return await search(wanted, request)
 
     app.post("/search", **options)(search)
