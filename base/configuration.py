@@ -60,7 +60,8 @@ def _schema(kind: type) -> DictConfig:
     while parts:
         part = parts.pop()
         OmegaConf.set_readonly(part, None)
-        if part._metadata.element_type in KINDS:  # a dictionary of numbers or words takes any key
+        is_object = part._metadata.object_type is dict and "_target_" in part
+        if part._metadata.element_type in KINDS or is_object:  # takes any key
             OmegaConf.set_struct(part, False)
         children = (part._get_node(key) for key in part)
         parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]

@@ -172,3 +172,12 @@ def quoted(value: object) -> str:
     """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
     text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def count_noun(count: int, what: str = "paper") -> str:
+    """Return a count with its noun.
+
+    >>> count_noun(1), count_noun(2000, "place")
+    ('1 paper', '2,000 places')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"

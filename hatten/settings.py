@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -80,21 +81,9 @@ class EncoderConfig(Settings):
         return replace(self, dim=dim, heads=heads)
 
 
-@dataclass(frozen=True)
-class EncoderLossSettings(Settings):
-    """Training loss over the cosines of a batch (hatten.training.losses)."""
-
-    where: ClassVar[str] = "model.loss"
-    name: str = setting("infonce", choices=("triplet", "infonce"))
-    """triplet (Gu et al. 2022, equation 3) | infonce"""
-    margin: float = 0.05
-    """triplet: margin per level of relevance between positive and negative"""
-    positives: tuple[int, ...] = (1, 2)
-    """triplet: levels of relevance used as positives; [1] ignores mined positives"""
-    temperature: float = setting(0.05, above=0)
-    """infonce: temperature"""
-    correct_rate: bool = True
-    """infonce: correct for popular papers being sampled as negatives more often (logQ)"""
+def loss_of(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Return what makes the settings of a loss of hatten.training.losses."""
+    return lambda: {"_target_": f"citerec.hatten.training.losses.{name}", **options}
 
 
 @dataclass(frozen=True)
@@ -187,7 +176,9 @@ class EncoderTraining(Settings):
     """start each round from the averaged weights"""
     workers: int | None = None
     """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
-    loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
+    """_target_ and options of a loss of citerec.hatten.training.losses, Triplet (margin, positives), InfoNCE
+    (temperature, correct_rate) or your own"""
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
@@ -250,10 +241,18 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    loss: EncoderLossSettings = field(default_factory=lambda: EncoderLossSettings("triplet"))
+    rounds: int = setting(8, least=1)
+    """number of rounds of mining, training and validation"""
+    random_vectors: int = 5
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
+    centre_vectors: bool = False
+    """subtract the mean from the word vectors and scale them to unit length"""
+    encoder: EncoderConfig = field(default_factory=lambda: EncoderConfig(trainable_vectors="all"))
+    loss: dict[str, Any] = field(default_factory=loss_of("Triplet"))
     batch: EncoderBatchSettings = field(
-        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, random_level=4)
+        default_factory=lambda: EncoderBatchSettings(
+            64, mined=3, random=1, random_level=4, steps_per_round=500
+        )
     )
     mining: MiningSettings = field(default_factory=lambda: MiningSettings(first="bm25", positives=True))
     schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
@@ -276,12 +275,18 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 class FastHAttenSettings(HAttenSettings):
     """model=hatten_fast: HAtten with a mean path, which is trained first and alone (docs/guide/hatten.md)."""
 
+    rounds: int = setting(5, least=1)
+    """number of rounds of mining, training and validation"""
+    random_vectors: int = 0
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
+    centre_vectors: bool = True
+    """subtract the mean from the word vectors and scale them to unit length"""
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(
             input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
         )
     )
-    loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
     batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
     mining: MiningSettings = field(default_factory=MiningSettings)
     schedule: EncoderRateSettings = field(
@@ -333,7 +338,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
-    loss: EncoderLossSettings = field(default_factory=lambda: EncoderLossSettings(correct_rate=False))
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE", correct_rate=False))
     batch: EncoderBatchSettings = field(
         default_factory=lambda: EncoderBatchSettings(32, random=0, contexts_per_paper=1, steps_per_round=100)
     )

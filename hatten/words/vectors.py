@@ -363,7 +363,8 @@ def load_initial_vectors(
         vectors = vectors.with_words(MARKER_WORDS)
     if config.random_vectors:
         often = np.flatnonzero(np.asarray(corpus.word_counts) >= config.random_vectors)
-        vectors = vectors.with_words([corpus.words[row] for row in often])
+        words = (corpus.words[row] for row in often)
+        vectors = vectors.with_words([word for word in words if word not in MARKER_WORDS])
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
     if config.centre_vectors:
         table = subtract_mean(table, vocabulary, corpus)

@@ -20,7 +20,6 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.settings import (
     EncoderBatchSettings,
-    EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
     FastHAttenSettings,
@@ -35,7 +34,7 @@ from citerec.training.rounds import History, recall_and_mrr
 from citerec.training.settings import RECALL_AT, OptimizerSettings
 
 
-def module(corpus: Corpus, ema: float = 0.9, loss: str = "infonce", **schedule: Any) -> EncoderModule:
+def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> EncoderModule:
     torch.manual_seed(0)
     options: dict[str, Any] = {
         "max_tokens": 12,
@@ -46,7 +45,7 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "infonce", **schedule: 
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
         FastHAttenSettings(
-            loss=EncoderLossSettings(loss),
+            loss={"_target_": f"citerec.hatten.training.losses.{loss}"},
             schedule=EncoderRateSettings(**schedule),
             ema=ema,
             optimizer=OptimizerSettings(lr=0.01),
@@ -159,7 +158,7 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
 
 @pytest.mark.parametrize(  # 24: most have no query, and some no other paper
     ("processes", "loss", "cached"),
-    [(4, "infonce", False), (24, "infonce", True), (4, "triplet", False), (24, "triplet", False)],
+    [(4, "InfoNCE", False), (24, "InfoNCE", True), (4, "Triplet", False), (24, "Triplet", False)],
 )
 def test_processes_share_a_batch_and_have_the_gradients_of_one(
     demo_corpus: Corpus, processes: int, loss: str, cached: bool

@@ -36,7 +36,7 @@ from citerec.tests.runs import (
     train_until_crash,
 )
 from citerec.train import train
-from citerec.training.settings import DATE_FORMAT, run_folder
+from citerec.training.settings import DATE_FORMAT, run_folder, wandb_id
 
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
@@ -63,6 +63,7 @@ SMALL: Options = {
     "model.optimizer.lr": 0.01,
     "trainer.log_every_n_steps": 1,
 }
+TRIPLET = "citerec.hatten.training.losses.Triplet"
 PLAIN: Options = {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 0}
 SHORT: Options = {
     **SMALL,
@@ -142,7 +143,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
         pytest.param(
             {
                 **PLAIN,
-                "model.loss.name": "triplet",
+                "model.loss._target_": TRIPLET,
                 "model.encoder.trainable_vectors": "markers",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
@@ -151,7 +152,7 @@ def test_killed_and_interrupted_runs_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
-            {**PLAIN, "model.loss.name": "triplet", "model.batch.random_level": 4, "model.restart": True},
+            {**PLAIN, "model.loss._target_": TRIPLET, "model.batch.random_level": 4, "model.restart": True},
             id="from the average in each round",
             marks=pytest.mark.slow,
         ),
@@ -193,6 +194,7 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
     assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
     assert (config.data.tokenizer, model.markers) == ("reference", False)
+    assert (model.precision, model.random_vectors) == ("float32", 0)
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
@@ -238,7 +240,7 @@ def test_the_included_recipes_train(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("paper", ("both", "attention", "none")),
+        ("hatten", ("both", "attention", "none")),
         ("words-only", ("words", "attention", "none")),
         ("paragraphs-only", ("paragraphs", "attention", "none")),
         ("mean-pooling", ("both", "mean", "none")),
@@ -250,8 +252,8 @@ def test_the_included_recipes_train(
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
-    """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
-    plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
+    """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
+    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
     sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
     sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
@@ -262,7 +264,9 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     assert (tmp_path / "mined").exists() == (name != "random-negatives")
 
 
-def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_settings_data_and_state(
+    demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(message: str, options: Options) -> None:
         with pytest.raises(InputError, match=message):
             train(train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True}, options))
@@ -276,7 +280,9 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     ):
         what = f"settings of `{part}`" if part else "data"
         said = f"config.yaml: the interrupted run had other {what}; use the same, or restart"
-        refused(said, other)
+        with monkeypatch.context() as patch:  # before word vectors are trained
+            patch.setattr("citerec.hatten.model.load_initial_vectors", lambda *_: pytest.fail("too late"))
+            refused(said, other)
     state = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(state[: len(state) // 2])
     refused(r"last\.ckpt: damaged", {})
@@ -284,6 +290,31 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
+    demo: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def said(config: DictConfig) -> str:
+        caplog.clear()
+        train(config)
+        return caplog.text
+
+    resumed = train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True})
+    train_until_crash(train, 1, train_config(demo, SHORTEST, {"output_dir": tmp_path}))
+    assert "stopped before its state was first saved: starting from the beginning" in said(resumed)
+    assert f"the run in {tmp_path} is finished; more rounds need another output_dir" in said(resumed)
+
+
+def test_a_resumed_run_continues_its_run_in_weights_and_biases(tmp_path: Path) -> None:
+    assert wandb_id(str(tmp_path), True) is None
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "latest-run").symlink_to("offline-run-20260101_000000-abc123")
+    assert (wandb_id(str(tmp_path), True), wandb_id(str(tmp_path), False)) == ("abc123", None)
+    options = {"logger": "wandb", "output_dir": tmp_path, "resume": True}
+    assert train_config(options).logger.wandb.id == "abc123"
 
 
 @pytest.mark.slow
@@ -389,6 +420,8 @@ NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
             "dim=32 is not the 16 of the word vectors; .*; .*heads=3 does not divide 16; choose from 1, 2",
         ),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
+        ({"model.loss._target_": "mine.Loss"}, "model.loss._target_=mine.Loss: no such class"),
+        ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (

@@ -200,7 +200,7 @@ class CorpusBenchmark(Benchmark):
         elif run_depth:
             files = (
                 f"run files contain the top {run_depth:,} papers per query and all ties with the last of "
-                "them, enough for recall up to that depth (benchmark.run_depth)"
+                "them, enough for recall up to that depth (benchmark.run_depth); its MRR lacks papers below"
             )
         limit = [f"The run has at most {metrics['limit']:,} papers per query."] if "limit" in metrics else []
         filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []

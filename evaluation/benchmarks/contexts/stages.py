@@ -38,6 +38,9 @@ DEPTH_MEASURES = {
 }
 """{measure: label} of what is reported for each number of candidates."""
 
+FEW_QUERIES = 50
+"""With fewer queries, the report warns."""
+
 
 def depth_metrics(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
     """Extract {reranked candidates: {one of DEPTH_MEASURES: value}} from the metrics of a pipeline."""
@@ -169,11 +172,17 @@ def headline(metrics: Metrics, protocol: str) -> Headline:
             test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
         values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"
         parts.append(f"{name.replace('recall', 'R').upper()} {values}")
-    return Headline(
+    line = (
         f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
         f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited papers among the reranked "
         "candidates (at least ten), which the R@10 of a perfect reranker would reach."
     )
+    recall = metric_key("recall@10", protocol)
+    if metrics[recall] < metrics[BASE + recall]:
+        line += " The reranker is worse than what it reranks."
+    if (queries := metrics[metric_key("queries", protocol)]) < FEW_QUERIES:
+        line += f" {queries:,} queries are too few to compare two rankings."
+    return Headline(line)
 
 
 def depth_table(metrics: Metrics, protocol: str) -> Table:
