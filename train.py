@@ -6,6 +6,7 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def main(config: DictConfig) -> float | None:
 
 def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
-    given = read_settings(RunSettings, {name: config[name] for name in ("seed", "resume")})
+    given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
     settings, trainer = build(config.model), build(config.trainer)
     place, arguments = MODELS[type(settings)]
     if isinstance(settings, hatten.EncoderTraining):
@@ -80,6 +81,7 @@ def train(config: DictConfig) -> Path:
         trainer,
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),
+        given.checkpoint_minutes,
     )
     others = {argument: build(config[option]) for argument, option in arguments.items()}
     model.train(corpus, settings, run, **others)

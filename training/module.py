@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import nn
@@ -78,16 +79,12 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         self._averaged = self.global_step
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # A resumed run draws the same numbers in each step, and each process its own dropout.
-        step = (self.current_epoch << 24) + batch_idx
-        torch.manual_seed(self.seed * 1_000_003 + step + (self.share.rank << 48))
+        # A resumed run draws the same numbers from any step on, and each process its own dropout.
+        key = np.random.SeedSequence((self.seed, self.current_epoch, batch_idx, self.share.rank))
+        torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
 
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
-        self.end_step()
-
-    def end_step(self) -> None:
-        """Update the moving average, unless this was done in this step or its batches are not all read."""
-        if self.global_step > self._averaged:
+        if self.global_step > self._averaged:  # not between accumulated batches
             self._averaged = self.global_step
             self.average_weights()
 

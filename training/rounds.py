@@ -141,10 +141,8 @@ class Rounds(pl.Callback):
         self.monitor, self.patience = f"val/{monitor}", patience
         self.history = History(best.parent, shown)
         self._losses: list[Tensor] = []
+        self._earlier = np.empty(0)  # losses of the round before the run was resumed
         self._start = 0.0
-
-    can_stop = True
-    """whether the state in a round is whole, so that a run can go on from it"""
 
     @property
     def best(self) -> Path:
@@ -161,25 +159,27 @@ class Rounds(pl.Callback):
 
     def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
         """Metrics of the speed of the round."""
-        return {"train/steps_per_second": len(self._losses) / seconds}
+        return {"train/steps_per_second": len(self._round_losses()) / seconds}
+
+    def _round_losses(self) -> NDArray[np.float64]:
+        """Return the loss of each batch of the round so far; waits for a GPU."""
+        new = torch.stack(self._losses).cpu().numpy() if self._losses else np.empty(0)
+        return np.concatenate([self._earlier, new.astype(np.float64)])
 
     def state_dict(self) -> dict[str, Any]:
-        losses = torch.stack(self._losses).tolist() if self._losses else []
-        seconds = time.monotonic() - self._start if losses else 0.0
-        return {"history": self.history.rows, "losses": losses, "seconds": seconds}
+        round_state = {"losses": self._round_losses().tolist(), "seconds": time.monotonic() - self._start}
+        return {"history": self.history.rows, **round_state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history.rows = list(state_dict["history"])
-        # Of a round in which the run was interrupted.
-        self._losses = list(torch.tensor(state_dict["losses"]))
-        self._start = time.monotonic() - state_dict["seconds"]
+        self._earlier, self._start = np.array(state_dict["losses"]), time.monotonic() - state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._out_of_patience():  # resumed after early stopping
             trainer.should_stop = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._start, self._losses = time.monotonic(), []
+        self._start, self._losses, self._earlier = time.monotonic(), [], np.empty(0)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -187,14 +187,13 @@ class Rounds(pl.Callback):
         self._losses.append(outputs["loss"].detach())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        losses = torch.stack(self._losses).cpu().numpy().astype(np.float64)  # the only wait of a round
+        losses = self._round_losses()  # the only wait of a round
         seconds = time.monotonic() - self._start
         # Lightning divides each loss by the number of accumulated batches.
         loss = torch.tensor(losses.mean() * trainer.accumulate_grad_batches)
         share = Share.of(trainer)
         row = {"train/loss": float(share.sum(loss)) / share.processes, "train/seconds": seconds}
         row |= self.speed(trainer, seconds)
-        self._losses = []
         done = trainer.current_epoch + 1
         row |= self.measure(trainer, pl_module, done)
         pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)

@@ -76,7 +76,9 @@ class RunSettings(Settings):
     seed: int = setting(0, least=0)
     """random seed"""
     resume: bool = False
-    """resume from the last completed round in output_dir"""
+    """resume from the last checkpoint in output_dir"""
+    checkpoint_minutes: float = 5.0
+    """minutes between checkpoints within a round"""
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:

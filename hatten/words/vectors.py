@@ -20,13 +20,13 @@ import pyarrow
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError, error_text, missing_extra
+from citerec.base.errors import InputError, error_text, missing_extra, quoted
 from citerec.base.files import atomic_write, expand_user, file_lock
 from citerec.base.settings import cache_setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
-from citerec.datasets.records import MARKER_WORDS, quoted
+from citerec.datasets.records import MARKER_WORDS
 from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.settings import WordsSettings

@@ -113,7 +113,7 @@ def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) 
     made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
     optimizer = made.configure_optimizers()["optimizer"]
     before = weights(made)
-    made.on_train_start()  # of round 0, since there is no trainer
+    made.on_train_batch_start(of_round[0], 0)  # of round 0, since there is no trainer
     step(made, optimizer, of_round[0])
     changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
     assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}

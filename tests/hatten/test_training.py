@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -31,6 +30,7 @@ from citerec.tests.runs import (
     run_training,
     same,
     signal_at,
+    steps_done,
     train_config,
     train_twice,
     train_until_crash,
@@ -86,14 +86,10 @@ def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
-def steps_done(out: Path) -> int:
-    return int(torch.load(out / "last.ckpt", weights_only=True)["global_step"])
-
-
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
         *("hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
-        *("csv", "mined"),
+        *("csv", "mined", "lock"),
     }
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
     with (whole / "csv" / "version_0" / "metrics.csv").open() as file:
@@ -118,14 +114,16 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 
 
 @pytest.mark.slow
-def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
+def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
     out, given = tmp_path / "out", overrides(demo, SMALL)
-    killed = run_forked([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
-    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
+    killed = run_forked([*given, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
+    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
     given += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *given, signal_at(STEPS + 3, signal.SIGTERM))
+    assert (done.code, steps_done(out)) == (130, STEPS + 3), done.err
     done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (
         130,
@@ -200,17 +198,14 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"model": "hatten"}, SMALL], ids=["default", "fast"])
-@pytest.mark.parametrize("step", [3, 7])
-def test_a_run_goes_on_within_a_round(
-    step: int, options: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("citerec.training.resume.SAVE_EVERY", 0.0)
+def test_a_run_goes_on_within_a_round(options: Options, demo: Options, tmp_path: Path) -> None:
     sizes = {"model.rounds": 2, "model.batch.steps_per_round": 5, "model.encoder.hidden": 16}
-    parts = demo, options, sizes, {"model.batch.queries": 8, "output_dir": tmp_path / "other"}
-    train_until_crash(train, step, train_config(*parts))
-    assert steps_done(tmp_path / "other") == step - 1
-    assert_same_model(*train_twice(train, step + 1, tmp_path, *parts))
+    parts = demo, options, sizes, {"model.batch.queries": 8, "checkpoint_minutes": 0}
+    train_until_crash(train, 7, train_config(*parts, {"output_dir": tmp_path / "other"}))
+    assert steps_done(tmp_path / "other") == 6
+    assert_same_model(*train_twice(train, 8, tmp_path, *parts))
 
 
 @pytest.mark.parametrize("first", ["bm25", "none"])
