@@ -18,7 +18,7 @@ from citerec.datasets.published.downloads import CORPORA, open_data
 from citerec.datasets.published.releases import PREFIX, RELEASES
 from citerec.datasets.records import SPLITS
 
-with needs_extra("citerec.ir_datasets", "peers"):
+with needs_extra("citerec.interop.ir_datasets", "peers"):
     import ir_datasets
     from ir_datasets.datasets.base import Dataset
     from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel

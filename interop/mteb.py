@@ -18,7 +18,7 @@ from citerec.base.errors import needs_extra
 from citerec.datasets.published.downloads import open_data
 from citerec.datasets.published.releases import RELEASES
 
-with needs_extra("citerec.mteb", "peers"):
+with needs_extra("citerec.interop.mteb", "peers"):
     from mteb.abstasks import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import (

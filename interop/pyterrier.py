@@ -25,7 +25,7 @@ from citerec.rerank.llm import LlmReranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
 
-with needs_extra("citerec.pyterrier", "peers"):
+with needs_extra("citerec.interop.pyterrier", "peers"):
     import pandas as pd
     import pyterrier as pt
 
