@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
-    "update": (settings.UpdateSettings, "citerec.library.commands.watch:update"),
+    "update": (settings.UpdateSettings, "citerec.library.commands.change:update"),
     "enrich": (settings.EnrichSettings, "citerec.library.enrich.enrich:enrich"),
     "info": (settings.InfoSettings, "citerec.library.commands.change:info"),
     "verify": (settings.VerifySettings, "citerec.library.commands.change:verify"),
@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "lsp": (settings.LspSettings, "citerec.library.editor.server:lsp"),
 }
 """Settings class and function of each command."""
-SAID = ("citerec.base.files", "citerec.library.commands.temporary", "citerec.library.commands.watch")
+SAID = ("citerec.base.files", "citerec.library.ask.temporary", "citerec.library.papers.watch")
 """The loggers of what a user waits for; of all others, only warnings are shown."""
 
 _LIBRARY = re.compile("(--)?library=")

@@ -106,8 +106,8 @@ def error_text(error: Exception) -> str:
 
 
 _TRAINING = (
-    *("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "onnx", "gensim"),
-    *("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+    *("torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx", "gensim"),
+    *("rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
 )
 EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray"}
 """Modules that the base installation lacks, and the extra that installs each."""
@@ -172,3 +172,12 @@ def quoted(value: object) -> str:
     """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
     text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def count_noun(count: int, what: str = "paper") -> str:
+    """Return a count with its noun.
+
+    >>> count_noun(1), count_noun(2000, "place")
+    ('1 paper', '2,000 places')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -60,8 +60,8 @@ def draw(axes: Axes, curves: Curves, colours: Mapping[str, str], intervals: Inte
         ys = [curves[label][x] for x in xs]
         style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
         axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
-    for label, of in (intervals or {}).items():
-        for x, (low, high) in of.items() if label in colours else ():
+    for label, points in (intervals or {}).items():
+        for x, (low, high) in points.items() if label in colours else ():
             error = [[max(curves[label][x] - low, 0)], [max(high - curves[label][x], 0)]]
             axes.errorbar([x], [curves[label][x]], error, color=colours[label], linewidth=1.2, capsize=3)
 

@@ -76,7 +76,7 @@ def listed(value: Any, option: str) -> tuple[Any, ...]:
         value = [value] if value else []
     if not isinstance(value, Iterable):
         raise InputError(f"{option}={value}: must be a list")
-    return tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
+    return tuple(fspath(item) if isinstance(item, PathLike) else item for item in value)
 
 
 def check(settings: Any, where: str) -> None:

@@ -59,21 +59,21 @@ class ClozeSettings(Settings):
     """random seed"""
 
 
-def write_cloze_corpus(given: ClozeSettings) -> str:
+def write_cloze_corpus(settings: ClozeSettings) -> str:
     """Write a corpus (datasets/files/source_files.py) to a new folder; return a summary line.
 
     Papers without a title are left out. Equal papers and settings give equal files. Raises InputError for
     invalid records, for a field that no paper has, and if there are no contexts.
     """
-    folder, papers = new_folder(given.output), _read_papers(given.source, given.field)
+    folder, papers = new_folder(settings.output), _read_papers(settings.source, settings.field)
     ids, same_field = list(papers), dict[str, list[str]]()
     for id, (_, field) in papers.items():
         same_field.setdefault(field, []).append(id)
-    splitting = RandomSplitting(1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT, given.seed)
+    splitting = RandomSplitting(1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT, settings.seed)
     records, contexts = dict[str, Any](), dict[str, Any]()
     queries: dict[str, list[Any]] = {split: [] for split in SPLITS}
     for id, (paper, field) in papers.items():
-        rng = Random(f"{given.seed} {id}")
+        rng = Random(f"{settings.seed} {id}")
         passages, rest = cut_passages(paper.abstract or "", CONTEXTS, WORDS, rng)
         for number, text in enumerate(passages):
             key, citing = f"{id}__{number}", id
@@ -90,7 +90,7 @@ def write_cloze_corpus(given: ClozeSettings) -> str:
         for name, content in {"papers": records, "contexts": contexts, **queries}.items():
             if content:
                 (unfinished / f"{name}.json").write_bytes(msgspec.json.encode(content))
-    counts = ", ".join(f"{len(given):,} in {split}" for split, given in queries.items())
+    counts = ", ".join(f"{len(settings):,} in {split}" for split, settings in queries.items())
     return f"{folder}: {len(ids):,} papers; contexts: {counts}"
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
-from citerec.library.serve import limits
+from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
 NEEDS_TEXTS = "encode_texts needs fulltext=true"

@@ -86,7 +86,7 @@ class RandomVectors(Embeddings):
 
 
 class Bench:
-    """What all measurements share: the device, the data, the folder and the sizes of the networks."""
+    """State that all measurements share: the device, the data, the folder and the sizes of the networks."""
 
     def __init__(self, folder: Path, tiny: bool, seconds: float) -> None:
         self.folder, self.tiny, self.seconds = folder, tiny, seconds
@@ -221,13 +221,13 @@ class PlainLoop:
 
     def batches(self, *texts: Sequence[str]) -> list[Any]:
         """Batches of texts, or of pairs of texts."""
-        found = []
+        batches = []
         for start in range(0, len(texts[0]), BATCH):
             part = [list(column[start : start + BATCH]) for column in texts]
             options = {"padding": True, "truncation": True, "max_length": self.max_tokens}
             encoded = self.tokenizer(*part, return_tensors="pt", **options)
-            found.append(encoded.to(self.bench.device))
-        return found
+            batches.append(encoded.to(self.bench.device))
+        return batches
 
     def forward(self, batch: Any) -> Tensor:
         with torch.autocast(self.bench.device.type, torch.bfloat16, enabled=self.bench.device.type == "cuda"):

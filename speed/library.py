@@ -45,7 +45,7 @@ from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import read_files
 from citerec.library.evidence.refresh import refresh_texts
 from citerec.library.evidence.store import TextStore
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
@@ -99,7 +99,7 @@ def add_papers(args: argparse.Namespace) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             times.append(time_call(args, partial(add, settings)))
     start = time.perf_counter()
-    library = MemoryLibrary.open(args.library)
+    library = Library.open(args.library)
     opened = time.perf_counter() - start
     added = sorted(times[1:])[len(times) // 2 - 1]
     print(
@@ -116,12 +116,10 @@ def add_papers(args: argparse.Namespace) -> None:
     )
 
 
-def read_questions(
-    args: argparse.Namespace, library: MemoryLibrary, count: int
-) -> Iterator[tuple[str, str, str]]:
+def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
     """Yield context, title and abstract of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
-    contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
+    contexts = (record for record in read_contexts(file) if isinstance(record, ContextRecord))
     for context in islice(contexts, count):
         row = library.row(context.citing_id) or 0
         yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
@@ -130,7 +128,7 @@ def read_questions(
 def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
-    opened, times, library = time.perf_counter() - start, list[float](), in_memory(recommender.library)
+    opened, times, library = time.perf_counter() - start, list[float](), recommender.library
     for text, title, abstract in read_questions(args, library, args.questions):
         ask = partial(recommender.recommend, mark_context(text), title, abstract)
         times.append(1000 * time_call(args, ask))
@@ -142,7 +140,7 @@ def ask_questions(args: argparse.Namespace) -> None:
 
 
 def serve_questions(args: argparse.Namespace) -> None:
-    library = MemoryLibrary.open(args.library)
+    library = Library.open(args.library)
     questions = [
         {"text": text, "title": title, "abstract": abstract[:20_000]}
         for text, title, abstract in read_questions(args, library, args.requests)
@@ -154,8 +152,8 @@ def serve_questions(args: argparse.Namespace) -> None:
     def session() -> requests.Session:
         if not hasattr(sessions, "own"):
             sessions.own = requests.Session()
-        found: requests.Session = sessions.own
-        return found
+        own: requests.Session = sessions.own
+        return own
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -205,9 +203,9 @@ def read_fulltexts(args: argparse.Namespace) -> None:
         times = GOAL / args.pdfs
         store = TextStore(folder / "texts", create=True)
         start, pages = time.perf_counter(), 0
-        for file, found in read_files(files, args.workers):
-            store.put([(str(file), 1, 1, found)])
-            pages += found.pages
+        for file, text in read_files(files, args.workers):
+            store.put([(str(file), 1, 1, text)])
+            pages += text.pages
         seconds = time.perf_counter() - start
         print(
             f"read: {pages / seconds:.0f} pages/s with {args.workers} processes, {seconds * times / 60:.1f} "

@@ -40,14 +40,7 @@ from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
-from citerec.training.resume import (
-    LAST,
-    LOCK,
-    UNFINISHED,
-    AtomicCheckpointIO,
-    RunCheckpoint,
-    resume_point,
-)
+from citerec.training.resume import LAST, LOCK, UNFINISHED, AtomicCheckpointIO, RunCheckpoint, resume_point
 from citerec.training.rounds import HISTORY, Rounds
 from citerec.training.settings import TrainerSettings
 

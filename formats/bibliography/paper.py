@@ -57,6 +57,8 @@ _FORMULA = re.compile(
 
 RETRACTED = "retracted"
 """Mark in LibraryPaper.filled; who says so follows it."""
+SHORTEST_ABSTRACT = 60
+"""Characters of an abstract that is filled in; shorter ones say that there is none."""
 _RETRACTED_TITLE = re.compile(r"\W*(?:retracted|withdrawn)(?: (?:article|paper|chapter))?\s*[:\])–—-]", re.I)
 
 

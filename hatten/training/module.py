@@ -40,7 +40,7 @@ class EncoderModule(AveragedModule[Encoder]):
         checkpoint["cached_vectors"] = self.cached_vectors
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.cached_vectors = checkpoint["cached_vectors"]
+        self.cached_vectors = checkpoint.get("cached_vectors")
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         loss = self.compute_loss(batch, self.similarity(batch))

@@ -14,9 +14,8 @@ from citerec.base.settings import listed
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.drafts.language import Citation, replaced
 from citerec.formats.drafts.languages import LANGUAGES
-from citerec.library.ask.candidates import Candidates
-from citerec.library.drafts.placeholders import target_mark
-from citerec.library.serve.limits import MAX_TEXT
+from citerec.library.limits import MAX_TEXT
+from citerec.library.papers.library import Library
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
@@ -47,13 +46,13 @@ def mark_context(text: str) -> str:
 
 def _citations(text: str) -> list[Citation]:
     """Return the citations of a text in any language; two may read the same one."""
-    return [found for language in LANGUAGES for found in language.citations(text)]
+    return [citation for language in LANGUAGES for citation in language.citations(text)]
 
 
 def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
     """Return the spans of marks of missing citations, in order."""
     spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    return sorted(spans + [(found.start, found.end) for found in citations if found.missing])
+    return sorted(spans + [(citation.start, citation.end) for citation in citations if citation.missing])
 
 
 def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -70,11 +69,11 @@ def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPas
         missing = [(len(text) - len(TARGET_MARKER), len(text))]
     target = _target(text, missing)
     cited: dict[tuple[int, int], list[str]] = {target: []}
-    for found in citations:
-        is_near = found.end > target[0] - 2 * WINDOW and found.start < target[1] + 2 * WINDOW
-        ids = [id for key in found.cited if (id := id_of(key))] if is_near and not found.missing else []
+    for citation in citations:
+        is_near = citation.end > target[0] - 2 * WINDOW and citation.start < target[1] + 2 * WINDOW
+        ids = [id for key in citation.cited if (id := id_of(key))] if is_near and not citation.missing else []
         if ids:
-            cited.setdefault((found.start, found.end), ids)
+            cited.setdefault((citation.start, citation.end), ids)
     spans = list[tuple[int, int]]()
     for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
         if not spans or span[0] >= spans[-1][1]:
@@ -131,7 +130,7 @@ class Filters:
         for name in ("exclude", "only"):
             object.__setattr__(self, name, listed(getattr(self, name), name))
 
-    def mask(self, library: Candidates) -> Mask | None:
+    def mask(self, library: Library) -> Mask | None:
         """Return a mask [P] of the papers that pass; None means all. Raises InputError for a bad filter."""
         if not any((self.exclude, self.only, self.years, self.collection, self.venue)):
             return None
@@ -144,14 +143,14 @@ class Filters:
             first, last = year_range(self.years)
             allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
         if self.collection:
-            lists = library.metadata["collections"].combine_chunks()
+            lists = library.storage.metadata["collections"].combine_chunks()
             matches = pc.equal(pc.list_flatten(lists), self.collection)
             members = pc.list_parent_indices(lists).filter(matches)
             if not len(members):
                 raise InputError(f"collection={self.collection}: no paper of the library is in it")
             allowed &= np.isin(np.arange(len(library)), members.to_numpy())
         if self.venue:
-            venues = library.metadata["venue"]
+            venues = library.storage.metadata["venue"]
             allowed &= pc.match_substring(venues, self.venue, ignore_case=True).to_numpy()
         return allowed
 
@@ -174,3 +173,52 @@ class Request:
 
     query: Query
     filters: Filters = field(default_factory=Filters)
+
+
+_NAME = r"[^\W\d_][\w'’\-]*"
+_CITATION = re.compile(
+    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
+    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
+)
+_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
+_KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
+
+
+def named_key(context: str) -> str:
+    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    return alone[1] if alone else ""
+
+
+def named_papers(library: Library, context: str) -> tuple[list[int], str]:
+    """Return the rows of the papers that a question names, and the name: its key, or authors and year.
+
+    context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
+    """
+    key = named_key(context)
+    if key and (row := library.row(key)) is not None:
+        return [row], key
+    mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
+    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
+        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
+        for start in range(len(names)):  # "However, Lee (2020)"
+            if rows := library.storage.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+                named = citation["names"].partition(names[start])
+                return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
+    return [], ""
+
+
+_PARTS = re.compile(r"[{}\[\]<>\",;@]")
+_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
+
+
+def target_mark(command: str) -> str:
+    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
+
+    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
+    """
+    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
+    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
+    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,15 +17,23 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError, error_text
 from citerec.base.settings import listed
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Candidates, Rows
-from citerec.library.ask.explanation import TOGETHER, Recommendation, TextPlace, what_fits
-from citerec.library.ask.question import Filters, Request, append_mark, cited_near, mark_context, mark_query
-from citerec.library.ask.search import IN_PART, count_words, named_papers, plain_words, query_words, spellings
+from citerec.library.ask.question import (
+    Filters,
+    Request,
+    append_mark,
+    cited_near,
+    mark_context,
+    mark_query,
+    named_papers,
+)
+from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.encoding import BackgroundEncoding, encode
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
-from citerec.library.papers.memory.encoding import BackgroundEncoding, encode
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
 from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, empty_rankings
 from citerec.retrieval.fusion import fuse_scores
 from citerec.retrieval.queries import Queries, Query
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
 HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
-"""Files of a library in memory to download from the hub."""
+"""Files of a library to download from the hub."""
 RERANK_DEPTH = 30
 """Number of top papers that a cross-encoder reranks."""
 CITED, CITED_SHARE = 3, 0.3
@@ -50,18 +57,6 @@ NAMED = 0.9
 """Probability that a named paper is the one meant."""
 RERANKER_WEIGHT = 0.3
 """Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
-
-
-def open_library(path: str | Path) -> Library:
-    """Open the library in a folder. Raises InputError if there is none, or if it is damaged."""
-    return MemoryLibrary.open(path)
-
-
-@contextmanager
-def edit_library(path: str | Path, wait: bool = True) -> Iterator[Library]:
-    """Open the library in a folder and lock it against changes by other processes; `wait` for these."""
-    with MemoryLibrary.edit(path, wait) as library:
-        yield library
 
 
 class Recommender:
@@ -85,7 +80,7 @@ class Recommender:
         settings.
         Raises InputError if a folder does not contain a library or a cross-encoder.
         """
-        library = open_library(path)
+        library = Library.open(path)
         if reranker is None:
             return cls(library)
         # These import torch, which nothing else here needs.
@@ -93,8 +88,7 @@ class Recommender:
         from citerec.rerank.settings import ScoringSettings
 
         cross_encoder = Reranker.open(reranker, scoring or ScoringSettings(precision="fastest"))
-        if isinstance(library, Candidates):
-            cross_encoder.prepare(library.corpus)  # now rather than at the first query
+        cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
     @classmethod
@@ -151,8 +145,8 @@ class Recommender:
     ) -> list[list[Recommendation]]:
         """Like `recommend`, for several requests."""
         with damage_told(self.library.path):
-            ranked = [self.ranked(request, k, rerank) for request in requests]
-            return [one.best(k, explain) for one in ranked]
+            rankings = [self.ranked(request, k, rerank) for request in requests]
+            return [ranked.best(k, explain) for ranked in rankings]
 
     def ranked(self, request: Request, depth: int, rerank: bool | None = False) -> Ranked:
         """Rank at most `depth` papers for a request, to recommend some of them."""
@@ -160,26 +154,25 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
         depth = max(depth, RERANK_DEPTH) if reranks else depth
-        papers = self.refresh().candidates(request, depth)
-        query, corpus = mark_query(request.query), papers.corpus
+        library = self.refresh()
+        query, corpus = mark_query(request.query), library.corpus
         if query.passages is None:
-            passages, place = cited_near(request.query.context, papers.id_of)
+            passages, place = cited_near(request.query.context, library.id_of)
             query = replace(query, passages=passages, place=place)
-        known = (id for name in query.known if (id := papers.id_of(name)) is not None)
-        query = replace(query, known=tuple(known))
-        queries = Queries.from_list(corpus, [query])
-        if not len(papers):
-            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
-        with papers.lock:
-            allowed = request.filters.mask(papers)
-            found = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
-            rows, name = named_papers(papers, query.context)
+        ids = map(library.id_of, query.known)
+        queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
+        if not len(library):
+            return Ranked(library, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
+        with library.storage.lock:
+            allowed = request.filters.mask(library)
+            ranking = library.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            rows, name = named_papers(library, query.context)
         named = {row: name for row in rows if allowed is None or allowed[row]}
         if reranks:
-            found = self._rerank(queries, found)
-        found = _named_first(found, list(named), papers.retriever.log_probabilities)
+            ranking = self._rerank(queries, ranking)
+        ranking = _named_first(ranking, list(named), library.retriever.log_probabilities)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(papers, queries, found, named, count)
+        return Ranked(library, queries, ranking, named, count)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -193,17 +186,17 @@ class Recommender:
             return self._search(query, k)
 
     def _search(self, query: str, k: int) -> list[LibraryPaper]:
-        papers = self.refresh().search_candidates(query)
-        if not len(papers):
+        library = self.refresh()
+        if not len(library):
             return []
-        with papers.lock:
-            rows, has_all = papers.search_index.search(query, max(k, IN_PART))
+        with library.storage.lock:
+            rows, has_all = library.storage.search_index.search(query, max(k, IN_PART))
             if has_all:
-                return [papers.paper(row) for row in rows[:k]]
-            queries = Queries.from_list(papers.corpus, [Query(query)])
-            more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
-        found = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
-        return sorted(found, key=partial(count_words, query_words(query)), reverse=True)[:k]
+                return [library.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(library.corpus, [Query(query)])
+            more = library.storage.text_search.search(queries, max(k, IN_PART)).papers[0]
+        papers = map(library.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
         """Return a paper by id or key, and the k passages of its full text that fit a claim best, best first:
@@ -217,19 +210,19 @@ class Recommender:
         library, texts, row = self._full_text(name)
         marked = mark_context(claim)
         context = claim if marked == append_mark(claim) else marked
-        found = texts.passages(context, [row], k).get(row, [])
-        return library.paper(row), [library.explainer.sentence_in(context, one) for one in found]
+        passages = texts.passages(context, [row], k).get(row, [])
+        explainer = library.storage.explainer
+        return library.paper(row), [explainer.sentence_in(context, passage) for passage in passages]
 
     def text_file(self, name: str) -> str:
         """Return the file that a paper's full text was read from. Raises InputError if it has none."""
         _, texts, row = self._full_text(name)
         return texts.file(row)
 
-    def _full_text(self, name: str) -> tuple[Candidates, FullTexts, int]:
+    def _full_text(self, name: str) -> tuple[Library, FullTexts, int]:
         library = self.refresh()
         [row] = library.rows([name], "key").tolist()
-        texts = library.full_texts if isinstance(library, Candidates) else None
-        if texts is None or not isinstance(library, Candidates):
+        if (texts := library.full_texts) is None:
             raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")
         if not texts.has_text(row):
             raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
@@ -237,7 +230,7 @@ class Recommender:
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.papers.merging)."""
-        with edit_library(self.library.path) as library:
+        with Library.edit(self.library.path) as library:
             library.add(papers)
         library = self.refresh()
         if self._background is None:
@@ -245,10 +238,10 @@ class Recommender:
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by id or key. Raises InputError for an unknown one."""
-        with edit_library(self.library.path) as library:
+        with Library.edit(self.library.path) as library:
             library.remove(listed(names, "names"))
         if library.manifest.fulltext:
-            from citerec.library.evidence.library import forget_texts
+            from citerec.library.papers.fulltexts import forget_texts
 
             forget_texts(self.library.path)
         self.refresh()
@@ -279,13 +272,13 @@ class Recommender:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
+    """Papers of a library ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
-    papers: among which they were ranked. ranking: their rows there, [1, depth] and some more that the
-    question names. named: rows of these, and their names in it. count: papers that may be recommended.
+    ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
+    names in it. count: papers that may be recommended.
     """
 
-    papers: Candidates
+    library: Library
     query: Queries
     ranking: Ranking
     named: dict[int, str]
@@ -301,16 +294,12 @@ class Ranked:
     @cached_property
     def _texts(self) -> list[str]:
         """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
-        papers, corpus, rows = self.papers, self.papers.corpus, self._rows
-        return [
-            plain_words(f"{one['key']} {' '.join(one['authors'])} {year} {corpus.titles[row]} {one['venue']}")
-            for one, row, year in zip(
-                papers.select(rows, ["key", "authors", "venue"]),
-                rows.tolist(),
-                corpus.years[rows],
-                strict=True,
-            )
-        ]
+        corpus, texts = self.library.corpus, []
+        fields = self.library.storage.select(self._rows, ["key", "authors", "venue"])
+        for row, paper in zip(self._rows.tolist(), fields, strict=True):
+            authors, year, title = " ".join(paper["authors"]), corpus.years[row], corpus.titles[row]
+            texts.append(plain_words(f"{paper['key']} {authors} {year} {title} {paper['venue']}"))
+        return texts
 
     @property
     def _rows(self) -> Rows:
@@ -319,7 +308,7 @@ class Ranked:
     @cached_property
     def _note(self) -> str:
         """What to say above the papers."""
-        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
+        retriever, rows = self.library.retriever, self._rows[:TOGETHER]
         if not retriever.log_probabilities or not len(rows):
             return ""
         cosine = None
@@ -331,7 +320,7 @@ class Ranked:
     @property
     def ids(self) -> list[str]:
         """The ids of the ranked papers, best first."""
-        return [self.papers.corpus.paper_ids[row] for row in self._rows.tolist()]
+        return [self.library.corpus.paper_ids[row] for row in self._rows.tolist()]
 
     def matching(self, query: str) -> list[str]:
         """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
@@ -339,12 +328,12 @@ class Ranked:
         return [
             id
             for id, text in zip(self.ids, self._texts, strict=True)
-            if all(any(one in text for one in either) for either in words)
+            if all(any(spelling in text for spelling in either) for either in words)
         ]
 
     def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
         """Return the k best of these papers; those that are not ranked follow in the given order."""
-        corpus = self.papers.corpus
+        corpus = self.library.corpus
         rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
         kept = np.isin(self.ranking.papers[0], rows)
         others = rows[~np.isin(rows, self.ranking.papers[0])]
@@ -354,19 +343,30 @@ class Ranked:
         return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
 
     def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
-        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.library.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
-        evidence = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        explanations = self.library.storage.explainer.explain(self.query, rows.tolist()) if len(rows) else []
         recommendations = []
-        for index, row in enumerate(rows.tolist()):
-            paper = self.papers.paper(row)
-            fields = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
-            values = {name: float(column[0, index]) for name, column in features.items()}
-            score = float(ranking.scores[0, index])
-            why = replace(evidence[index], name=self.named[row]) if row in self.named else evidence[index]
-            probability = math.exp(score) if retriever.log_probabilities else None
-            about = why, values, probability, row in known, paper.names, paper.retracted
-            recommendations.append(Recommendation(index + 1, score, *fields, *about, note=self._note))
+        for index, (row, evidence) in enumerate(zip(rows.tolist(), explanations, strict=True)):
+            paper, score = self.library.paper(row), float(ranking.scores[0, index])
+            recommendation = Recommendation(
+                rank=index + 1,
+                score=score,
+                id=paper.id,
+                key=paper.key,
+                title=paper.title,
+                authors=paper.authors,
+                year=paper.year or None,
+                venue=paper.venue,
+                evidence=replace(evidence, name=self.named.get(row, evidence.name)),
+                features={name: float(column[0, index]) for name, column in features.items()},
+                probability=math.exp(score) if retriever.log_probabilities else None,
+                cited=row in known,
+                names=paper.names,
+                retracted=paper.retracted,
+                note=self._note,
+            )
+            recommendations.append(recommendation)
         return recommendations
 
 
@@ -379,9 +379,9 @@ def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Rankin
     """Keep the k best papers that the draft does not cite elsewhere and the best CITED that it does, or a
     share of k, so that neither push the others out."""
     most = max(CITED, round(CITED_SHARE * k))
-    found = ranking.papers[0] >= 0
-    cited = found & np.isin(ranking.papers[0], known)
-    others = found & ~cited
+    ranked = ranking.papers[0] >= 0
+    cited = ranked & np.isin(ranking.papers[0], known)
+    others = ranked & ~cited
     kept = (others & (np.cumsum(others) <= k)) | (cited & (np.cumsum(cited) <= most))
     return Ranking(ranking.papers[:, kept], ranking.scores[:, kept])
 

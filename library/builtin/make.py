@@ -24,7 +24,6 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.library.ask.candidates import Candidates
 from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import (
     MaskedDraft,
@@ -34,7 +33,7 @@ from citerec.library.benchmark.collection import (
     read_papers,
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.linear import TrainingLists, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel
@@ -130,7 +129,7 @@ def read_drafts(
         for number, one in enumerate(drafts):
             with TemporaryDirectory() as place:
                 read_papers(one.bibs, Path(place) / "library")
-                library = MemoryLibrary.open(Path(place) / "library")
+                library = Library.open(Path(place) / "library")
                 # Cross-fitting keeps the lists of a draft together.
                 parts += [
                     replace(lists, citing=np.full(len(lists), FIRST_DRAFT + number, np.int32))
@@ -141,7 +140,7 @@ def read_drafts(
 
 
 def _read_draft(
-    ranker: Ranker, one: MaskedDraft, library: Candidates, asked_as: Sequence[int], most: int, pairs: bool
+    ranker: Ranker, one: MaskedDraft, library: Library, asked_as: Sequence[int], most: int, pairs: bool
 ) -> Iterator[TrainingLists]:
     """Yield the lists of a draft's citations over both libraries of `read_drafts`, without papers that the
     same sentence cites, as in `citerec draft`."""

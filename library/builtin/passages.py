@@ -34,7 +34,7 @@ from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import ReadText, TextPart
 from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import TextStore
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence, without_cited
 from citerec.rerank.ranker.features import PASSAGES
@@ -248,7 +248,7 @@ def _read_library(
         if corpus.titles[row]
     ]
     with TemporaryDirectory() as folder:
-        library = MemoryLibrary.create(Path(folder) / "library", papers)
+        library = Library.create(Path(folder) / "library", papers)
         ranker = library.retriever
         assert isinstance(ranker, Ranker)
         encoder = text_encoder(ranker)

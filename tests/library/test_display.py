@@ -16,12 +16,9 @@ from citerec.formats.bibliography.latex import escape_latex
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.references import bibtex
 from citerec.formats.latex_text import plain_text
-from citerec.library.ask.explanation import (
-    NO_EVIDENCE,
-    Explanation,
-    Recommendation,
-)
-from citerec.library.display import as_json, citation, short_authors, table
+from citerec.library.ask.display import as_json, citation, short_authors, table
+from citerec.library.ask.recommendation import Recommendation
+from citerec.library.evidence.explanation import NO_EVIDENCE, Explanation
 
 SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."
 ADAM = Recommendation(

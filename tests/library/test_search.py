@@ -10,8 +10,8 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
-from citerec.library.ask.search import MAX_WORDS
-from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.library import Library
+from citerec.library.papers.search import MAX_WORDS
 
 PAPERS = [
     LibraryPaper(
@@ -35,7 +35,7 @@ PAPERS = [
 
 @pytest.fixture
 def recommender(tmp_path: Path) -> Recommender:
-    library = MemoryLibrary.create(tmp_path / "mine", PAPERS, model="bm25")
+    library = Library.create(tmp_path / "mine", PAPERS, model="bm25")
     return Recommender(library)
 
 
@@ -119,11 +119,11 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
     recommender.remove(["dtm"])
     library = recommender.library
     fresh = Recommender(
-        MemoryLibrary.create(
+        Library.create(
             tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",
         )
     )  # fmt: skip
-    anew, own = in_memory(fresh.library).search_index, in_memory(library).search_index
+    anew, own = fresh.library.storage.search_index, library.storage.search_index
     for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
         assert own.search(query, 9) == anew.search(query, 9)
     assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == ["plates"]

@@ -123,22 +123,22 @@ def ceiling(reranked: Outcome, depth: int) -> float:
 
 
 def reranker_weight(
-    given: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
+    settings: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
 ) -> Callable[[int], float]:
     """Return the function that maps a number of reranked candidates to the reranker's fusion weight.
 
     score: prefetches and scores candidates of validation queries; called only if the weight is tuned.
     """
-    if given.fuse == "none" or given.weight != "tuned":
-        weight = 1.0 if given.fuse == "none" else float(given.weight)
+    if settings.fuse == "none" or settings.weight != "tuned":
+        weight = 1.0 if settings.fuse == "none" else float(settings.weight)
         return lambda depth: weight
-    contexts, positives = sample_queries(corpus, VALIDATION, given.validation_queries, given.seed)
+    contexts, positives = sample_queries(corpus, VALIDATION, settings.validation_queries, settings.seed)
     candidates = score(Split(VALIDATION, contexts, positives))
 
     @cache
     def tuned(depth: int) -> float:
         head, scores = first_k(candidates.ranking, depth), candidates.scores[:, :depth]
-        return tune_weight(head, scores, positives, given.fuse, given.tuned_cutoffs)
+        return tune_weight(head, scores, positives, settings.fuse, settings.tuned_cutoffs)
 
     return tuned
 
@@ -187,7 +187,7 @@ def headline(metrics: Metrics, protocol: str) -> Headline:
 
 def depth_table(metrics: Metrics, protocol: str) -> Table:
     """Return the measures by number of reranked candidates."""
-    rows = {f"{depth:,}": of for depth, of in depth_metrics(metrics, protocol).items()}
+    rows = {f"{depth:,}": values for depth, values in depth_metrics(metrics, protocol).items()}
     columns = [Column(key, label, decimals=4) for key, label in DEPTH_MEASURES.items()]
     return Table.of(rows, columns, "reranked candidates", brief=False)
 
@@ -198,7 +198,7 @@ def stage_group_tables(metrics: Metrics, protocol: str) -> list[Table]:
     for group in GROUPS[protocol]:
         if group and group != protocol and metrics.get(f"{group}/queries"):
             base = under(metrics, f"{BASE}{group}/")
-            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": of for key, of in base.items()}
+            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": value for key, value in base.items()}
     columns = [
         Column(f"{stage}{measure}", f"{measure} {label}", decimals=4, interval=True)
         for measure in COMPARED

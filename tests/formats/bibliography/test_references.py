@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import LibraryPaper, clean_text, make_paper
+from citerec.formats.bibliography.paper import LibraryPaper, clean_text, make_paper, terminal_text
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.bibliography.references import bibtex, csl, ris
-from citerec.library.display import terminal_text
 from citerec.library.sources.readers import read_source
 
 ENTRY = """@incollection{lee2003, title = {A {Chapter}}, author = {van der Lee, Ann B. and {Consortium}},

@@ -38,7 +38,6 @@ from citerec.library.benchmark.drafts import NAMED, PARTS, Drafts, add_prior, co
 from citerec.library.benchmark.results import DraftResult, Ranks, read_results
 from citerec.library.commands.change import build
 from citerec.library.drafts.reader import read_draft
-from citerec.library.papers.memory.library import in_memory
 from citerec.library.settings import BuildSettings
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.passages import CitingPassages
@@ -233,7 +232,7 @@ def test_each_mask_is_a_missing_citation(folder: Path, name: str) -> None:
 def by_hand(folder: Path, main: str, library: Path, command: str) -> list[tuple[int, str, int]]:
     """Line, key and rank of each query, asked one by one."""
     recommender, draft = Recommender.open(library), read_draft(folder / main, masked=True)
-    corpus = in_memory(recommender.library).corpus
+    corpus = recommender.library.corpus
     own = re.findall(r"@article\{(\w+)", (folder / "refs.bib").read_text())
     ids = {key: corpus.paper_ids[list(corpus.titles).index(TITLES[key])] for key in own}
     ranks = []
@@ -317,7 +316,7 @@ def test_bm25_reads_names_and_years_and_prefers_what_the_draft_cites_elsewhere(
     found = zip(asked, paper.ranks["model"]["as_is/ask"].rank, strict=True)
     assert ranks == sorted((int(line), key, rank) for (*_, line, key), rank in found)
 
-    library = in_memory(Recommender.open(tmp_path / "library").library)
+    library = Recommender.open(tmp_path / "library").library
     draft, known = find_cited(find_drafts(folder)[0][2].draft, library)
     times = count_citations(draft, known, library)
     rows = {key: library.corpus.paper_row(paper) for key, paper in known.items()}

@@ -20,7 +20,6 @@ from citerec.library.commands.change import add, build
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
 from citerec.library.editor.documents import Document
-from citerec.library.papers.memory.library import in_memory
 from citerec.library.settings import AddSettings, BuildSettings
 from citerec.tests.library.editor.client import WAIT, Editor
 
@@ -206,7 +205,7 @@ def test_the_order_is_that_of_citerec_draft(editor: Editor, library: Path, folde
     (folder / "library.bib").write_text(EXAMPLES.read_text())
     draft = read_draft(folder / "draft.tex")
     recommender = Recommender.open(library)
-    known, own = known_papers(draft, in_memory(recommender.library))
+    known, own = known_papers(draft, recommender.library)
     passages = citing_passages(draft, known)
     uri = editor.open(folder / "draft.tex")
     for place in draft.places:

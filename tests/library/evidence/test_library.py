@@ -23,8 +23,8 @@ from citerec.formats.articles.pdf import read_pdf
 from citerec.library.ask.recommender import Recommender
 from citerec.library.evidence import vectors
 from citerec.library.evidence.evidence import ENCODER
-from citerec.library.papers.memory.encoding import BackgroundEncoding, state, texts_of
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.encoding import BackgroundEncoding, state, texts_of
+from citerec.library.papers.library import Library
 from citerec.library.serve.mcp import make_server
 from citerec.library.serve.messages import Claim, find_passages
 from citerec.recommend import run
@@ -112,7 +112,7 @@ def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
     assert lines[0].startswith("mine: 3 papers")
     assert lines[1].startswith("full texts: 2 papers, ")
     assert lines[1].endswith("; 2 PDFs read; 2 abstracts filled in")
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     papers = {paper.key: paper for paper in map(library.paper, range(3))}
     assert [papers[f"made{n}"].abstract for n in range(3)] == [
         paper_made(0).abstract,
@@ -145,7 +145,7 @@ def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
     text = bibliography.read_text()
     (bibliography.parent / "plain.bib").write_text(text.replace("file=", "note="))
     run(["build", "library=plain", "source=plain.bib"])
-    retriever = MemoryLibrary.open("plain").retriever
+    retriever = Library.open("plain").retriever
     assert isinstance(retriever, Ranker) and retriever.passages is None
     [first, *_] = Recommender.open("plain").recommend(f"{SENTENCE} [CITE].", explain=True)
     assert not any(name.startswith("passage") for name in first.features)
@@ -280,12 +280,12 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
         run(["add", "library=mine", "source=papers.bib", "encode_texts=true"])
 
     assert exit_code(killed) == -signal.SIGKILL
-    half = state(MemoryLibrary.open("mine"))
+    half = state(Library.open("mine"))
     assert half is not None and half.texts is not None and (half.texts.known, half.texts.papers) == (1, 2)
     output()
     run(["update", "library=mine"])
     assert "all 2 full texts read by the encoder, 1 now" in output()
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     texts = library.full_texts
     assert texts is not None and texts.vectors is not None and isinstance(library.retriever, Ranker)
     assert library.retriever.encoder is not None
@@ -308,15 +308,15 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
     library.verify()
     run(["remove", "library=mine", "id=made1"])
     run(["update", "library=mine"])
-    left = texts_of(MemoryLibrary.open("mine"))
+    left = texts_of(Library.open("mine"))
     assert left is not None and len(left.store) == 1
     run(["add", "library=mine", "source=papers.bib", "encode_texts=false"])
     assert not Path("mine/fulltexts/encoded").exists()
     run(["add", "library=mine", "source=papers.bib", "encode_texts=true", "encode=false"])
     background = BackgroundEncoding()
-    background.start(MemoryLibrary.open("mine"))
+    background.start(Library.open("mine"))
     background.join()
-    read = state(MemoryLibrary.open("mine"))
+    read = state(Library.open("mine"))
     assert read is not None and read.texts is not None and read.texts.known == read.texts.papers > 0
 
 
@@ -329,7 +329,7 @@ def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
 
 @pytest.mark.usefixtures("copied")
 def test_verify_and_questions_notice_a_text_that_has_changed() -> None:
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     library.verify()
     file = Path("mine/fulltexts/texts.sqlite")
     with closing(sqlite3.connect(file)) as database:

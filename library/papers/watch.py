@@ -16,16 +16,14 @@ from threading import Event, Thread
 
 from watchfiles import watch
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError, count_noun, error_text
 from citerec.base.files import expand_user, files_below
 from citerec.formats.bibliography.attachments import SUFFIX
-from citerec.library.commands.change import Change, refresh, tell_texts
-from citerec.library.display import count_noun
 from citerec.library.evidence.files import stamp_of
+from citerec.library.papers.building import Change, refresh
+from citerec.library.papers.encoding import encode
 from citerec.library.papers.folder import read_manifest
-from citerec.library.papers.memory.encoding import encode, encode_and_tell
-from citerec.library.papers.memory.library import MemoryLibrary
-from citerec.library.settings import UpdateSettings
+from citerec.library.papers.library import Library
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_places import KEYS_FILE, check_place, files_of, find_database, is_place
@@ -36,20 +34,6 @@ TICK = 5000
 """Milliseconds between looks at what the system does not report."""
 STEP = 200
 """Milliseconds without a change after which changes are complete, such as the parts of a saved file."""
-
-
-def update(settings: UpdateSettings) -> None:
-    """Reread the sources of a library, with `watch` whenever they change."""
-    if not settings.watch:
-        change = refresh(settings.library, settings.wait, settings.force)
-        change.tell()
-        tell_texts(settings.library)
-        encode_and_tell(MemoryLibrary.open(settings.library))  # whose texts are those of now
-        return
-    named = read_manifest(expand_user(settings.library)).named
-    print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
-    with suppress(KeyboardInterrupt):
-        watch_sources(settings.library, Event())
 
 
 @contextmanager
@@ -107,9 +91,9 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
         stop.wait(TICK / 1000)
         return
     options = {"stop_event": stop, "rust_timeout": TICK, "yield_on_timeout": True, "step": STEP}
-    found = watch(*folders, recursive=False, watch_filter=None, **options)  # type: ignore[arg-type]
+    watched = watch(*folders, recursive=False, watch_filter=None, **options)  # type: ignore[arg-type]
     try:
-        for number, changes in enumerate(found):
+        for number, changes in enumerate(watched):
             yield bool(changes) or number == 0  # the first comes after what happened since the first look
     except FileNotFoundError:
         return
@@ -122,7 +106,7 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
 
 def _update(path: Path, before: str) -> str:
     """Update a library and its full texts. Returns what is wrong, which is logged if it was not so before."""
-    from citerec.library.evidence.library import update_full_texts
+    from citerec.library.papers.fulltexts import update_full_texts
 
     started = time.perf_counter()
     try:
@@ -139,15 +123,15 @@ def _update(path: Path, before: str) -> str:
     if report is not None and report.changed:
         log.info("%s", report)
         with suppress(InputError):  # another process does it
-            encode(MemoryLibrary.open(path), wait=False)
+            encode(Library.open(path), wait=False)
     return ""
 
 
 def _describe(change: Change) -> str:
-    counts = {"added": change.added, "removed": change.removed, "changed": change.replaced}
-    found = [(number, what) for what, number in counts.items() if number]
-    first = [f"{count_noun(number)} {what}" for number, what in found[:1]]
-    return ", ".join(first + [f"{number:,} {what}" for number, what in found[1:]]) or "new contexts"
+    numbers = {"added": change.added, "removed": change.removed, "changed": change.replaced}
+    counts = [(number, what) for what, number in numbers.items() if number]
+    first = [f"{count_noun(number)} {what}" for number, what in counts[:1]]
+    return ", ".join(first + [f"{number:,} {what}" for number, what in counts[1:]]) or "new contexts"
 
 
 def _database() -> list[Path]:
@@ -162,18 +146,18 @@ def _is_polled(name: str) -> bool:
 
 def _folders(named: list[str]) -> set[Path]:
     """Return the folders in which the system reports changes."""
-    found: set[Path] = set()
+    folders: set[Path] = set()
     for name in named:
         path = Path(name)
         if is_place(name):
-            found |= {file.parent for file in _database()}
+            folders |= {file.parent for file in _database()}
         elif path.is_dir():
-            found |= {Path(inside) for inside, _, _ in os.walk(path)}
+            folders |= {Path(inside) for inside, _, _ in os.walk(path)}
         else:
             with suppress(InputError):
-                found |= {Path(file).parent for file in find_sources([name])}
-            found.add(path.parent)
-    return {folder for folder in found if folder.is_dir()}
+                folders |= {Path(file).parent for file in find_sources([name])}
+            folders.add(path.parent)
+    return {folder for folder in folders if folder.is_dir()}
 
 
 def _state(named: list[str], pdfs: list[str]) -> list[object]:
@@ -183,8 +167,8 @@ def _state(named: list[str], pdfs: list[str]) -> list[object]:
     for name in named:
         files: list[Path] = []
         if _is_polled(name):
-            with suppress(InputError, NotAvailable):
-                state.append(ZoteroApi(find_database()[1]).state(check_place(name)[0]))
+            with suppress(InputError, NotAvailable), ZoteroApi() as zotero:
+                state.append(zotero.state(check_place(name)[0]))
         elif is_place(name):
             files = _database()
         else:

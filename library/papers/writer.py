@@ -1,4 +1,4 @@
-"""Writes a generation of a library in memory: every change writes all files anew, but for the model.
+"""Writes a generation of a library: every change writes all files anew, but for the model.
 
 What the old generation knows of papers that stay, such as their tokens, is copied; they are not read again.
 """
@@ -27,14 +27,18 @@ from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.datasets.some_papers import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.ask.candidates import SCHEMA, Rows, record_of
-from citerec.library.ask.search import SearchIndex
+from citerec.formats.names import surname
+from citerec.library.papers.contexts import find_contexts
 from citerec.library.papers.folder import outdated
-from citerec.library.papers.identities import Identities
-from citerec.library.papers.memory.contexts import find_contexts
-from citerec.library.papers.memory.generation import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, Generation
+from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import install_model, open_model
+from citerec.library.papers.search import SearchIndex
+from citerec.library.papers.storage import CORPUS, IDENTITIES, METADATA, MODEL, RANKING, SCHEMA, Storage
+from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import OtherIndex
+
+MAX_AUTHORS = 10
+"""Maximum authors of a paper whose surnames are in the corpus; contexts name at most the first three."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class GenerationWriter:
     """
 
     folder: Path
-    old: Generation | None = None
+    old: Storage | None = None
     model: str = ""
     ranker: str = ""
     contexts: Sequence[Path] | None = None
@@ -81,7 +85,8 @@ class GenerationWriter:
             for paper in papers:
                 table.append(*(getattr(paper, name) for name in SCHEMA.names))
                 identities.add(paper)
-                record = record_of(paper)
+                names = filter(None, map(surname, paper.authors[:MAX_AUTHORS]))
+                record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year, tuple(names))
                 digest.update(repr(record).encode())
                 if files:
                     ids.append(paper.id)
@@ -90,9 +95,9 @@ class GenerationWriter:
 
         def contexts() -> Iterator[ContextRecord]:
             if files:
-                found, of_train = find_contexts(files, identities.numbers(), ids)
+                citing, of_train = find_contexts(files, identities.numbers(), ids)
                 queries.append(of_train)
-                for context in found:
+                for context in citing:
                     digest.update(repr(context).encode())
                     yield context
             content["contexts"] = digest.hexdigest()

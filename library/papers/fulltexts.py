@@ -13,13 +13,13 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user
-from citerec.formats.bibliography.paper import LibraryPaper
-from citerec.library.enrich.matching import SHORTEST_ABSTRACT, Found
+from citerec.formats.bibliography.paper import SHORTEST_ABSTRACT, LibraryPaper
 from citerec.library.evidence.evidence import text_encoder
 from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import DATABASE, TextStore
 from citerec.library.evidence.vectors import ENCODED
+from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.folder import (
     Manifest,
     generation_folder,
@@ -28,13 +28,12 @@ from citerec.library.papers.folder import (
     read_manifest,
     write_manifest,
 )
-from citerec.library.papers.memory.contexts import current_contexts
-from citerec.library.papers.memory.generation import MODEL
-from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.library import Library
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
+from citerec.library.papers.storage import MODEL
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
-from citerec.library.sources.zotero_files import read_annotations
+from citerec.library.sources.zotero_database import read_annotations
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ def update_full_texts(path: Path) -> TextReport | None:
 
     Returns None for a library without full texts, whose former ones are removed.
     """
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     if not library.manifest.fulltext:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
         return None
@@ -100,42 +99,39 @@ def update_full_texts(path: Path) -> TextReport | None:
 
 def forget_texts(path: Path) -> None:
     """Remove the texts of papers that a library has no longer."""
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     encoder = text_encoder(open_model(library.folder / MODEL))
     drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
 
 
-def _papers(library: MemoryLibrary) -> Iterator[LibraryPaper]:
+def _papers(library: Library) -> Iterator[LibraryPaper]:
     return (library.paper(row) for row in range(len(library)))
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     """Return what the user marked and wrote in PDFs of Zotero, by file."""
-    found: dict[str, list[Passage]] = {}
+    notes: dict[str, list[Passage]] = {}
     databases = {zotero_database(name) for name in named if is_zotero(name)}
     for database in filter(None, databases):
-        for file, notes in read_annotations(database).items():
-            found[file] = [Passage(one.text, [(0, one.page)], "", one.kind) for one in notes]
-    return found
+        for file, marked in read_annotations(database).items():
+            notes[file] = [Passage(note.text, [(0, note.page)], "", note.kind) for note in marked]
+    return notes
 
 
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
-    with MemoryLibrary.edit(path) as library, closing(PdfFinder(path)) as finder:
-        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0)
-        filled = {
-            row: found.paper
-            for row in rows.tolist()
-            if (found := finder.find(row, library.paper(row))).filled
-        }
+    with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
+        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0).tolist()
+        papers = {row: abstracts.fill(library.paper(row)) for row in rows}
+        filled = {row: paper for row, paper in papers.items() if paper.abstract}
         if filled:
             kept = np.delete(np.arange(len(library)), [*filled])
             library.write(kept, filled.values(), reread=current_contexts(library.manifest))
         return len(filled)
 
 
-class PdfFinder:
-    """Finds the abstracts of papers in their PDFs."""
+class PdfAbstracts:
+    """The abstracts of papers in their PDFs."""
 
     def __init__(self, library: Path) -> None:
         """Raises InputError if the library has no full texts."""
@@ -144,21 +140,20 @@ class PdfFinder:
                 f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
             )
         self._store = TextStore(library / FOLDER)
-        self._files = {one.paper: one.file for one in self._store.papers()}
+        self._files = {stored.paper: stored.file for stored in self._store.papers()}
 
-    def find(self, row: int, paper: LibraryPaper) -> Found:
-        """As citerec.library.enrich.enrich.Finder."""
-        found = Found(paper, known=bool(paper.abstract), asked=paper.id in self._files)
-        about = (
-            dict(self._store.abouts([self._files[paper.id]])).get(self._files[paper.id])
-            if found.asked
-            else None
-        )
-        if about is None or paper.abstract or len(about.abstract) < SHORTEST_ABSTRACT:
-            return found
-        marks = (*paper.filled, f"abstract:{SOURCE}")
-        whole = paper._replace(abstract=about.abstract, filled=marks)
-        return Found(whole, known=True, asked=True, filled={"abstract": SOURCE})
+    def has_text(self, paper: LibraryPaper) -> bool:
+        """True if the PDF of a paper was read."""
+        return paper.id in self._files
+
+    def fill(self, paper: LibraryPaper) -> LibraryPaper:
+        """Give a paper without an abstract that of its PDF, marked as filled in."""
+        if paper.abstract or not (file := self._files.get(paper.id)):
+            return paper
+        abstract = next((read.abstract for _, read in self._store.abouts([file])), "")
+        if len(abstract) < SHORTEST_ABSTRACT:
+            return paper
+        return paper._replace(abstract=abstract, filled=(*paper.filled, f"abstract:{SOURCE}"))
 
     def close(self) -> None:
         self._store.close()

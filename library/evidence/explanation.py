@@ -1,4 +1,4 @@
-"""Recommendations and their explanations: a name, the evidence sentence, a sentence that cites the paper.
+"""Why a paper is recommended: a name, the evidence sentence, a sentence that cites the paper.
 
 They are computed for the papers shown, from what the ranker compares: names (rerank.ranker.paper_names),
 words weighted by idf and nearness to the mark (rerank.ranker.texts), and training contexts
@@ -7,22 +7,20 @@ words weighted by idf and nearness to the mark (rerank.ranker.texts), and traini
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import Stemmer
-from numpy.typing import NDArray
 
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
 from citerec.datasets.tokenize import default_tokenize, sentence_starts
+from citerec.library.evidence.passages import TextPlace
 from citerec.rerank.ranker.author_names import HALF, has_authors, surnames_near, usual_words
 from citerec.rerank.ranker.citing_contexts import CitingContexts
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
@@ -50,50 +48,6 @@ SENTENCE = 20
 """Usual words of a sentence."""
 PASSAGES = 3
 """Passages of a full text in which a sentence is looked for."""
-TOGETHER = 10
-"""Papers that are looked at to say that several or none fit."""
-SURE = 0.5
-"""Probability of a paper above which something fits."""
-LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.15, 0.03, 10_000
-"""Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
-the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
-NO_PAPER, TOO_FEW, FEW_PAPERS = 0.12, 0.3, 1000
-"""The same without an encoder: the least probability of a paper, of the first ones together, and the papers
-from which nothing is said."""
-SEVERAL, TOGETHER_SURE = 0.2, 0.5
-"""Several fit if no paper has SEVERAL, but the first ones have TOGETHER_SURE."""
-NOTHING_FITS = "nothing in the library fits well"
-SEVERAL_FIT = "several papers fit about equally well"
-
-
-_OWN = {"highlight": "your highlight", "note": "your note"}
-
-
-@dataclass(frozen=True)
-class TextPlace:
-    """Where a sentence stands in a full text. page: from 1, 0 if unknown. passage: the text around it. kind:
-    empty, or `highlight` or `note`, which the user made."""
-
-    file: str
-    page: int
-    section: str = ""
-    passage: str = ""
-    kind: str = ""
-
-    @property
-    def label(self) -> str:
-        """The place for people, as in `p. 7`."""
-        parts = [_OWN.get(self.kind, ""), f"p. {self.page}" if self.page else ""]
-        return ", ".join(filter(None, parts)) or "full text"
-
-    @property
-    def link(self) -> str:
-        """An address that opens the PDF at the page: in Zotero if it is there, else in a browser."""
-        from citerec.library.sources.zotero_files import attachment_link
-
-        if link := attachment_link(self.file):
-            return link + (f"?page={self.page}" if self.page else "")
-        return Path(self.file).as_uri() + (f"#page={self.page}" if self.page else "")
 
 
 @dataclass(frozen=True)
@@ -126,67 +80,6 @@ class Explanation:
             mark = self.cited_as.find(MARK)
             reasons.append(f"cited as “{excerpt(self.cited_as, ((mark, mark + len(MARK)),), MAX_EXCERPT)}”")
         return "; ".join(reasons) or NO_EVIDENCE
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """A recommended paper; year None and empty fields are unknown.
-
-    features: the ranker's, if requested. probability: that it is the paper meant; None if the library's model
-    cannot tell. cited: the draft cites it elsewhere. note: on all papers of the list (`what_fits`).
-    """
-
-    rank: int
-    score: float
-    id: str
-    key: str
-    title: str
-    authors: tuple[str, ...] = ()
-    year: int | None = None
-    venue: str = ""
-    evidence: Explanation = field(default_factory=Explanation)
-    features: dict[str, float] = field(default_factory=dict)
-    probability: float | None = None
-    cited: bool = False
-    names: tuple[str, ...] = ()
-    """as `LibraryPaper.names`"""
-    retracted: str = ""
-    """as `LibraryPaper.retracted`"""
-    note: str = ""
-
-    @property
-    def why(self) -> str:
-        return self.evidence.why
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields that every interface shows."""
-        names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
-        return {name: getattr(self, name) for name in names}
-
-
-def note_on(found: Sequence[Recommendation]) -> str:
-    """Return what to say above a list: that none of its papers fits, that several do, or nothing."""
-    return next((paper.note for paper in found), "")
-
-
-def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | None) -> str:
-    """Return NOTHING_FITS, SEVERAL_FIT or nothing.
-
-    probabilities: of the first papers of a ranked list. papers: among which they were ranked. cosine: the
-    highest of the first TOGETHER papers with the passage by the encoder; None without one.
-
-    The first ones are TOGETHER, or the first tenth of fewer than a hundred papers.
-    """
-    if not len(probabilities):
-        return ""
-    best, together = probabilities.max(), probabilities[: min(TOGETHER, -(-papers // 10))].sum()
-    if cosine is None:
-        nothing = papers <= FEW_PAPERS and best < NO_PAPER and together < TOO_FEW
-    else:
-        nothing = best < SURE and cosine < LEAST_COSINE + PER_PAPERS * math.log(min(papers, MOST_PAPERS))
-    if nothing:
-        return NOTHING_FITS
-    return SEVERAL_FIT if best < SEVERAL and together >= TOGETHER_SURE else ""
 
 
 class Explainer:
@@ -234,10 +127,10 @@ class Explainer:
             score, sentence, matched = best_sentence(words_of, weights, least)
             if nearest:
                 sentence, matched = nearest, matching_spans(nearest, weights)
-            for found in texts:
-                value, text, spans = best_sentence(found.passage.text, weights, least)
+            for passage in texts:
+                value, text, spans = best_sentence(passage.passage.text, weights, least)
                 if text and value >= score:
-                    score, sentence, matched, place = value, text, spans, found.place_of(text)
+                    score, sentence, matched, place = value, text, spans, passage.place_of(text)
             _, part, spans = (0, "", ()) if sentence else best_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
@@ -256,16 +149,16 @@ class Explainer:
         """Return the surname of an author that weighs most in a context; "" if none counts."""
         if self._statistics is None or not surnames:
             return ""
-        best, found = LEAST_SURNAME, ""
+        best, author = LEAST_SURNAME, ""
         for names in (self._statistics.first_authors, self._statistics.other_authors):
             part = slice(*names.offsets[paper : paper + 2].tolist())
             rarity = dict(zip(names.hashes[part].tolist(), names.weights[part].tolist(), strict=True))
             for hashed, distance, word in surnames:
                 if (weight := rarity.get(hashed, 0.0) * HALF / (HALF + distance)) > best:
-                    best, found = weight, word
-        return found
+                    best, author = weight, word
+        return author
 
-    def sentence_in(self, context: str, found: FoundPassage) -> tuple[str, TextPlace]:
+    def sentence_in(self, context: str, passage: FoundPassage) -> tuple[str, TextPlace]:
         """Return the sentence of a passage that fits a context best, "" for none, and where it stands.
 
         Words of a context without a mark count alike.
@@ -275,8 +168,8 @@ class Explainer:
             weights = self.stem_weights(words)
         else:
             weights = {_stem(word): self.idf(word) for word in words if _is_term(word)}
-        sentence = best_sentence(found.passage.text, weights, LEAST_IDF * self.idf(""))[1]
-        return sentence, found.place_of(sentence)
+        sentence = best_sentence(passage.passage.text, weights, LEAST_IDF * self.idf(""))[1]
+        return sentence, passage.place_of(sentence)
 
     def idf(self, word: str) -> float:
         """Return the idf of a word, by its occurrences in the corpus and the passages that have it."""
@@ -306,7 +199,7 @@ class Explainer:
         The weight of a name is the rarity of its rarest word times its nearness to the mark
         (rerank.ranker.paper_names).
         """
-        distances, best, found = np.abs(_distances(words)), LEAST_NAME, ""
+        distances, best, heaviest = np.abs(_distances(words)), LEAST_NAME, ""
         acronyms = [acronym for letters in initials(title) if (acronym := letters.upper()) in context]
         for name in [*title_names(title), *acronyms]:
             parts = default_tokenize(name)
@@ -316,8 +209,8 @@ class Explainer:
                     distance = min(distances[start], distances[start + len(parts) - 1])
                     weight = rarity * NEAR / (NEAR + distance)
                     if weight > best:
-                        best, found = weight, name
-        return found
+                        best, heaviest = weight, name
+        return heaviest
 
     def _rarity(self, word: str) -> float:
         """Return how rare a word is in the corpus, from 0 to 1; 0 for an unknown one, as for the ranker."""
@@ -354,15 +247,15 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
     >>> best_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})[1:]
     ('We parse graphs.', ((3, 8), (9, 15)))
     """
-    found: tuple[float, str, Spans] = (0.0, "", ())
+    best: tuple[float, str, Spans] = (0.0, "", ())
     for sentence in _sentences(text):
         words = list(_stems(sentence))
         stems = {stem for stem, *_ in words if stem in weights}
         total = sum(weights[stem] for stem in stems)
         score = total / (1 + K1 * (1 - B + B * len(words) / SENTENCE))
-        if score > found[0] and total > least and "://" not in sentence:  # "Project page: https://..."
-            found = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
-    return found
+        if score > best[0] and total > least and "://" not in sentence:  # "Project page: https://..."
+            best = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
+    return best
 
 
 def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:

@@ -15,14 +15,14 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
 from citerec.base.progress import spinner
+from citerec.library import MANIFEST
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.change import create, refresh
-from citerec.library.display import count_noun
-from citerec.library.papers.folder import LOCK, MANIFEST
-from citerec.library.papers.memory.encoding import encode
+from citerec.library.papers.building import create, refresh
+from citerec.library.papers.encoding import encode
+from citerec.library.papers.folder import LOCK
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names
@@ -43,10 +43,10 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
     serves: this process will stay, so its networks may read the papers in the background.
     """
     with spinner("opening the library (the first time may take a minute)"):
-        found = Recommender.open(library_folder(place), reranker)
+        recommender = Recommender.open(library_folder(place), reranker)
     if serves:
-        found.encode_in_background()
-    return found
+        recommender.encode_in_background()
+    return recommender
 
 
 def is_temporary(place: str) -> bool:

@@ -21,7 +21,6 @@ from citerec.base.progress import count_progress
 from citerec.library.evidence.vectors import PassageVectors
 from citerec.library.papers.folder import read_manifest
 from citerec.library.papers.library import Library
-from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.papers.models import MOST_ENCODED
 from citerec.retrieval.networks.encoder import PART, NetworkRetriever
 
@@ -61,8 +60,8 @@ class Reading:
 
 def texts_of(library: Library) -> PassageVectors | None:
     """Return the vectors of its full texts, if a library wants them."""
-    wanted = isinstance(library, MemoryLibrary) and library.manifest.encode_texts and library.full_texts
-    return wanted.vectors if wanted else None
+    texts = library.full_texts if library.manifest.encode_texts else None
+    return texts.vectors if texts else None
 
 
 def state(library: Library) -> Reading | None:

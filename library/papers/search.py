@@ -19,13 +19,11 @@ import pyarrow as pa
 from citerec.base.errors import DamagedFile
 from citerec.base.files import database_disk_error
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import TARGET_MARKER
 from citerec.formats.letters import fold
 from citerec.formats.names import surname
 
 if TYPE_CHECKING:
     from citerec.formats.bibliography.paper import LibraryPaper
-    from citerec.library.ask.candidates import Candidates
 
 INDEX = "search.sqlite"
 COLUMNS = {"key": 4.0, "first": 2.0, "authors": 2.0, "year": 2.0, "title": 1.0, "venue": 0.5}
@@ -104,12 +102,12 @@ class SearchIndex:
             f"SELECT rowid FROM papers WHERE papers MATCH ? ORDER BY bm25(papers, {weights}), rowid LIMIT ?"
         )
         try:
-            found = self._connection.execute(select, (expression, k)).fetchall()
+            numbers = self._connection.execute(select, (expression, k)).fetchall()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in _DAMAGE:
                 raise
             raise DamagedFile(f"{INDEX}: {error}") from None
-        return [row for (row,) in found]
+        return [row for (row,) in numbers]
 
 
 def query_words(query: str) -> list[str]:
@@ -130,9 +128,9 @@ def spellings(word: str) -> list[str]:
 def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
     """Count the words that a paper, with its abstract, has, or longer ones that begin with them."""
     fields = (paper.key, *paper.authors, str(paper.year or ""), paper.title, paper.venue, paper.abstract)
-    known = set(_WORD.findall(_plain(" ".join(fields))))
+    own = set(_WORD.findall(_plain(" ".join(fields))))
     wanted = [[*map(_plain, spellings(word))] for word in words]
-    return sum(any(one.startswith(first) or one in others for one in known) for first, *others in wanted)
+    return sum(any(word.startswith(first) or word in others for word in own) for first, *others in wanted)
 
 
 def plain_words(text: str) -> str:
@@ -186,35 +184,3 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 
 # What a question names.
-
-_NAME = r"[^\W\d_][\w'’\-]*"
-_CITATION = re.compile(
-    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
-    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
-)
-_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
-_KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
-
-
-def named_key(context: str) -> str:
-    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
-    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
-    return alone[1] if alone else ""
-
-
-def named_papers(papers: Candidates, context: str) -> tuple[list[int], str]:
-    """Return the rows of the papers that a question names, and the name: its key, or authors and year.
-
-    context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
-    """
-    key = named_key(context)
-    if key and (row := papers.row(key)) is not None:
-        return [row], key
-    mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
-    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
-        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
-        for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
-                named = citation["names"].partition(names[start])
-                return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
-    return [], ""
