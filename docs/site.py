@@ -1,4 +1,4 @@
-"""Hooks of the site (mkdocs.yml): pages that lie outside docs/, links to them, the package for its reference."""
+"""Hooks of the site (mkdocs.yml): pages from outside docs/, links to them, the package for its reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Link the packages into a folder `citerec`, which griffe reads: the checkout itself has too many files."""
+    """Link the packages into a folder `citerec`, which griffe reads: a checkout has too many other files."""
     package = ROOT / "outputs" / "site-source" / "citerec"
     shutil.rmtree(package, ignore_errors=True)
     package.mkdir(parents=True)

@@ -33,11 +33,12 @@ from citerec.evaluation.benchmarks.contexts.draft_results import (
     DraftResult,
     Ranks,
     drafts_metrics,
+    headline_rows,
     per_query,
     read_results,
     result_parts,
 )
-from citerec.evaluation.report import METRICS, PER_QUERY, Part, Provenance, Report
+from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT, DraftsSettings
 from citerec.evaluation.significance import DRAWS
 from citerec.library.drafts.collection import (
@@ -120,6 +121,12 @@ class Drafts(Benchmark):
         report = Report(f"Drafts: {given.model}", metrics, parts)
         report.write(folder, provenance)
         return report
+
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return baseline and models, with R@10 and MRR of each command under the first protocol."""
+        baseline = next(iter(outputs.values())).settings["baseline"]
+        return headline_rows({name: output.metrics for name, output in outputs.items()}, baseline)
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
