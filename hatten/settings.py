@@ -223,7 +223,7 @@ class WordsSettings(Settings):
 
 @dataclass(frozen=True)
 class HAttenSettings(WordsSettings, EncoderTraining):
-    """model=hatten: the settings that did best on validation (docs/guide/hatten.md); experiment=paper has the
+    """model=hatten: the settings that did best on validation (docs/research/hatten.md); experiment=paper has the
     paper's."""
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))

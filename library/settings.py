@@ -93,7 +93,7 @@ class BuildSettings(AddSettings):
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
     storage: str = setting("memory", choices=("memory", "disk"))
-    """memory, or disk: for millions of papers, in shards (docs/guide/scale.md)"""
+    """memory, or disk: for millions of papers, in shards (docs/research/scale.md)"""
     shards: int = 0
     """storage=disk: number of shards; 0: one per 5 million papers, and at least one per worker"""
     workers: int = 0

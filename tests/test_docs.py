@@ -104,7 +104,7 @@ def test_pages_named_in_code_and_configuration_exist() -> None:
         if not path.is_relative_to(ROOT / "outputs") and ".cache" not in path.parts
         for name in re.findall(r"docs/[\w/-]+\.(?:md|yaml)", path.read_text("utf-8", errors="ignore"))
     }
-    assert {"docs/guide/data.md"} <= named
+    assert {"docs/research/data.md"} <= named
     assert {name for name in named if not (ROOT / name).is_file()} == set()
 
 

@@ -188,14 +188,14 @@ def test_all_zero_lines_are_combined() -> None:
 
 
 def test_every_number_is_documented(tmp_path: Path) -> None:
-    """docs/guide/inspect.md lists every key; SPLIT is a placeholder for split names."""
+    """docs/research/inspect.md lists every key; SPLIT is a placeholder for split names."""
     more = {"c4": ("test_more", "q", "b", "And more TARGETCIT."), "c5": (None, "q", "b", "No TARGETCIT.")}
     folder = write_corpus(tmp_path / "source", PAPERS, {**CONTEXTS, **more})
     cache = tmp_path / "cache"
     open_it = partial(open_corpus, folder, cache_dir=cache, splits=["train", "test", "test_more"])
     inspect_corpus(open_it, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    page = (ROOT / "docs" / "guide" / "inspect.md").read_text("utf-8")
+    page = (ROOT / "docs" / "research" / "inspect.md").read_text("utf-8")
     documented = set(re.findall(r"`([a-z_]+/[A-Za-z_0-9]+)`", page))
     keys = {"/".join(key.split("/")[:2]) for key in found if "/" in key}
     keys = {re.sub(r"(in|contexts)_(train|test_more|test)", r"\1_SPLIT", key) for key in keys}
