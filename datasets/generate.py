@@ -1,7 +1,6 @@
 """Generate a corpus of any size with realistic statistics: data=demo and `citerec data generate`.
 
-The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts
-(docs/research/scale.md).
+The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts.
 Each paper has a topic and a theme of a few of the topic's words, which its text and the contexts that cite it
 use. Contexts replace most of them by synonyms: matching words finds some of the cited papers, and a model
 that learns the synonyms, which all papers of a topic share, finds more.
@@ -400,8 +399,7 @@ class GenerateSettings(Settings):
         citerec data generate papers=1661201 contexts=3205210 output=DIR [OPTION=VALUE ...]
 
     DIR is a new folder. The command writes papers.json, contexts.json, train.json, val.json and test.json.
-    The words are made of syllables; data=demo opens a small one. See docs/research/scale.md for the sources of
-    lengths and frequencies.
+    The words are made of syllables; data=demo opens a small one.
     """
 
     papers: int

@@ -223,8 +223,8 @@ class WordsSettings(Settings):
 
 @dataclass(frozen=True)
 class HAttenSettings(WordsSettings, EncoderTraining):
-    """model=hatten: the settings that did best on validation (docs/research/hatten.md); experiment=paper has the
-    paper's."""
+    """model=hatten: the settings that did best on validation (docs/research/hatten.md); experiment=paper has
+    the paper's."""
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
