@@ -18,7 +18,8 @@ from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
+import citerec.evaluation.settings
+import citerec.library.benchmark.settings  # noqa: F401
 from citerec.base.configuration import refuse_missing, refuse_unused
 from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF

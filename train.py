@@ -5,6 +5,7 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from citerec.training.settings import RunSettings, refuse_absent
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
+    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
     hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", {"pretrained": "embeddings"}),
     hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", {"pretrained": "embeddings"}),
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
@@ -58,10 +60,12 @@ def main(config: DictConfig) -> None:
 
 def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
-    given = read_settings(RunSettings, {name: config[name] for name in ("seed", "resume")})
+    given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
     settings, trainer = build(config.model), build(config.trainer)
-    corpus = build(config.data)  # fails before the slow imports
     place, arguments = MODELS[type(settings)]
+    if isinstance(settings, hatten.EncoderTraining):
+        settings.check_vectors(build(config[arguments["pretrained"]]))
+    corpus = build(config.data)  # fails before the slow imports
     module, _, name = place.partition(":")
     model: Any = getattr(import_module(module), name)
     from citerec.training.loop import TrainingRun  # Lightning
@@ -73,6 +77,7 @@ def train(config: DictConfig) -> Path:
         trainer,
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),
+        given.checkpoint_minutes,
     )
     others = {argument: build(config[option]) for argument, option in arguments.items()}
     model.train(corpus, settings, run, **others)

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+MAX_SHOWN = 80
+"""Characters of a value shown in a message."""
+
 
 class InputError(Exception):
     """Bad input; the message is one line: what is wrong, where (file, record, field), what to do."""
@@ -152,3 +155,9 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.filename and error.errno in PATH_ERRORS:
         return f"{error.filename}: {error.strerror}"
     return next((line for explain in EXPLAIN if (line := explain(error))), None)
+
+
+def quoted(value: object) -> str:
+    """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
+    text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -35,8 +35,6 @@ SETTLED = 5.0
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
-HARDLY_FREE = 1 << 24
-"""Free bytes below which a disk counts as full."""
 
 
 def user_cache() -> Path:
@@ -170,23 +168,6 @@ def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
             where = error.filename or folder
             raise StorageError(f"{where}: {error.strerror}; set {option} to another folder") from None
         raise
-
-
-@contextmanager
-def full_disk_as_os_error(folder: Path) -> Iterator[None]:
-    """Turn what tantivy and Faiss raise when the disk of a folder is full, or fails, into an OSError."""
-    try:
-        yield
-    except (ValueError, RuntimeError) as error:
-        if found := re.search(r"\bos (?:error|\{ code:) (\d+)", str(error), re.IGNORECASE):
-            raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from error
-        hidden = "io::Error" in str(error)  # tantivy's threads do not say which error ended them
-        for number in (errno.ENOSPC, errno.EIO):
-            if f"({os.strerror(number)})" in str(error) or (hidden and number == errno.EIO):
-                raise OSError(number, os.strerror(number), str(folder)) from error
-        if shutil.disk_usage(folder).free >= HARDLY_FREE:
-            raise
-        raise OSError(errno.ENOSPC, "no space left", str(folder)) from error
 
 
 def database_disk_error(error: sqlite3.Error, path: Path) -> OSError | None:

@@ -108,8 +108,6 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        self.continues: str = manifest.get("continues", "")
-        """Fingerprint of the corpus whose papers, contexts and words are the first of this one; or empty."""
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
         """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
@@ -249,8 +247,7 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] != STORE_VERSION:
             return None
-        # A file may be longer: a store that continues this one shares it (continue_arrays).
-        if any((path / name).stat().st_size < size for name, size in manifest["files"].items()):
+        if any((path / name).stat().st_size != size for name, size in manifest["files"].items()):
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

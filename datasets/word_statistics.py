@@ -1,6 +1,6 @@
 """How often words, terms and names occur in a collection, for a corpus of some of its papers.
 
-A large library ranks a few hundred papers at a time (library.disk). Their words are weighted as in the whole
+A large library ranks a few hundred papers at a time. Their words are weighted as in the whole
 collection: `Corpus.whole`. Only hashes of what occurs at least twice are kept; all else counts as once.
 """
 

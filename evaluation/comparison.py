@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -125,8 +124,9 @@ class System(Protocol):
 class Comparison:
     """Measures of several systems, and their differences from the first one.
 
-    rows: of each system and measure: system, measure, mean, low, high (its 95 % interval), and, of all but
-    the first system, difference, difference_low, difference_high, p, and p_holm, for all tests of the table.
+    rows: a record of each system and measure, as pandas.DataFrame(rows) takes them: system, measure, mean,
+    low, high (its 95 % interval), and, of all but the first system, difference, difference_low,
+    difference_high, p, and p_holm, for all tests of the table.
     """
 
     rows: list[dict[str, Any]]
@@ -154,14 +154,6 @@ class Comparison:
         return markdown_table(["system", "measure", "mean", "difference", "95 %", "p", "p, Holm"], cells)
 
     _repr_markdown_ = __str__
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas.DataFrame; needs pandas."""
-        return import_module("pandas").DataFrame(self.rows)
-
-    def to_polars(self) -> Any:
-        """The rows as a polars.DataFrame; needs polars."""
-        return import_module("polars").DataFrame(self.rows, infer_schema_length=None)
 
 
 def compare(

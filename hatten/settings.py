@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.base.errors import InputError
@@ -22,10 +22,10 @@ class EncoderConfig(Settings):
     """Architecture of HAtten, saved with each checkpoint; the defaults are the paper's."""
 
     where: ClassVar[str] = "model.encoder"
-    dim: int = setting(200, least=1)
-    """dimension of word, paragraph and document vectors"""
-    heads: int = setting(8, least=1)
-    """attention heads"""
+    dim: int = 0
+    """dimension of word, paragraph and document vectors; 0: that of the word vectors"""
+    heads: int = 0
+    """attention heads; 0: the most, up to 8, that divide the dimension"""
     hidden: int = setting(1024, least=1)
     """width of the feed-forward layers"""
     layers: int = 1
@@ -59,8 +59,25 @@ class EncoderConfig(Settings):
                 f"{self.where}.residual=mean: has both levels and attention pooling; levels={self.levels} "
                 f"pooling={self.pooling} need residual=none"
             )
-        if self.dim % self.heads or self.dim % 2:
-            raise InputError(f"{self.where}: dim={self.dim} must be even and divisible by heads={self.heads}")
+
+    def fit(self, dim: int) -> EncoderConfig:
+        """Return the architecture for word vectors of a dimension; InputError that names all conflicts.
+
+        >>> EncoderConfig().fit(50).heads, EncoderConfig().fit(200).heads
+        (5, 8)
+        """
+        heads = self.heads or next(heads for heads in range(8, 0, -1) if dim % heads == 0)
+        wrong = []
+        if self.dim not in (0, dim):
+            wrong.append(f"{self.where}.dim={self.dim} is not the {dim} of the word vectors; leave it out")
+        if dim % 2:
+            wrong.append(f"word vectors of {dim} dimensions cannot take positions, which need an even number")
+        if dim % heads:
+            fitting = ", ".join(str(count) for count in range(1, 17) if dim % count == 0)
+            wrong.append(f"{self.where}.heads={heads} does not divide {dim}; choose from {fitting}")
+        if wrong:
+            raise InputError("; ".join(wrong))
+        return replace(self, dim=dim, heads=heads)
 
 
 @dataclass(frozen=True)
@@ -192,6 +209,9 @@ class EncoderTraining(Settings):
         """Whether the encoder's reader can leave out abstracts and titles."""
         return False
 
+    def check_vectors(self, vectors: Any) -> None:
+        """Find what training starts from, before a corpus is opened; InputError if it does not fit."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch.varies_texts and not self.reads_texts:
@@ -203,7 +223,7 @@ class EncoderTraining(Settings):
             ("schedule.mean_only_rounds", self.schedule.mean_only_rounds),
         ):
             if value and not self.has_mean_path:
-                raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
+                raise InputError(f"model.{name}={value}: needs model=hatten_fast, or encoder.residual=mean")
 
 
 @dataclass(frozen=True)
@@ -223,21 +243,18 @@ class WordsSettings(Settings):
 
 @dataclass(frozen=True)
 class HAttenSettings(WordsSettings, EncoderTraining):
-    """model=hatten: the settings that did best on validation (docs/research/hatten.md); experiment=paper has
-    the paper's."""
+    """model=hatten: both levels from the first round, triplet loss, mined negatives and positives; shorter
+    than the paper's training, which is experiment=paper."""
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
-    encoder: EncoderConfig = field(
-        default_factory=lambda: EncoderConfig(
-            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
-        )
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    loss: EncoderLossSettings = field(default_factory=lambda: EncoderLossSettings("triplet"))
+    batch: EncoderBatchSettings = field(
+        default_factory=lambda: EncoderBatchSettings(64, mined=3, random=1, random_level=4)
     )
-    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
-    schedule: EncoderRateSettings = field(
-        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
-    )
-    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
+    mining: MiningSettings = field(default_factory=lambda: MiningSettings(first="bm25", positives=True))
+    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
 
     @property
     def arithmetic(self) -> str:
@@ -246,6 +263,29 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     @property
     def has_mean_path(self) -> bool:
         return self.encoder.residual == "mean"
+
+    def check_vectors(self, vectors: Any) -> None:
+        if (dim := vectors.width()) is not None:
+            self.encoder.fit(dim)
+        vectors.find()
+
+
+@dataclass(frozen=True)
+class FastHAttenSettings(HAttenSettings):
+    """model=hatten_fast: HAtten with a mean path, which is trained first and alone (docs/research/hatten.md)."""
+
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
+        )
+    )
+    loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
+    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
+    mining: MiningSettings = field(default_factory=MiningSettings)
+    schedule: EncoderRateSettings = field(
+        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
+    )
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
 
 
 @dataclass(frozen=True)
@@ -315,6 +355,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
 
 
 register("hatten", HAttenSettings)
+register("hatten_fast", FastHAttenSettings)
 register("static", StaticSettings)
 register("nnselect", NNSelectSettings)
 register("biencoder", BiEncoderSettings)

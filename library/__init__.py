@@ -1,6 +1,6 @@
 """Libraries: folders of your own papers that recommend which of them to cite.
 
-library      what a library answers and changes  memory/  disk/  the two ways to keep it
+library      what a library answers and changes  memory/         the files that it is kept in
 recommender  opens one, ranks for a passage      question        the passage, and which papers may answer
 candidates   papers in memory that are ranked    models          the ranking model of a library
 folder       library.json, lock, generations     settings        options of the commands

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from citerec.base.errors import InputError
-from citerec.base.settings import Settings, check_count, setting
-from citerec.library.serving import limits
+from citerec.base.settings import Settings, setting
+from citerec.library.serve import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
 NEEDS_TEXTS = "encode_texts needs fulltext=true"
@@ -92,23 +92,14 @@ class BuildSettings(AddSettings):
     """replace an existing library"""
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
-    storage: str = setting("memory", choices=("memory", "disk"))
-    """memory, or disk: for millions of papers, in shards (docs/research/scale.md)"""
-    shards: int = 0
-    """storage=disk: number of shards; 0: one per 5 million papers, and at least one per worker"""
-    workers: int = 0
-    """storage=disk: number of processes, over Ray if more than one; 0: one per core if Ray is installed"""
-    bad_parts: str = setting("refuse", choices=("refuse", "skip"))
-    """storage=disk: refuse or skip source files that are damaged or hold no papers"""
+    storage: str = "memory"
+    """memory: where a library is held while it is asked"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("shards", "workers"):
-            check_count(name, getattr(self, name), 0)
-        if self.storage == "disk" and self.fulltext:
-            raise InputError("fulltext needs storage=memory")
-        if self.storage == "memory" and (self.shards, self.workers, self.bad_parts) != (0, 0, "refuse"):
-            raise InputError("shards, workers and bad_parts need storage=disk")
+        if self.storage != "memory":
+            limit = "a library is held in memory, which is enough for some two million papers"
+            raise InputError(f"storage={self.storage}: {limit}; leave it out")
         if self.encode_texts and self.source and not self.fulltext:
             raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:

@@ -186,30 +186,6 @@ class Retriever(ABC):
         self._corpus = corpus
         return self
 
-    def reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        """Like `index(corpus)`, but reuses the index of another corpus in `folder`.
-
-        Row i of the corpus was row kept[i] of the old one for i < len(kept). All papers are candidates.
-        """
-        self._corpus, self.tuned, self.reused = None, {}, True
-        self.tuned = read_index(folder, self._about(old))
-        self._reindex(old, corpus, kept, folder)
-        self._corpus = corpus
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        """Whether `extend` can be used, with the index of the old corpus in `folder`."""
-        return False
-
-    def extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        """Write the index of a corpus that continues another one, whose index is in `before`, to `folder`.
-
-        Takes the time that the new papers take: large files are hard-linked, and get rows at their end. The
-        retriever itself can be used only after `load`.
-        """
-        tuned = read_index(before, self._about(old))
-        with new_index(folder, self._about(corpus), tuned, before) as part:
-            self._extend(old, corpus, before, part)
-
     def search(self, queries: Queries | Split | Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each query, without its citing paper.
 
@@ -322,13 +298,6 @@ class Retriever(ABC):
         number. The caller drops the citing paper and any paper that is not allowed.
         """
 
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        self.tuned = {}
-        self._index(corpus)
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        raise NotImplementedError
-
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""
         save_arrays(folder, **{name: getattr(self, f"_{name}") for name in self.arrays})
@@ -337,28 +306,6 @@ class Retriever(ABC):
         """Read the files written by `_save`."""
         for name, array in zip(self.arrays, load_arrays(folder, *self.arrays), strict=True):
             setattr(self, f"_{name}", array)
-
-
-MAX_CHANGED = 0.02
-"""Share of papers that may change before statistics over all papers of an index are recomputed."""
-
-
-def few_changed(old: Corpus, corpus: Corpus, before: int = 0) -> int | None:
-    """Like `small_change`, for a corpus that continues the old one; None if it does not."""
-    changed = before + len(corpus.paper_ids) - len(old.paper_ids)
-    small = corpus.continues == old.fingerprint and changed <= MAX_CHANGED * len(old.paper_ids)
-    return changed if small else None
-
-
-def small_change(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
-    """Number of papers that changed since an index was built, `before` of them earlier.
-
-    None if they are too many, or contexts or word ids differ, so that the index must be rebuilt.
-    """
-    changed = before + len(old.paper_ids) + len(corpus.paper_ids) - 2 * len(kept)
-    if changed > MAX_CHANGED * len(kept) or corpus.words[: len(old.words)] != old.words:
-        return None
-    return changed if list(corpus.context_ids) == list(old.context_ids) else None
 
 
 FORMAT = 4
@@ -380,13 +327,11 @@ def folder_bytes(folder: Path) -> int:
 
 
 @contextmanager
-def new_index(
-    folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any], before: Path | None = None
-) -> Iterator[Path]:
+def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
     """A temporary folder for the files of an index, which replaces `folder` on success.
 
     about: what the index belongs to (retriever, corpus, settings); tuned: parameters chosen by indexing; both
-    are written to the manifest. before: as for write_checksums.
+    are written to the manifest.
     Raises InputError if `folder` contains anything but an index.
     """
     from citerec.base.checksums import write_checksums  # not needed without a folder
@@ -397,7 +342,7 @@ def new_index(
         yield part
         manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        write_checksums(part, before=before)
+        write_checksums(part)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:

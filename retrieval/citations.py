@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import arxiv_month
+from citerec.formats.identifiers import arxiv_month
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights

@@ -6,7 +6,6 @@ Subclasses provide the encoder: of subwords in retrieval.encoders.article, of wo
 from __future__ import annotations
 
 import copy
-import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -18,12 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citerec.base import over_ray
-from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
 from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
-from citerec.retrieval.indexes.cpu import FlatIndex, PaperIndex, check_vectors
+from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
@@ -102,33 +100,6 @@ class DenseRetriever(Retriever):
             self._vectors: PaperIndex = build_l2_index(self.index_config, vectors)
             return
         self._vectors = build_index(self.index_config, vectors)
-
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        if self.index_config.kind != "exact" or self.similarity == "l2":
-            super()._reindex(old, corpus, kept, folder)  # the indexed vectors depend on all papers
-            return
-        known = load_index(self.index_config, folder)
-        self._prepare(corpus)
-        positions = np.searchsorted(np.flatnonzero(old.is_candidate), kept)
-        new = np.asarray(self.paper_vectors(corpus, self._candidates[len(kept) :]))
-        vectors = np.empty((len(self._candidates), new.shape[1]), np.float32)
-        vectors[len(kept) :] = new
-        for part in blocks(len(kept), new.shape[1]):
-            vectors[part] = known.read(positions[part])
-        self._vectors = build_index(self.index_config, vectors)
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        exact = self.index_config.kind == "exact" and (folder / FlatIndex.ARRAY).is_file()
-        return exact and corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        self._prepare(corpus)
-        new = self._candidates[len(old.paper_ids) :]
-        vectors = check_vectors(np.asarray(self.paper_vectors(corpus, new)), "papers")
-        continue_arrays(before, folder, **{Path(FlatIndex.ARRAY).stem: vectors})
-        shutil.copyfile(before / IDS, folder / IDS)
-        with (folder / IDS).open("a", encoding="utf-8") as file:
-            file.writelines(f"{corpus.paper_ids[row]}\n" for row in new.tolist())
 
     def _prepare(self, corpus: Corpus) -> None:
         self._cache, self._last = None, (None, np.empty((0, 0), np.float32))

@@ -208,7 +208,7 @@ def cut_around_mark(text: str, size: int) -> str:
     >>> cut_around_mark("Graphs are parsed as TARGETCIT trees are.", 12)
     'parsed as TARGETCIT trees are.'
     """
-    from citerec.datasets.fulltext.contexts import cut_window  # takes long to import; corpora do not need it
+    from citerec.datasets.building.contexts import cut_window  # takes long to import; corpora do not need it
 
     left, _, right = text.partition(TARGET_MARKER)
     return cut_window(left, right, size, "whole")

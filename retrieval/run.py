@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_write, digest_file
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import quoted
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.queries import Queries

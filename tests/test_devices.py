@@ -416,7 +416,8 @@ def test_jax_is_never_imported(tmp_path: Path) -> None:
     code = (
         "import sys, citerec.evaluate, citerec.train, citerec.training.loop, citerec.hatten.model\n"
         "from transformers import BertModel\n"
-        "import citerec.retrieval.lexical.bm25, citerec.rerank.ranker.model, citerec.library.recommender\n"
+        "import citerec.retrieval.lexical.bm25, citerec.rerank.ranker.model\n"
+        "import citerec.library.ask.recommender\n"
         "import citerec.rerank.cross_encoder.train, citerec.retrieval.encoders.article\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'jax'])"
     )

@@ -15,17 +15,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from citerec.base.arguments import read_arguments
+from citerec.datasets.building.build import BuildSettings
 from citerec.datasets.cloze import ClozeSettings
-from citerec.datasets.formats.convert import ConvertSettings
-from citerec.datasets.fulltext.build import BuildSettings
-from citerec.datasets.generate import GenerateSettings
+from citerec.datasets.files.convert import ConvertSettings
 from citerec.datasets.published.downloads import DownloadSettings
 from citerec.datasets.published.drafts import DraftsSettings
 from citerec.evaluation.benchmarks.papers.build_mdcr import MdcrSettings
 from citerec.evaluation.comparison import CompareSettings
 from citerec.evaluation.publish import PublishSettings
 from citerec.evaluation.results.page import ResultsSettings
-from citerec.evaluation.submit import SubmitSettings
 from citerec.hatten.static.compress import CompressSettings
 from citerec.recommend import COMMANDS as LIBRARY
 from citerec.rerank.cross_encoder.export import NetworksSettings
@@ -56,13 +54,11 @@ ENTRIES = {
 SETTINGS = {name: kind for name, (kind, _) in LIBRARY.items()} | {
     "compare": CompareSettings,
     "results": ResultsSettings,
-    "submit": SubmitSettings,
     "data build": BuildSettings,
     "data cloze": ClozeSettings,
     "data convert": ConvertSettings,
     "data download": DownloadSettings,
     "data drafts": DraftsSettings,
-    "data generate": GenerateSettings,
     "data mdcr": MdcrSettings,
     "model compress": CompressSettings,
     "model networks": NetworksSettings,

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +28,11 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 import citerec
 from citerec.base.errors import InputError
+from citerec.base.files import file_lock
 from citerec.base.progress import show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
@@ -38,7 +40,7 @@ from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
-from citerec.training.resume import LAST, AtomicCheckpointIO, RunCheckpoint, resume_point
+from citerec.training.resume import LAST, LOCK, AtomicCheckpointIO, RunCheckpoint, resume_point
 from citerec.training.rounds import HISTORY, Rounds
 from citerec.training.settings import TrainerSettings
 
@@ -48,17 +50,36 @@ log = logging.getLogger(__name__)
 logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
 warnings.filterwarnings("ignore", message=".*sync_dist=True")
+warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")  # ours is: BatchesLeft
 warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
 
 
-def make_loader(batches: Dataset[Any], workers: int, seed: int) -> DataLoader[Any]:
-    """A loader of prepared batches, in order; workers: processes that prepare them."""
+class BatchesLeft(Sampler[int]):
+    """The batches of a round from `first` on, in order; its length is that of the whole round."""
+
+    def __init__(self, count: int, first: int) -> None:
+        self.count, self.first = count, first
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.count))
+
+
+def make_loader(batches: Dataset[Any], workers: int, seed: int, first: int = 0) -> DataLoader[Any]:
+    """A loader of prepared batches, in order, from `first` on; workers: processes that prepare them."""
     # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
     # different point than later ones. Drawn from the global generator, the seed would change the dropout
     # of a resumed round.
     generator = torch.Generator().manual_seed(seed)
     return DataLoader(
-        batches, batch_size=None, num_workers=workers, generator=generator, worker_init_fn=_read_alone
+        batches,
+        batch_size=None,
+        sampler=BatchesLeft(len(batches), first),  # type: ignore[arg-type]
+        num_workers=workers,
+        generator=generator,
+        worker_init_fn=_read_alone,
     )
 
 
@@ -76,6 +97,11 @@ class RoundData(pl.LightningDataModule):
     def setup(self, stage: str) -> None:
         assert self.trainer is not None
         self.share = Share.of(self.trainer)
+
+    def first_batch(self) -> int:
+        """Return the batch of the current round to begin with: 0, unless a run is resumed within a round."""
+        loop = None if self.trainer is None else self.trainer.fit_loop
+        return loop.epoch_loop.batch_progress.current.completed if loop and loop.restarting else 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +129,7 @@ class TrainingRun:
 
     folder: for checkpoints, history and the best weights; None: a temporary one, removed with this object.
     resume: continue the interrupted run in the folder, if there is one, to the same weights.
+    checkpoint_minutes: between two checkpoints within a round; there is always one at its end.
     """
 
     folder: str | Path | None = None
@@ -111,6 +138,7 @@ class TrainingRun:
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     loggers: Sequence[Logger] = ()
     callbacks: Sequence[pl.Callback] = ()
+    checkpoint_minutes: float = 5.0
 
     def __post_init__(self) -> None:
         show_log()
@@ -167,8 +195,16 @@ class TrainingRun:
         }
 
     def fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
-        """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt."""
-        checkpoint = RunCheckpoint(self.path, training.rounds, training.files)
+        """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt.
+
+        Only one process trains in a folder at a time; another one waits for it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with file_lock(self.path / LOCK, "trains in this folder") if self.is_first else nullcontext():
+            return self._fit(corpus, settings, training)
+
+    def _fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
+        checkpoint = RunCheckpoint(self.path, training.rounds, training.files, 60 * self.checkpoint_minutes)
         options = asdict(self.trainer) | {"accelerator": "cpu" if self.device.type == "cpu" else "gpu"}
         if self.trainer.deterministic is None:  # on a GPU it is slow, and not supported by all operations
             options["deterministic"] = self.device.type == "cpu"

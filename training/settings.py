@@ -52,8 +52,10 @@ def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
     return next((str(place) for place in places if place.is_dir()), None)
 
 
-def vectors_for(data: str) -> str:
-    """The default word vectors of data=NAME: GloVe for published data sets, else those of the corpus."""
+def vectors_for(data: str, model: str = "") -> str:
+    """The default word vectors: GloVe for the paper's data sets and model=hatten, else the corpus's own."""
+    if model == "hatten":
+        return "glove50" if data == "demo" else "glove"
     return "glove" if data in ("acl200", "fulltextpeerread", "refseer", "arxiv") else "word2vec"
 
 
@@ -67,7 +69,9 @@ class RunSettings(Settings):
     seed: int = setting(0, least=0)
     """random seed"""
     resume: bool = False
-    """resume from the last completed round in output_dir"""
+    """resume from the last checkpoint in output_dir"""
+    checkpoint_minutes: float = 5.0
+    """minutes between checkpoints within a round"""
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:

@@ -15,8 +15,8 @@ from hydra.utils import instantiate
 from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_write, expand_user, write_text
 from citerec.datasets.citations.queries import GraphQueries, read_rows
-from citerec.datasets.formats.json_lines import gzip_writer
 from citerec.datasets.records import TRAIN
+from citerec.formats.json_lines import gzip_writer
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 

@@ -3,7 +3,7 @@
 The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
 paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
 other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys;
-datasets.formats.convert converts them.
+datasets.files.convert converts them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from citerec.datasets.columns import (
     table_batches,
 )
 from citerec.datasets.corpus import TextColumn
-from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, validate
-from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.layouts import read_s2orc, read_s2orc_2020
+from citerec.datasets.files.source_files import read_paper_objects
+from citerec.formats.articles.layouts import read_s2orc, read_s2orc_2020
+from citerec.formats.documents import Metadata
+from citerec.formats.json_lines import CitedId, Object, PaperId, Year, validate
 
 
 class PaperLine(NamedTuple):

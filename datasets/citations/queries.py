@@ -20,7 +20,7 @@ import orjson
 from numpy.typing import NDArray
 
 from citerec.base.configuration import read_settings
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_write, cache_folder, expand_user, read_limited
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
@@ -37,11 +37,10 @@ from citerec.datasets.records import (
     PaperRecord,
     QueryRecord,
     Source,
-    arxiv_month,
     check_split_names,
-    quoted,
 )
 from citerec.datasets.splitting import Splitting, YearShares
+from citerec.formats.identifiers import arxiv_month
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,6 @@ Rows = NDArray[np.integer]
 
 EXAMPLES = 3
 """Maximum number of example records per number."""
-NO_SPLIT = "no split"
-"""Column of the contexts in no split; split names have no spaces."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Line:
     key: str
     label: str
     values: Mapping[str, Number]
-    of: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_year: bool = False
 
@@ -49,7 +47,7 @@ class Line:
         if self.is_year:
             return f"{value:g}"
         text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
-        if not value or not (total := self.of.get(column)):
+        if not value or not (total := self.totals.get(column)):
             return text
         share = value / total
         if share < 0.0005:
@@ -139,11 +137,6 @@ class CorpusView:
     def line(self, key: str, what: str, marked: Mask, among: Mask | None = None) -> Line:
         """Count the marked contexts [C] of each split; otherwise like `count_line`."""
         return count_line(key, what, marked, self.contexts, self.corpus.context_ids.__getitem__, among)
-
-    def in_no_split(self) -> dict[str, Rows]:
-        """Rows of the contexts in no split as a column, if any."""
-        rows = np.flatnonzero(self.split < 0)
-        return {NO_SPLIT: rows} if len(rows) else {}
 
     def papers_by_role(self) -> dict[str, Rows]:
         """Rows of all, candidate, citing and cited papers, and of papers neither citing nor cited."""

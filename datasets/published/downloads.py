@@ -33,8 +33,7 @@ from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.queries import open_papers
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.formats.json_lines import read_objects
-from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.drafts import IDS, draft_folder
 from citerec.datasets.published.recipes import recipe
@@ -42,6 +41,7 @@ from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
 from citerec.datasets.splitting import YearSplitting
+from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, disk_errors, expand_user, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.releases import PREFIX
 from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
+from citerec.formats.json_lines import validate
 
 log = logging.getLogger(__name__)
 

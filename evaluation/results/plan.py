@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.datasets.formats.json_lines import validate
+from citerec.formats.json_lines import validate
 
 TRAIN, BUILD = "train", "data mdcr"
 """The script that trains checkpoints, and the module that builds benchmarks."""

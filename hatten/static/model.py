@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import digest_file
-from citerec.datasets.fulltext.catalogue import normalise_title
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD, TRAIN
+from citerec.formats.letters import normalise_title
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.retriever import DenseModel, WordsRetriever
 from citerec.hatten.settings import StaticSettings

@@ -242,7 +242,7 @@ class TrainingData(RoundData):
         batches = PreparedBatches(
             self._batches(current, self.pool), self.encoder.layout, levels, not self.cached, positives
         )
-        return make_loader(batches, self.workers, self.seed)
+        return make_loader(batches, self.workers, self.seed, self.first_batch())
 
     def round_queries(self, round: int) -> NDArray[np.int64]:
         """Split rows to mine for a round, ascending; all rows if the round covers a full epoch."""

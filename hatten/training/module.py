@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,11 +28,19 @@ class EncoderModule(AveragedModule[Encoder]):
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
-        super().on_train_epoch_start()
         if self.restart and self.current_epoch:  # before the first step, nothing is averaged
             self.encoder.load_state_dict(self.best_encoder.state_dict())
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
         if isinstance(self.encoder, HAttenEncoder):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["cached_vectors"] = self.cached_vectors
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.cached_vectors = checkpoint["cached_vectors"]
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         loss = self.compute_loss(batch, self.similarity(batch))

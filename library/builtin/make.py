@@ -24,8 +24,9 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.library.candidates import Candidates
-from citerec.library.drafts.collection import (
+from citerec.library.ask.candidates import Candidates
+from citerec.library.ask.question import mark_query
+from citerec.library.benchmark.collection import (
     MaskedDraft,
     find_drafts,
     questions,
@@ -33,9 +34,8 @@ from citerec.library.drafts.collection import (
     read_papers,
 )
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.question import mark_query
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.linear import TrainingLists, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.training import fit_calibrated, read_lists, read_variants

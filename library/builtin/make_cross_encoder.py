@@ -18,7 +18,7 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.hatten.trained import static_retriever
 from citerec.library.builtin.make import DRAFTS, read_drafts
 from citerec.library.builtin.make_networks import ASKED_AS, FOLDS, L2, read_bert
-from citerec.library.models import BUILT_IN, NETWORKS
+from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.rerank.ranker.linear import TrainingLists, measure_variants
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.networks import FIRST, PAIR, PAIRS, READ

@@ -26,7 +26,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.hatten.trained import static_retriever
 from citerec.library.builtin.make import DRAFTS, read_drafts
-from citerec.library.models import BUILT_IN, NETWORKS
+from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence
 from citerec.rerank.ranker.linear import TrainingLists, measure_variants, model_hash
 from citerec.rerank.ranker.model import Ranker, RankingModel

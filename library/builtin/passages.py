@@ -28,14 +28,14 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
-from citerec.library.fulltexts.evidence import FullTexts, text_encoder
-from citerec.library.fulltexts.index import update_index
-from citerec.library.fulltexts.reading import ReadText, TextPart
-from citerec.library.fulltexts.refresh import FOLDER
-from citerec.library.fulltexts.store import TextStore
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import ReadText, TextPart
+from citerec.library.evidence.refresh import FOLDER
+from citerec.library.evidence.store import TextStore
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import BUILT_IN
 from citerec.rerank.ranker.confidence import TEXTS, TEXTS_SCALE, Confidence, without_cited
 from citerec.rerank.ranker.features import PASSAGES
 from citerec.rerank.ranker.linear import LinearModel, TrainingLists, fit_group, measure_variants, model_hash

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from citerec.base.progress import spinner
+from citerec.formats.bibliography.bibtex import entry_key
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.references import ENTRIES
+from citerec.library.ask.explanation import note_on
+from citerec.library.ask.question import Filters
 from citerec.library.commands.temporary import open_recommender
-from citerec.library.entries.bibtex import entry_key
-from citerec.library.explanation import note_on
-from citerec.library.export.formats import (
+from citerec.library.display import (
     as_json,
     citation,
     paper_list,
@@ -19,9 +22,6 @@ from citerec.library.export.formats import (
     table,
     terminal_text,
 )
-from citerec.library.export.references import ENTRIES
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
 from citerec.library.settings import AskSettings, SearchSettings
 
 
@@ -35,7 +35,7 @@ def ask(settings: AskSettings) -> None:
     with spinner("asking (the first time may take a minute)"):
         found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
     library = recommender.library
-    note = library.note or note_on(found)
+    note = note_on(found)
 
     def papers() -> list[LibraryPaper]:
         return [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None]
@@ -76,7 +76,7 @@ def search(settings: SearchSettings) -> None:
 
 
 def _save(papers: Sequence[LibraryPaper], place: str) -> None:
-    from citerec.library.export.zotero import save
+    from citerec.library.sources.zotero_saving import save
 
     with spinner("saving (Zotero may ask for leave in its window)"):
         line = save(papers, place)

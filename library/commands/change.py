@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -15,22 +14,22 @@ import numpy as np
 
 from citerec.base.errors import InputError
 from citerec.base.files import disk_errors, expand_user
-from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.folder import (
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import edit_library, open_library
+from citerec.library.display import count_noun, terminal_text
+from citerec.library.evidence.files import check_folders
+from citerec.library.papers.folder import (
     GENERATIONS,
     Manifest,
     ReadFile,
     check_target,
     read_manifest,
 )
-from citerec.library.fulltexts.files import check_folders
-from citerec.library.memory.contexts import context_files, current_contexts
-from citerec.library.memory.encoding import encode_and_tell, state
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.merging import Deduplicator
-from citerec.library.models import NETWORKS, NO_ENCODER, model_files
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import edit_library, open_library
+from citerec.library.papers.memory.contexts import context_files, current_contexts
+from citerec.library.papers.memory.encoding import encode_and_tell, state
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.merging import Deduplicator
+from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.settings import (
     AddSettings,
     BuildSettings,
@@ -52,24 +51,6 @@ SHOWN = 10
 def build(settings: BuildSettings) -> None:
     """Build a library."""
     started, path = time.perf_counter(), expand_user(settings.library)
-    removed: list[str] = []
-    if not settings.source and (settings.storage == "disk" or read_manifest(path).shards):
-        settings, removed = _on_disk_again(settings, path)
-    if settings.storage == "disk":
-        from citerec.library.disk.build import build_library  # imports tantivy
-
-        built = build_library(settings, absolute(settings.model), absolute(settings.ranker))
-        left = built.papers - (_remove_again(path, removed) if removed else 0)
-        counts = [
-            f"{count_noun(left)} in {count_noun(built.shards, 'shard')}",
-            f"{count_noun(built.duplicates, 'duplicate')} merged",
-            f"{count_noun(built.dropped, 'record')} dropped",
-            f"{count_noun(built.skipped, 'file')} skipped",
-        ]
-        print(f"{path}: {', '.join(counts)}, in {time.perf_counter() - started:.1f} s")
-        if settings.encode:
-            encode_and_tell(open_library(path))
-        return
     library, merged = create(settings)
     duration = time.perf_counter() - started
     papers = f"{count_noun(len(library))}, {count_noun(merged.number, 'duplicate')} merged"
@@ -87,31 +68,6 @@ def build(settings: BuildSettings) -> None:
         )
     if settings.encode:
         encode_and_tell(library)
-
-
-def _on_disk_again(settings: BuildSettings, path: Path) -> tuple[BuildSettings, list[str]]:
-    """Return the settings that build a library on disk from its own sources, and the removed ids."""
-    old = read_manifest(path)
-    if not old.named:
-        raise InputError(f"{path}: was not built from files; give source=...")
-    again = replace(
-        settings,
-        storage="disk",
-        source=tuple(old.named),
-        separate=settings.separate or tuple(old.separate),
-        model=settings.model or old.model,
-        ranker=settings.ranker or old.ranker,
-        shards=settings.shards or old.shards,
-    )
-    return again, old.removed
-
-
-def _remove_again(path: Path, ids: Sequence[str]) -> int:
-    """Remove papers by id, if they are there. Returns how many were."""
-    with edit_library(path) as library:
-        rows = [(id, library.row(id)) for id in ids]
-        there = [id for id, row in rows if row is not None and library.paper(row).id == id]
-        return library.remove(there) if there else 0
 
 
 class MergedRecords(NamedTuple):
@@ -134,9 +90,7 @@ def _short(paper: LibraryPaper) -> str:
 def tell_texts(path: str | Path) -> bool:
     """Bring the full texts of a library up to date, if it has any, and print what was done."""
     path = expand_user(path)
-    if read_manifest(path).shards:
-        return False
-    from citerec.library.fulltexts.library import update_full_texts
+    from citerec.library.evidence.library import update_full_texts
 
     if report := update_full_texts(path):
         print(report)
@@ -249,7 +203,7 @@ def add(settings: AddSettings) -> None:
     files, named = find_sources(settings.source), absolute_names(settings.source)
     changes_texts = (settings.fulltext, settings.encode_texts) != (None, None)
     if changes_texts:
-        from citerec.library.fulltexts.library import check_full_texts, set_full_texts
+        from citerec.library.evidence.library import check_full_texts, set_full_texts
 
         check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
     with edit_library(settings.library, settings.wait) as library:

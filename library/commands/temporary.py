@@ -18,12 +18,12 @@ from pathlib import Path
 from citerec.base.errors import InputError
 from citerec.base.files import disk_errors, expand_user, file_lock, user_cache
 from citerec.base.progress import spinner
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import create, refresh
-from citerec.library.export.formats import count_noun
-from citerec.library.folder import LOCK, MANIFEST
-from citerec.library.memory.encoding import encode
-from citerec.library.models import BUILT_IN
-from citerec.library.recommender import Recommender
+from citerec.library.display import count_noun
+from citerec.library.papers.folder import LOCK, MANIFEST
+from citerec.library.papers.memory.encoding import encode
+from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names
 from citerec.library.sources.zotero_places import is_place

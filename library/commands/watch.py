@@ -18,13 +18,13 @@ from watchfiles import watch
 
 from citerec.base.errors import InputError, error_text
 from citerec.base.files import expand_user, files_below
+from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.library.commands.change import Change, refresh, tell_texts
-from citerec.library.entries.files import SUFFIX
-from citerec.library.export.formats import count_noun
-from citerec.library.folder import read_manifest
-from citerec.library.fulltexts.files import stamp_of
-from citerec.library.memory.encoding import encode, encode_and_tell
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.display import count_noun
+from citerec.library.evidence.files import stamp_of
+from citerec.library.papers.folder import read_manifest
+from citerec.library.papers.memory.encoding import encode, encode_and_tell
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import UpdateSettings
 from citerec.library.sources.readers import find_sources
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
@@ -122,7 +122,7 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
 
 def _update(path: Path, before: str) -> str:
     """Update a library and its full texts. Returns what is wrong, which is logged if it was not so before."""
-    from citerec.library.fulltexts.library import update_full_texts
+    from citerec.library.evidence.library import update_full_texts
 
     started = time.perf_counter()
     try:

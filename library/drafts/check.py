@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user, real_path
-from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
-from citerec.datasets.languages.inputs import decode_text
-from citerec.datasets.languages.language import MISSING, Source
-from citerec.library.candidates import Candidates
+from citerec.formats.bibliography.paper import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.drafts.entries import BIB_ENTRY, find_aliases
+from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.drafts.language import MISSING, Source
+from citerec.library.ask.candidates import Candidates
+from citerec.library.display import count_noun, retraction_note, terminal_text
 from citerec.library.drafts.placeholders import PlaceholderReader
 from citerec.library.drafts.reader import read_source
-from citerec.library.export.formats import count_noun, retraction_note, terminal_text
-from citerec.library.identities import Identities
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
+from citerec.library.papers.identities import Identities
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import CheckSettings
-from citerec.library.sources.bib_files import parse_bibtex
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
@@ -231,7 +231,7 @@ def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[F
 
 
 def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
-    """Yield the keys that mean the paper of an earlier key (library.identities)."""
+    """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
     read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
     identities = Identities()
     for _, paper in read:

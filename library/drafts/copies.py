@@ -16,21 +16,21 @@ from urllib.parse import quote
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write, disk_errors, real_path
-from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.languages.bibliographies import OTHER_FILES
-from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
-from citerec.datasets.languages.inputs import decode_text, exact_text
-from citerec.datasets.languages.known import language_of
-from citerec.datasets.languages.language import replaced
-from citerec.datasets.languages.office.language import Office
-from citerec.library.candidates import Candidates
+from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.references import paper_item
+from citerec.formats.drafts.bibliographies import OTHER_FILES
+from citerec.formats.drafts.entries import BIB_ENTRY, bib_entries
+from citerec.formats.drafts.inputs import decode_text, exact_text
+from citerec.formats.drafts.language import replaced
+from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.office.language import Office
+from citerec.formats.letters import normalise_title
+from citerec.library.ask.candidates import Candidates
+from citerec.library.ask.explanation import Recommendation
+from citerec.library.display import count_noun, terminal_text
+from citerec.library.drafts.neighbours import new_entry
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
-from citerec.library.entries.csl import write_csl
-from citerec.library.explanation import Recommendation
-from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.export.neighbours import new_entry
-from citerec.library.export.references import paper_item
-from citerec.library.papers import LibraryPaper
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}

@@ -1,7 +1,7 @@
 """Placeholder keys for the missing citations of a draft.
 
-A citation is missing if its key is empty, ?, TODO, FIXME or XXX (datasets.languages.language.Key). Missing
-citations get placeholder keys before parsing, so that the parsers of full texts (datasets.languages) cut
+A citation is missing if its key is empty, ?, TODO, FIXME or XXX (formats.drafts.language.Key). Missing
+citations get placeholder keys before parsing, so that the parsers of full texts (formats.drafts) cut
 their contexts like those of training. A placeholder that is gone after parsing was in a comment or in code.
 
 All citations of a draft can be masked, so that each becomes a missing one, with the keys that it cites. The
@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from citerec.datasets.languages.inputs import clean_text
-from citerec.datasets.languages.language import PLACEHOLDER, Citation, Language
 from citerec.datasets.records import TARGET_MARKER
+from citerec.formats.drafts.inputs import clean_text
+from citerec.formats.drafts.language import PLACEHOLDER, Citation, Language
 
 _PARTS = re.compile(r"[{}\[\]<>\",;@]")
 _SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)

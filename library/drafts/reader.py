@@ -13,17 +13,17 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
-from citerec.datasets.fulltext.contexts import cut_window, find_citations
-from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
-from citerec.datasets.fulltext.markers import Bibliography
-from citerec.datasets.languages.inputs import Inputs
-from citerec.datasets.languages.known import LANGUAGES, language_of
-from citerec.datasets.languages.language import MISSING, PLACEHOLDER, Language, Source
-from citerec.datasets.languages.markdown import MARKDOWN
+from citerec.datasets.building.contexts import cut_window, find_citations
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.articles.markers import Bibliography
+from citerec.formats.documents import FullText, Paragraph, Reference
+from citerec.formats.drafts.inputs import Inputs
+from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Language, Source
+from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.library.ask.explanation import MARK
 from citerec.library.drafts.placeholders import PlaceholderReader
-from citerec.library.explanation import MARK
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 PLAIN = ".txt"

@@ -13,16 +13,16 @@ from rich.text import Text
 
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
-from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.library.candidates import Candidates
+from citerec.formats.letters import normalise_title
+from citerec.library.ask.candidates import Candidates
+from citerec.library.ask.explanation import MARK, note_on
+from citerec.library.ask.question import Filters, Request
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.temporary import open_recommender
+from citerec.library.display import Labelled, count_noun, table, terminal_text
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.explanation import MARK, note_on
-from citerec.library.export.formats import Labelled, count_noun, table, terminal_text
-from citerec.library.memory.library import in_memory
-from citerec.library.question import Filters, Request
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory.library import in_memory
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query

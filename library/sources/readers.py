@@ -31,7 +31,7 @@ from typing import Any
 
 import orjson
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
     BYTE_ORDER_MARK,
     expand_user,
@@ -44,19 +44,11 @@ from citerec.base.files import (
 )
 from citerec.base.progress import read_progress
 from citerec.datasets.citations.graph import PaperLine, read_record
-from citerec.datasets.formats.json_lines import Object, OnBadRecord, parse_object, read_objects
-from citerec.datasets.formats.source_files import stream_json
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
-from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.languages.inputs import MAX_FILE_BYTES
-from citerec.datasets.languages.latex_text import plain_text
-from citerec.datasets.records import json_type, quoted
-from citerec.library.entries.names import parse_names
-from citerec.library.folder import MANIFEST
-from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
-from citerec.library.sources.bib_files import read_bibtex
-from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
-from citerec.library.sources.exports import (
+from citerec.datasets.files.source_files import stream_json
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper, usable_paper
+from citerec.formats.bibliography.reading.bibtex import read_bibtex
+from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl, read_yaml
+from citerec.formats.bibliography.reading.exports import (
     is_table,
     read_endnote_xml,
     read_enw,
@@ -65,10 +57,17 @@ from citerec.library.sources.exports import (
     read_table,
     read_wos,
 )
-from citerec.library.sources.fields import Fields, parse_records
-from citerec.library.sources.own_records import OwnRecord
+from citerec.formats.bibliography.reading.fields import Fields, parse_records
+from citerec.formats.bibliography.reading.own import OwnRecord
+from citerec.formats.bibliography.reading.zotero import read_better_bibtex
+from citerec.formats.documents import Metadata
+from citerec.formats.drafts.inputs import MAX_FILE_BYTES
+from citerec.formats.identifiers import arxiv_year, clean_doi, find_arxiv_id, find_year
+from citerec.formats.json_lines import OnBadRecord, json_type, parse_object, read_objects
+from citerec.formats.latex_text import plain_text
+from citerec.formats.names import parse_names
+from citerec.library.papers.folder import MANIFEST
 from citerec.library.sources.zotero import read_zotero
-from citerec.library.sources.zotero_items import read_better_bibtex
 from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
 
 FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
@@ -90,14 +89,12 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 _GLOB = re.compile(r"[*?\[]")
 
 
-def find_sources(
-    names: Sequence[str], option: str = "source", suffixes: tuple[str, ...] = FOLDER_SUFFIXES
-) -> list[str]:
+def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
     files of papers in it.
 
     Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
-    them, for errors. suffixes: of the files of papers in a folder, also with .gz.
+    them, for errors.
     Raises InputError for a name without files.
     """
     found: dict[str, None] = {}
@@ -110,7 +107,7 @@ def find_sources(
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
             inside = _outside_libraries(files_below(path))
-            files = own[:1] or [file for file in inside if is_file_of_papers(file.name, suffixes)]
+            files = own[:1] or [file for file in inside if _is_file_of_papers(file.name)]
             if not files:
                 raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
         elif path.is_file():
@@ -123,9 +120,9 @@ def find_sources(
     return list(found)
 
 
-def is_file_of_papers(name: str, suffixes: tuple[str, ...]) -> bool:
-    """True if a file's name, also with .gz, has one of the suffixes."""
-    return name.endswith(suffixes) or name.removesuffix(".gz").endswith(suffixes)
+def _is_file_of_papers(name: str) -> bool:
+    """True if a file's name, also with .gz, has one of FOLDER_SUFFIXES."""
+    return name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)
 
 
 def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
@@ -274,12 +271,6 @@ _S2_FIELDS = {
     *("corpusid", "citingcorpusid", "paperAbstract", "outCitations", "out_citations"),
     *("outbound_citations", "mag_field_of_study"),
 }
-_OTHERS = frozenset(_ARXIV_FIELDS | _OPENALEX_FIELDS | _S2_FIELDS)
-
-
-def is_own(record: Object) -> bool:
-    """True if a JSON line has no key of another format."""
-    return _OTHERS.isdisjoint(record) and not is_csl(record)
 
 
 def parse_line(fields: Fields) -> LibraryPaper | None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.progress import spinner
-from citerec.datasets.formats.json_lines import OnBadRecord
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.reading.zotero import ZoteroLibrary
+from citerec.formats.json_lines import OnBadRecord
 from citerec.library.sources.zotero_api import NotAvailable, ZoteroApi
 from citerec.library.sources.zotero_database import citation_keys, read_database
 from citerec.library.sources.zotero_files import read_attachments
-from citerec.library.sources.zotero_items import ZoteroLibrary
 from citerec.library.sources.zotero_places import FILE, check_place, find_database
 
 

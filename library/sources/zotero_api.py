@@ -14,9 +14,9 @@ from urllib.parse import quote
 import orjson
 
 from citerec.base.errors import InputError, error_text
-from citerec.datasets.formats.json_lines import Object
-from citerec.library.sources.fields import Fields
-from citerec.library.sources.zotero_items import Collection, ZoteroLibrary, unknown_group
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.zotero import Collection, ZoteroLibrary, unknown_group
+from citerec.formats.json_lines import Object
 
 HOST = "127.0.0.1"
 TIMEOUT = 30.0

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from citerec.base.errors import InputError, error_text
-from citerec.datasets.formats.json_lines import Object
-from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.formats.bibliography.reading.zotero import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.formats.json_lines import Object
 from citerec.library.sources.zotero_places import KEYS_FILE, files_of
 
 _TRIES, _PAUSE = 5, 0.2

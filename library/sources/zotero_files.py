@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError
-from citerec.library.entries.files import SUFFIX
+from citerec.formats.bibliography.attachments import SUFFIX
 from citerec.library.sources.zotero_database import select_rows
 from citerec.library.sources.zotero_places import FILE, attachment_base
 

@@ -439,7 +439,7 @@ class RerankData(RoundData):
         current = self.trainer.current_epoch if self.trainer is not None else 0
         size = self.every * self.lists.batch.accumulate
         items = range(current * size, min((current + 1) * size, len(self.lists)))
-        return make_loader(Subset(self.lists, items), self.workers, self.seed)
+        return make_loader(Subset(self.lists, items), self.workers, self.seed, self.first_batch())
 
     def transfer_batch_to_device(
         self, batch: ListBatch, device: torch.device, dataloader_idx: int

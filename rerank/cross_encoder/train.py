@@ -327,6 +327,13 @@ class RerankingRounds(Rounds):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         self._pairs += len(batch.positions)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"pairs": self._pairs, **super().state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._pairs = state_dict["pairs"]
+
     def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
         pairs = Share.of(trainer).sum(torch.tensor(self._pairs))
         self._pairs = 0

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from citerec.datasets.columns import Ragged, continue_arrays, link_others, offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, offsets_of, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BEGINNING, PAIR, TERM, hash_names, hash_pairs
 from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, abstract_names, initials, title_names
-from citerec.rerank.ranker.texts import B_SHORT, NEAR, B, ParallelRows, WeightedTexts, idf, nearness
-from citerec.retrieval.arrays import Floats, Rows, load_arrays
-from citerec.retrieval.base import few_changed, small_change
+from citerec.rerank.ranker.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
+from citerec.retrieval.arrays import Floats, load_arrays
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import citing_contexts
 from citerec.retrieval.lexical.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
@@ -93,7 +92,7 @@ class CorpusStatistics:
     ORDERS = ("first_authors_order", "initials_order")
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = (
-        *("drift", "rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers"),
+        *("rarity", "beginning_rarity", "pair_keys", "pair_rarity", "source", "papers"),
         *(*VECTORS, *ORDERS),
     )
     title: WeightedTexts
@@ -109,8 +108,6 @@ class CorpusStatistics:
         self.beginnings = beginnings or Terms.from_words(corpus.words, *BEGINNING_OPTIONS)
         self.mark = target_marker_id(corpus)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
-        self.drift = np.zeros(1, np.int64)
-        """[1]: papers changed since the rarity of terms was computed"""
 
     @classmethod
     def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
@@ -134,90 +131,6 @@ class CorpusStatistics:
         if new := queries.new_words:
             statistics.terms = self.terms.with_words(new)
         return statistics
-
-    @classmethod
-    def update_saved(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> CorpusStatistics | None:
-        """Update saved statistics for a corpus whose first papers were rows `kept` of the old one.
-
-        The rarity of known terms and names is kept. Returns None if too much has changed for that.
-        """
-        before = cls.load(folder, old)
-        changed = small_change(old, corpus, kept, int(before.drift[0]))
-        if changed is None:
-            return None
-        made, more = before._with_papers(corpus, len(kept), changed)
-        made.read_citations(corpus, corpus.splits.get(TRAIN))
-        for name, new in more.items():
-            setattr(made, name, getattr(before, name).select_and_append(kept, new))
-        made._sort_names()
-        return made
-
-    @classmethod
-    def can_extend(cls, folder: Path, old: Corpus, corpus: Corpus) -> bool:
-        """Whether `extend_saved` can be used."""
-        return few_changed(old, corpus, int(load_arrays(folder, "drift")[0][0])) is not None
-
-    @classmethod
-    def extend_saved(cls, before: Path, folder: Path, old: Corpus, corpus: Corpus) -> None:
-        """Like `update_saved`, for a corpus that continues the old one: writes to a new folder.
-
-        Files are hard-linked, and get the rows of the new papers at their end; the order of names stays
-        that of the papers before.
-        """
-        known = cls.load(before, old)
-        papers, added = len(old.paper_ids), len(corpus.paper_ids) - len(old.paper_ids)
-        made, more = known._with_papers(corpus, papers, int(known.drift[0]) + added)
-        folder.mkdir()
-        save_arrays(folder, drift=made.drift, pair_keys=made.pair_keys)
-        made.save_terms(folder)
-        rows: dict[str, NDArray[Any]] = {
-            name: getattr(made, name)[len(getattr(known, name)) :] for name in ("rarity", "beginning_rarity")
-        }
-        for name in cls.RAGGED:  # nothing cites the new papers yet
-            rows[f"{name}.offsets"] = np.repeat(getattr(known, name).offsets[-1:], added)
-        for name, new in more.items():
-            rows[f"{name}.offsets"] = new.offsets[1:] + getattr(known, name).offsets[-1]
-            rows |= {f"{name}.{column}": getattr(new, column) for column in new.columns()}
-        continue_arrays(before, folder, **rows)
-        link_others(before, folder)
-
-    def _with_papers(
-        self, corpus: Corpus, kept: int, changed: int
-    ) -> tuple[CorpusStatistics, dict[str, ParallelRows]]:
-        """Return the statistics of a corpus, whose papers from `kept` on are new, but for its citation links;
-        and the rows of the new papers in texts and names, which the statistics lack.
-        """
-        words = corpus.word_column[len(self.corpus.word_column) :]
-        terms = (terms.with_words(words, True) for terms in (self.terms, self.beginnings))
-        made = CorpusStatistics(corpus, *terms)
-        for name in (*self.ARRAYS, *self.TEXTS):
-            setattr(made, name, getattr(self, name))
-        made.drift = np.array([changed])
-        keys = self.pair_keys.astype(np.int64)
-        made.pair_keys = keys // self.terms.size * made.terms.size + keys % self.terms.size
-        rows, more = np.arange(kept, len(corpus.paper_ids)), dict[str, ParallelRows]()
-        columns = (corpus.title_tokens, corpus.abstract_tokens)
-        title, abstract = (made.counts(words.take(rows)) for words in columns)
-        frequency = np.bincount((title + abstract).indices, minlength=made.terms.size)[self.terms.size :]
-        made.rarity = np.append(self.rarity, idf(frequency, len(self.corpus.paper_ids)))
-        beginnings = made.counts(corpus.title_tokens.take(rows), made.beginnings)
-        frequency = np.bincount(beginnings.indices, minlength=made.beginnings.size)[self.beginnings.size :]
-        new_rarity = idf(frequency, len(self.corpus.paper_ids))
-        made.beginning_rarity = np.append(self.beginning_rarity, new_rarity)
-        pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
-        for name, counts, rarity, b in (
-            ("title", title, made.rarity, B_SHORT),
-            ("abstract", abstract, made.rarity, B),
-            ("title_beginnings", beginnings, made.beginning_rarity, B_SHORT),
-            ("title_pairs", pairs, made.pair_rarity, B_SHORT),
-        ):
-            average = float(getattr(self, name).average[0])
-            more[name] = WeightedTexts.from_counts(counts, rarity, b, average)
-        for name, (find, texts) in self.names_of(corpus).items():
-            new = (texts[row] for row in rows.tolist())
-            more[name] = Names.from_texts(corpus, find, new, name, getattr(self, name).hashes)
-        known = np.concatenate([self.first_authors.hashes, self.other_authors.hashes])
-        return made, more | author_names(corpus, rows, known)
 
     @staticmethod
     def names_of(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:
@@ -402,9 +315,6 @@ class CorpusStatistics:
 
     def save(self, folder: Path) -> None:
         save_arrays(folder, **self._arrays())
-        self.save_terms(folder)
-
-    def save_terms(self, folder: Path) -> None:
         self.terms.save(folder)
         (folder / BEGINNINGS).mkdir()
         self.beginnings.save(folder / BEGINNINGS)

@@ -372,30 +372,6 @@ class Ranker(Retriever):
                 scores[query] = [known.get(paper, -np.inf) for paper in papers[query].tolist()]
         return scores
 
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        self._select_parts(old)
-        before = set(self.parts)
-        self._select_parts(corpus)
-        if set(self.parts) != before:
-            super()._reindex(old, corpus, kept, folder)
-            return
-        for name, part in self.parts.items():
-            part.reindex(old, corpus, kept, folder / "parts" / name)
-            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        found = CorpusStatistics.update_saved(folder / STATISTICS, old, corpus, kept)
-        self.statistics = found or CorpusStatistics.build(corpus, first_dense(self.parts))
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        self._select_parts(corpus)
-        parts = (part.can_extend(old, corpus, folder / "parts" / name) for name, part in self.parts.items())
-        return CorpusStatistics.can_extend(folder / STATISTICS, old, corpus) and all(parts)
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        self._select_parts(corpus)
-        for name, part in self.parts.items():
-            part.extend(old, corpus, before / "parts" / name, folder / "parts" / name)
-        CorpusStatistics.extend_saved(before / STATISTICS, folder / STATISTICS, old, corpus)
-
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():
             part.save(folder / "parts" / name)

@@ -21,7 +21,7 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.base import Ranking, Retriever, empty_rankings, few_changed, small_change
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
 from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, tokenizer
 from citerec.retrieval.queries import Queries
@@ -135,37 +135,6 @@ class BM25(Retriever):
             return None
         whole = corpus.whole
         return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
-
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        """Keep the weights of unchanged papers if few papers have changed."""
-        if self._backend != "rank_bm25" and old.is_candidate.all() and corpus.is_candidate.all():
-            self._load(folder, old)
-            assert isinstance(self._engine, Postings)
-            changed = small_change(old, corpus, kept, self._engine.changed)
-            if changed is not None:
-                self._prepare(corpus)
-                self._terms = self._terms.with_words(corpus.words[len(old.words) :], more_terms=True)
-                contexts = self._indexed_contexts(corpus)
-                counts = self._paper_counts(corpus, self._rows[len(kept) :], contexts)
-                self._engine = self._engine.with_texts(kept, counts, changed, self._formula)
-                return
-        super()._reindex(old, corpus, kept, folder)
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        if self._backend == "rank_bm25" or not corpus.is_candidate.all():
-            return False
-        return few_changed(old, corpus, Postings.load(folder, len(old.paper_ids)).changed) is not None
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        self._load(before, old)
-        engine = self._engine
-        assert isinstance(engine, Postings)
-        self._terms = self._terms.with_words(corpus.word_column[len(old.word_column) :], more_terms=True)
-        new = np.arange(len(self._rows), len(corpus.paper_ids), dtype=np.int32)
-        counts = self._paper_counts(corpus, new, None)  # no context cites a new paper yet
-        changed = engine.changed + len(new)
-        self._terms.save(folder)
-        engine.with_texts(np.arange(engine.total), counts, changed, self._formula).save(folder, before)
 
     def _indexed_contexts(self, corpus: Corpus) -> Ragged | None:
         """The contexts to index with each paper [P], if any."""

@@ -17,8 +17,8 @@ from citerec.base.errors import InputError
 from citerec.base.packages import hidden_module
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.letters import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from citerec.formats.letters import fold
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
 

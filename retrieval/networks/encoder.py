@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
-from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
@@ -253,19 +252,6 @@ class NetworkRetriever(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         super()._load(folder, corpus)
         self._use(corpus, self._keys)
-
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        super()._load(folder, old)
-        before = self._keys[np.searchsorted(np.flatnonzero(old.is_candidate), kept)]
-        new = np.flatnonzero(corpus.is_candidate)[len(kept) :]
-        self._use(corpus, np.concatenate([before, keys_of(corpus, new)]))
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        return corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        new = np.arange(len(old.paper_ids), len(corpus.paper_ids))
-        continue_arrays(before, folder, keys=keys_of(corpus, new))
 
 
 def keys_of(corpus: Corpus, rows: Rows) -> Keys:

@@ -23,9 +23,9 @@ from tokenizers import Tokenizer
 
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.names import surname
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import Lengths as Lengths

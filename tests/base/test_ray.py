@@ -25,7 +25,6 @@ from citerec.hatten.settings import EncoderConfig
 
 MISSING = "the extra `ray` is not installed: make install EXTRAS='dev ray'"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason=MISSING)]
-EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,7 +37,7 @@ def two_processes() -> Iterator[None]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """2,500 papers and 3,000 contexts."""
     folder = tmp_path_factory.mktemp("generated") / "source"
-    generate_corpus(2500, 3000, folder, seed=0, workers=1)
+    generate_corpus(2500, 3000, folder, seed=0)
     return folder
 
 
@@ -75,27 +74,8 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
     return HAtten(encoder, vocabulary, {}).save(path)
 
 
-def build(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Build a library on disk in a process of its own. variables: of the environment."""
-    command = [sys.executable, "-m", "citerec", "build", f"library={folder}/mine", f"source={EXAMPLES}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    options = ["storage=disk", "workers=2"]
-    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=600)
-
-
-def test_an_unreachable_cluster_is_one_line(tmp_path: Path) -> None:
-    done = build(tmp_path, RAY_ADDRESS="nonsense://127.0.0.1:1")
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
-
-
-def test_workers_import_our_datasets(tmp_path: Path) -> None:
-    """From the command line, on a running Ray, with another package named `datasets` on the path."""
-    other = tmp_path / "other" / "datasets"
-    other.mkdir(parents=True)
-    (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
-    import ray  # takes two seconds, also where only quick tests are run
-
-    address = ray.get_runtime_context().gcs_address
-    done = build(tmp_path, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
-    assert done.returncode == 0, done.stderr
+def test_an_unreachable_cluster_is_one_line() -> None:
+    join = "from citerec.base.over_ray import ray_session; ray_session().__enter__()"
+    environment = {**os.environ, "RAY_ADDRESS": "nonsense://127.0.0.1:1"}
+    done = subprocess.run([sys.executable, "-c", join], env=environment, capture_output=True, text=True)
+    assert "InputError: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined" in done.stderr

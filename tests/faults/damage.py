@@ -2,7 +2,7 @@
 
 A library that is asked afterwards must answer as before, or refuse with one line that says what to do.
 
-    python -m citerec.tests.faults.damage FLIPS     damages libraries of both kinds and prints what they did
+    python -m citerec.tests.faults.damage FLIPS     damages a library and prints what it did
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from citerec.base.checksums import CHECKED, GROWING
+from citerec.base.checksums import CHECKED
 from citerec.base.errors import InputError
-from citerec.library.folder import LOCK, damage_told
-from citerec.library.models import ENCODED
-from citerec.library.recommender import Recommender, open_library
+from citerec.library.ask.recommender import Recommender, open_library
+from citerec.library.papers.folder import LOCK, damage_told
+from citerec.library.papers.models import ENCODED
 from citerec.recommend import run
 from citerec.tests.forked import exit_code
 
 SOURCE = Path(__file__).parents[2] / "examples" / "library.bib"
-KINDS = {"memory": (), "disk": ("storage=disk", "shards=2", "workers=1")}
 QUESTION = "Adam [CITE] is an optimiser, as Robertson et al. show"
 FLIPPED = 3
 """Bits flipped in a file at once."""
@@ -49,24 +48,25 @@ CHANGES: dict[str, Change] = {
     "cut to a third": lambda content, _: content[: len(content) // 3],
     "cut to a half": lambda content, _: content[: len(content) // 2],
     "cut by a byte": lambda content, _: content[:-1],
+    "lengthened": lambda content, _: content + bytes(64),
 }
 
 
 @dataclass
 class Damaged:
-    """A library to damage, and another one of the same kind. done: what came of each kind of damage."""
+    """A library to damage, and another one. done: what came of each kind of damage."""
 
     path: Path
     other: Path
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @classmethod
-    def build(cls, folder: Path, kind: str) -> Damaged:
+    def build(cls, folder: Path) -> Damaged:
         lines = SOURCE.read_text("utf-8")
         half = folder / "half.bib"
         half.write_text(lines[: lines.index("\n@", len(lines) // 2) + 1], "utf-8")
         for name, source in (("mine", SOURCE), ("other", half)):
-            run(["build", f"library={folder / name}", f"source={source}", *KINDS[kind]])
+            run(["build", f"library={folder / name}", f"source={source}"])
         for file in (folder / "mine").rglob("*"):  # some are hard links to the built-in model
             if file.is_file():
                 own = file.with_name(f".{file.name}.own")
@@ -150,18 +150,6 @@ class Damaged:
             new = b"of another library" if source.is_dir() else content
             self.change(file, "of another library", lambda *_: new)
 
-    def lengthen(self) -> None:
-        """Ask with all files lengthened that may have grown since; and with each of the others."""
-        growing = [file for file in self.files if file.name.endswith(GROWING)]
-        with ExitStack() as changed:
-            for file in growing:
-                content = changed.enter_context(self.without(file)).read_bytes()
-                file.write_bytes(content + bytes(64))
-            assert self.judge("lengthened", growing[0]) == SAME
-            self.done["lengthened", SAME] += len(growing) - 1
-        for file in set(self.files) - {*growing}:
-            self.change(file, "lengthened", lambda content, _: content + bytes(64))
-
     def make_unreadable(self, file: Path) -> None:
         """Ask as a user who may not read the file."""
 
@@ -184,7 +172,6 @@ class Damaged:
         """All damage but flipped bits, in every file."""
         for folder in (self.path, *self.path.parents[:3]):
             folder.chmod(0o755)
-        self.lengthen()
         for file in self.files:
             for what, change in CHANGES.items():
                 self.change(file, what, change)
@@ -199,14 +186,13 @@ class Damaged:
 
 
 def main(flips: int) -> None:
-    """Damage libraries of both kinds, and print a table in Markdown."""
-    for kind in KINDS:
-        with TemporaryDirectory() as folder:
-            damaged = Damaged.build(Path(folder), kind)
-            damaged.all_but_flips()
-            damaged.flips(flips // len(KINDS))
-            for (what, result), count in sorted(damaged.done.items()):
-                print(f"| {kind} | {what} | {result} | {count:,} |")
+    """Damage a library, and print a table in Markdown."""
+    with TemporaryDirectory() as folder:
+        damaged = Damaged.build(Path(folder))
+        damaged.all_but_flips()
+        damaged.flips(flips)
+        for (what, result), count in sorted(damaged.done.items()):
+            print(f"| {what} | {result} | {count:,} |")
 
 
 if __name__ == "__main__":

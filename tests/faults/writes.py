@@ -43,7 +43,6 @@ NEW = """@article{spade, title = {Gardening with spades}, author = {Lee, Ann}, y
 DRAFT = "\\title{T}\nAdam is an optimiser \\cite{?}. Trees \\cite{?}.\n\\bibliography{refs}\n"
 MODEL = "model=static"
 """The model without the encoder, whose loading would take most of the time."""
-ON_DISK = ("storage=disk", "shards=2", "workers=1")
 CHECKPOINT, TRAINING = "a training's checkpoint", "train"
 TINY = {
     "model": "hatten",
@@ -126,7 +125,7 @@ def service() -> Any:
 
 def library() -> object:
     """The papers of the library and what it answers; None if there is none."""
-    from citerec.library.recommender import Recommender
+    from citerec.library.ask.recommender import Recommender
 
     if not Path("mine/library.json").exists():
         return None
@@ -223,13 +222,6 @@ CHANGES = {
     "add": Change(built(), command("add", "mine", "source=more.jsonl"), library),
     "remove": Change(built(), command("remove", "mine", "id=[spade]"), library),
     "update": Change(changed, command("update", "mine"), library),
-    "build storage=disk": Change(
-        make_papers,
-        command("build", "library=mine", "source=papers.bib", MODEL, "overwrite=true", *ON_DISK),
-        library,
-    ),
-    "add, on disk": Change(built(*ON_DISK), command("add", "mine", "source=more.jsonl"), library),
-    "remove, on disk": Change(built(*ON_DISK), command("remove", "mine", "id=[spade]"), library),
     "draft fill=": Change(built(), command("draft", "mine", "tex=draft.tex", "fill=filled"), files("filled")),
     "model.save": Change(save_model("Before"), save_model("After"), files("model")),
     "enrich": Change(enrichable, enrich, library),

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -31,6 +30,7 @@ from citerec.tests.runs import (
     run_training,
     same,
     signal_at,
+    steps_done,
     train_config,
     train_twice,
     train_until_crash,
@@ -41,7 +41,7 @@ from citerec.training.settings import DATE_FORMAT, run_folder
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
 SMALL: Options = {
-    "model.encoder.dim": 16,
+    "model": "hatten_fast",
     "model.encoder.heads": 2,
     "model.encoder.hidden": 32,
     "model.encoder.max_tokens": 64,
@@ -85,14 +85,10 @@ def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
-def steps_done(out: Path) -> int:
-    return int(torch.load(out / "last.ckpt", weights_only=True)["global_step"])
-
-
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
         *("hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
-        *("csv", "mined"),
+        *("csv", "mined", "lock"),
     }
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
     with (whole / "csv" / "version_0" / "metrics.csv").open() as file:
@@ -117,14 +113,16 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 
 
 @pytest.mark.slow
-def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
+def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, given = tmp_path / "out", overrides({"model": "hatten"}, demo, SMALL)
-    killed = run_forked([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
-    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
+    out, given = tmp_path / "out", overrides(demo, SMALL)
+    killed = run_forked([*given, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
+    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
     given += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *given, signal_at(STEPS + 3, signal.SIGTERM))
+    assert (done.code, steps_done(out)) == (130, STEPS + 3), done.err
     done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (
         130,
@@ -198,6 +196,19 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
+@pytest.mark.parametrize("options", [{"model": "hatten"}, SMALL], ids=["default", "fast"])
+@pytest.mark.parametrize("step", [3, 7])
+def test_a_run_goes_on_within_a_round(
+    step: int, options: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.training.resume.SAVE_EVERY", 0.0)
+    sizes = {"model.rounds": 2, "model.batch.steps_per_round": 5, "model.encoder.hidden": 16}
+    parts = demo, options, sizes, {"model.batch.queries": 8, "output_dir": tmp_path / "other"}
+    train_until_crash(train, step, train_config(*parts))
+    assert steps_done(tmp_path / "other") == step - 1
+    assert_same_model(*train_twice(train, step + 1, tmp_path, *parts))
+
+
 @pytest.mark.parametrize("first", ["bm25", "none"])
 def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp_path: Path) -> None:
     options = {"model.mining.first": first, "output_dir": tmp_path}
@@ -211,18 +222,23 @@ def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp
 
 @pytest.mark.parametrize(
     "recipe",
-    [{}, {"experiment": "paper_small"}, pytest.param({"logger": "wandb"}, marks=pytest.mark.slow)],
+    [
+        {},
+        {"experiment": "paper_small"},
+        {"model": "hatten_fast", "model.schedule.mean_only_rounds": 1},
+        pytest.param({"logger": "wandb"}, marks=pytest.mark.slow),
+    ],
 )
 def test_the_included_recipes_train(
     recipe: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller models and runs; all other options unchanged."""
     monkeypatch.setenv("WANDB_SILENT", "true")
-    paper = "experiment" in recipe
-    sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
-    sizes |= {"model.batch.steps_per_round": 3, "model.rounds": 2, "output_dir": tmp_path}
-    best = train(train_config(recipe, demo, sizes, {"model.schedule.mean_only_rounds": 0 if paper else 1}))
-    assert HAtten.open(best).encoder.config.residual == ("none" if paper else "mean")
+    sizes: Options = {"model.encoder.hidden": 16, "model.batch.steps_per_round": 3, "model.rounds": 2}
+    best = train(train_config(demo, sizes, recipe, {"output_dir": tmp_path}))
+    config = HAtten.open(best).encoder.config
+    assert (config.dim, config.heads) == (16, 8)  # of the word vectors
+    assert config.residual == ("mean" if "model" in recipe else "none")
     assert len(history(tmp_path)) >= 2
     if "logger" in recipe:
         import wandb
@@ -250,8 +266,8 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
     plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
-    sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
-    sizes |= {"model.batch.queries": 8, "model.batch.steps_per_round": 2, "model.rounds": 2}
+    sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
+    sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
     best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
     encoder = HAtten.open(best).encoder
     assert (encoder.config.levels, encoder.config.pooling, encoder.config.residual) == expected
@@ -347,7 +363,7 @@ EXACT: Options = {
 def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tmp_path: Path) -> None:
     """Processes share queries, papers and mining, with gloo on a CPU. The first starts the second."""
     train(train_config(demo, EXACT, {"output_dir": tmp_path / "one"}))
-    given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, TWO), tmp_path / "out"
+    given, two = overrides({"resume": True}, demo, EXACT, TWO), tmp_path / "out"
     run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
     assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
     done = run_forked(given, two, processes=2)
@@ -361,12 +377,12 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
     script: Callable[..., Done], demo: Options, tmp_path: Path
 ) -> None:
     def trained(*options: str) -> Path:
-        given = overrides({"model": "hatten"}, demo, SHORTEST, {"model.rounds": 1})
+        given = overrides(demo, SHORTEST, {"model.rounds": 1})
         done = script("train.py", *given, *options)
         assert done.code == 0, done.err
         return (base / "latest").resolve()
 
-    base = tmp_path / "outputs" / "train" / "hatten-demo"
+    base = tmp_path / "outputs" / "train" / "hatten_fast-demo"
     one = trained()
     assert time.strptime(one.name, DATE_FORMAT)
     assert (one / "hatten").is_dir() and (one / ".hydra").is_dir()
@@ -375,17 +391,19 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
     assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
 
 
-NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
+NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model.encoder.dim": 32}, "of 16 dimensions do not fit an encoder of 32; set model.encoder.dim=16"),
-        ({"model.encoder.heads": 3}, "dim=200 must be even and divisible by heads=3"),
+        (
+            {"model.encoder.dim": 32, "model.encoder.heads": 3},
+            "dim=32 is not the 16 of the word vectors; .*; .*heads=3 does not divide 16; choose from 1, 2",
+        ),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
-        ({"model.encoder.dim": 16, "model.workers": 1000}, "model.workers=1000: this machine has"),
+        ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (
             {**PLAIN, "model.batch.cached_negatives": True},
             f"model.batch.cached_negatives=True: {NO_MEAN_PATH}",
@@ -440,7 +458,7 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
 
 
 def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path, script: Callable[..., Done]) -> None:
-    given = overrides({"model": "hatten", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
+    given = overrides({"model": "hatten_fast", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
     done = script("train.py", *given)
     assert done.code == 2
     assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "nowhere" in done.err

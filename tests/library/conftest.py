@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from citerec.library.candidates import Papers
-from citerec.library.explanation import Recommendation
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Request
-from citerec.library.recommender import Recommender
-from citerec.library.serving.server import listen, make_uvicorn
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.candidates import Papers
+from citerec.library.ask.explanation import Recommendation
+from citerec.library.ask.question import Request
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.serve.server import listen, make_uvicorn
 from citerec.library.settings import ServeSettings
 
 PAPERS = [

@@ -15,14 +15,14 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
+from citerec.library.ask.explanation import NOTHING_FITS, note_on
+from citerec.library.ask.recommender import Recommender
 from citerec.library.builtin.make import DRAFTS, LARGEST, TITLES, read_drafts
 from citerec.library.builtin.make_cross_encoder import CrossEncoderSettings, add_cross_encoder
 from citerec.library.builtin.make_networks import NetworkSettings, add_networks
 from citerec.library.commands.change import build
-from citerec.library.explanation import NOTHING_FITS, note_on
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.model import Ranker, RankingModel
@@ -88,7 +88,7 @@ HEAVY = {
 def test_it_needs_no_heavy_imports(example: Path) -> None:
     arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""
-import sys, citerec.library.serving.server
+import sys, citerec.library.serve.server
 from citerec import recommend
 sys.argv[1:] = {[*arguments, "format=cite"]}
 recommend.main()

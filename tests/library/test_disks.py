@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.tests.library.conftest import PAPERS, TOKEN, serving
 
 Mount = Callable[[str], Path]

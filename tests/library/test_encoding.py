@@ -11,12 +11,12 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.base.files import file_lock
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
-from citerec.library.memory import encoding
-from citerec.library.memory.encoding import encode, state
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import ENCODED
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory import encoding
+from citerec.library.papers.memory.encoding import encode, state
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import ENCODED
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.retrieval.networks import encoder as module

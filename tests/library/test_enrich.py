@@ -24,10 +24,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.library.enrichment.answers import AnswerCache
-from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
-from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
-from citerec.library.enrichment.services import (
+from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records, without_filled
+from citerec.library.ask.recommender import Recommender
+from citerec.library.enrich.answers import AnswerCache
+from citerec.library.enrich.client import ATTEMPTS, Client, Unavailable
+from citerec.library.enrich.matching import Found, complete, contradiction, lookups_of
+from citerec.library.enrich.services import (
     SERVICES,
     Arxiv,
     Crossref,
@@ -37,9 +39,7 @@ from citerec.library.enrichment.services import (
     Service,
     work_of,
 )
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.tests.conftest import Run, Server
 from citerec.tests.library.conftest import papers_of
 
@@ -502,7 +502,7 @@ def test_faults_of_xml(services: Services, pauses: list[float], feed: bytes) -> 
 def test_an_endless_answer_is_cut(
     services: Services, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.library.enrichment.client.LARGEST_ANSWER", 100)
+    monkeypatch.setattr("citerec.library.enrich.client.LARGEST_ANSWER", 100)
     with (
         Client(OpenAlex(f"{services.url}/openalex")) as client,
         pytest.raises(Unavailable, match="too large"),
@@ -520,7 +520,7 @@ def test_an_answer_that_trickles_is_cut(pauses: list[float], monkeypatch: pytest
                     request.wfile.write(b" ")
                     sleep(0.02)
 
-    monkeypatch.setattr("citerec.library.enrichment.client.LONGEST_ANSWER", 0.1)
+    monkeypatch.setattr("citerec.library.enrich.client.LONGEST_ANSWER", 0.1)
     slow, start = Slow(), time()
     with Client(OpenAlex(slow.url)) as client, pytest.raises(Unavailable, match="too large"):
         client.ask([LOOKUP])

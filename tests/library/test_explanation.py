@@ -14,7 +14,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize
-from citerec.library.explanation import (
+from citerec.library.ask.explanation import (
     NO_EVIDENCE,
     NOTHING_FITS,
     SEVERAL_FIT,

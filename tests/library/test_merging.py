@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.library.identities import Identities, Identity, identity
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.merging import Deduplicator
-from citerec.library.papers import LibraryPaper, merge_records
+from citerec.formats.bibliography.paper import LibraryPaper, merge_records
+from citerec.formats.same_work import Identity, identity
+from citerec.library.papers.identities import Identities
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.merging import Deduplicator
 
 TITLE = "A long title of more than twenty letters"
 

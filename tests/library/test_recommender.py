@@ -18,15 +18,15 @@ from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static.model import StaticModel
-from citerec.library.memory.generation import MODEL, RANKING
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.models import open_model
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, cited_near, mark_context, mark_query
-from citerec.library.recommender import NAMED, Recommender, _both_groups
+from citerec.library.ask.question import Filters, Request, cited_near, mark_context, mark_query
+from citerec.library.ask.recommender import NAMED, Recommender, _both_groups
+from citerec.library.papers.memory.generation import MODEL, RANKING
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
+from citerec.library.papers.models import open_model
 from citerec.rerank.ranker.confidence import BESIDE, NONE, SCALE, Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
@@ -305,7 +305,7 @@ def test_a_cross_encoder_reranks_the_top_papers(
         return np.where(papers >= 0, np.arange(papers.shape[1]), -np.inf).astype(np.float32)
 
     monkeypatch.setattr(mine.reranker, "score_candidates", last_first)
-    monkeypatch.setattr("citerec.library.recommender.RERANKER_WEIGHT", 1.0)
+    monkeypatch.setattr("citerec.library.ask.recommender.RERANKER_WEIGHT", 1.0)
     everything = ids(plain.recommend(QUESTION, k=len(SHELF)))
     assert ids(mine.recommend(QUESTION, k=6)) == everything[::-1][:6]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from citerec import recommend
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper, merge_records
+from citerec.library.ask.recommender import Recommender
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import suggest
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, make_paper, merge_records
-from citerec.library.recommender import Recommender
-from citerec.library.serving.messages import Question, answer_question
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.serve.messages import Question, answer_question
 from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import papers_of
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
-from citerec.library.recommender import Recommender
-from citerec.library.search import MAX_WORDS, NUMBERS
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import Filters
+from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.search import MAX_WORDS
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 
 PAPERS = [
     LibraryPaper(
@@ -119,8 +118,6 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
     recommender.add([LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same])
     recommender.remove(["dtm"])
     library = recommender.library
-    numbers = np.load(library.folder / NUMBERS)
-    assert numbers.tolist() == sorted(set(numbers.tolist())) and len(numbers) == len(library)
     fresh = Recommender(
         MemoryLibrary.create(
             tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",

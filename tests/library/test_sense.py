@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from citerec.library.explanation import NOTHING_FITS, note_on
-from citerec.library.memory.encoding import encode
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.recommender import Recommender
+from citerec.library.ask.explanation import NOTHING_FITS, note_on
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.memory.encoding import encode
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.sources.readers import read_source
 
 FOLDER = Path(__file__).parent / "sense"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.entries import BIB_ENTRY
-from citerec.datasets.languages.inputs import decode_text
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.entries import BIB_ENTRY
+from citerec.formats.drafts.inputs import decode_text
 from citerec.library.drafts.check import find_problems, read_checked
-from citerec.library.papers import LibraryPaper
 from citerec.library.sources.readers import read_source
 
 BIBLIOGRAPHIES = (".bib", ".bibtex", ".ris", ".nbib", ".enw", ".yaml", ".yml", ".json")

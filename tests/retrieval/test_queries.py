@@ -9,9 +9,9 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.model import HAttenRetriever
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark, target_marker_id

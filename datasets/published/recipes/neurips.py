@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from citerec.datasets.formats.json_lines import gzip_writer
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
+from citerec.formats.json_lines import gzip_writer
 
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"^(?:- )?\[(\d{1,3})\] +(.+)$", re.MULTILINE)

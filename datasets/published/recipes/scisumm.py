@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 import orjson
 
-from citerec.datasets.formats.json_lines import gzip_writer
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import YearSplitting
+from citerec.formats.json_lines import gzip_writer
 
 _ID = re.compile(r"[A-Z](\d\d)-\d{4}")
 _MARKER = re.compile(
@@ -43,7 +43,7 @@ def build(folders: Sequence[Path], target: Path) -> None:
 
 
 def _records(papers: dict[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the cited papers, then the citing ones, in the layout of datasets.fulltext.readers."""
+    """Yield the cited papers, then the citing ones, in the layout of datasets.building.readers."""
     sentences: dict[str, dict[str, list[tuple[int, int, str]]]] = {}
     for id, file in papers.items():
         tree = ElementTree.fromstring(file.read_bytes())

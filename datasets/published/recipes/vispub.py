@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from citerec.datasets.formats.json_lines import gzip_writer
+from citerec.formats.json_lines import gzip_writer
 
 TABLE = "data/IEEE VIS papers 1990-2018 - Main dataset.csv"
 LEAST = 5

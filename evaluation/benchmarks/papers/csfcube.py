@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.downloads import ensure_release
 from citerec.evaluation.benchmark import RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
@@ -38,6 +37,7 @@ from citerec.evaluation.benchmarks.papers.pools import (
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import CSFCubeSettings
+from citerec.formats.json_lines import validate
 
 FACETS = ("background", "method", "result")
 ALL = "all"

@@ -17,7 +17,6 @@ from ir_measures import AP, R, nDCG
 
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.evaluation.benchmark import Output, RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
@@ -44,6 +43,7 @@ from citerec.evaluation.report import (
     group_tables,
 )
 from citerec.evaluation.settings import MDCRSettings
+from citerec.formats.json_lines import validate
 
 TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"

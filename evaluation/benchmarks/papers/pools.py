@@ -21,14 +21,14 @@ from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, content_hash, read_limited
 from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import Object, validate
-from citerec.datasets.formats.source_files import read_paper_objects
+from citerec.datasets.files.source_files import read_paper_objects
 from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.report import PER_QUERY, Provenance, Report
 from citerec.evaluation.settings import PoolSettings
+from citerec.formats.json_lines import Object, validate
 from citerec.retrieval.base import Retriever
 
 log = logging.getLogger(__name__)

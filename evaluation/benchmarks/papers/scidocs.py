@@ -23,7 +23,6 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.base.progress import read_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import read_objects, validate
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
 from citerec.evaluation.benchmark import RetrieverFactory
@@ -44,6 +43,7 @@ from citerec.evaluation.protocol import Qrels, read_pairs
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
+from citerec.formats.json_lines import read_objects, validate
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.run import escape_ids
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import BUILT_IN
 from citerec.tests.conftest import CONTEXTS, PAPERS, Run
 from citerec.tests.library.conftest import papers_of
 
@@ -49,28 +49,31 @@ def bib(run: Run, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("storage", ["memory", "disk"])
-def test_what_is_merged_is_listed_and_can_be_kept_apart(run: Run, tmp_path: Path, storage: str) -> None:
+def test_a_library_on_disk_is_refused_in_one_line(run: Run, bib: Path) -> None:
+    code, out, err = run("build", "source=a.bib", "overwrite=true", "storage=disk")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: storage=disk: a library is held in memory")
+
+
+def test_what_is_merged_is_listed_and_can_be_kept_apart(run: Run, tmp_path: Path) -> None:
     long = "Peat layers under the moorland of the north"
     (tmp_path / "a.bib").write_text(
         entry("moss2020", long, year=2020, ids="oldpeat")
         + entry("moss2020a", long, year=2020, doi="10.1000/moss")
         + entry("fern", "Ferns")
     )
-    options = ["source=a.bib", *(["storage=disk", "workers=1"] if storage == "disk" else ["model=bm25"])]
+    options = ["source=a.bib", "model=bm25"]
     code, out, _ = run("build", *options)
     assert code == 0 and "1 duplicate merged" in out
-    if storage == "memory":
-        assert f"  moss2020a (2020) is moss2020 (2020): {long}\n" in out and "separate=KEY" in out
-        listed = run("info", "merged=true")[1]
-        assert listed == f"moss2020 (2020): {long}: also doi:10.1000/moss, moss2020a\n"
+    assert f"  moss2020a (2020) is moss2020 (2020): {long}\n" in out and "separate=KEY" in out
+    listed = run("info", "merged=true")[1]
+    assert listed == f"moss2020 (2020): {long}: also doi:10.1000/moss, moss2020a\n"
     code, out, _ = run("build", *options, "overwrite=true", "separate=moss2020a")
     assert code == 0 and "0 duplicates merged" in out
     assert "3 papers" in run("add", "source=a.bib")[1], "nor are they when they are added again"
-    if storage == "memory":
-        assert "3 papers" in run("update")[1] and run("info", "merged=true")[1] == ""
-        (tmp_path / "a.bib").write_text((tmp_path / "a.bib").read_text().replace("Ferns", "Ferns of Rome"))
-        assert "1 replaced; 3 papers" in run("update")[1]
+    assert "3 papers" in run("update")[1] and run("info", "merged=true")[1] == ""
+    (tmp_path / "a.bib").write_text((tmp_path / "a.bib").read_text().replace("Ferns", "Ferns of Rome"))
+    assert "1 replaced; 3 papers" in run("update")[1]
 
 
 def papers() -> dict[str, str]:

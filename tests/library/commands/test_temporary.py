@@ -13,7 +13,7 @@ import pytest
 
 from citerec.library.commands import temporary
 from citerec.library.commands.temporary import library_folder
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.tests.conftest import Run
 from citerec.tests.library.commands.test_watch import entries
 from citerec.tests.library.sources.zotero import Zotero, write_preferences

@@ -20,7 +20,7 @@ from citerec.base.errors import InputError
 from citerec.library.commands import watch as module
 from citerec.library.commands.change import build, refresh
 from citerec.library.commands.watch import watching
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Zotero, write_preferences

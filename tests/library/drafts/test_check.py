@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published, make_paper
 from citerec.library.drafts.check import check, find_problems, read_checked
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, is_preprint, is_published, make_paper
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import CheckSettings
 from citerec.library.sources.readers import find_sources
 from citerec.tests.conftest import Run

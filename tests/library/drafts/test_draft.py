@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.contexts import cut_window, find_citations
-from citerec.datasets.languages.latex import LATEX
-from citerec.datasets.languages.org import ORG as ORG_MODE
+from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.org import ORG as ORG_MODE
+from citerec.library.ask.recommender import CITED, Recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import CITED, Recommender
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.known import language_of
-from citerec.datasets.languages.office.language import Office
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.office.language import Office
+from citerec.library.ask.recommender import Recommender
 from citerec.library.drafts.check import check
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import draft, suggest
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.library.papers.memory.library import MemoryLibrary, in_memory
 from citerec.library.settings import CheckSettings, DraftSettings
-from citerec.tests.datasets.languages.documents import field, members, paragraph, write, zotero_code
+from citerec.tests.formats.drafts.documents import field, members, paragraph, write, zotero_code
 
 SHELF = [
     LibraryPaper("bert", "devlin2019", "BERT", "Language models such as BERT.", ("Ann Devlin",), 2019),

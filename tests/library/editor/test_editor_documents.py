@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from citerec.datasets.languages.known import LANGUAGES
-from citerec.library.language_server.documents import Document, citation_at, outline, sentence_end_at
-from citerec.library.language_server.features import Features
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.languages import LANGUAGES
+from citerec.library.editor.documents import Document, citation_at, outline, sentence_end_at
+from citerec.library.editor.features import Features
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import LspSettings
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.library.ask.explanation import TextPlace
 from citerec.library.commands.change import add, build, refresh, remove
-from citerec.library.explanation import TextPlace
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, make_paper
+from citerec.library.papers.memory.library import MemoryLibrary
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api
 from citerec.library.sources.readers import find_sources, read_source

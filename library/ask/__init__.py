@@ -1,0 +1,1 @@
+"""Asking a library: which papers a passage should cite, and why."""

@@ -1,0 +1,164 @@
+"""The full texts of a library follow it: their PDFs are read after each change, and fill in abstracts."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from citerec.base.errors import InputError
+from citerec.base.files import expand_user
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.enrich.matching import SHORTEST_ABSTRACT, Found
+from citerec.library.evidence.evidence import text_encoder
+from citerec.library.evidence.passages import Passage
+from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
+from citerec.library.evidence.store import DATABASE, TextStore
+from citerec.library.evidence.vectors import ENCODED
+from citerec.library.papers.folder import (
+    Manifest,
+    generation_folder,
+    lock_folder,
+    now,
+    read_manifest,
+    write_manifest,
+)
+from citerec.library.papers.memory.contexts import current_contexts
+from citerec.library.papers.memory.generation import MODEL
+from citerec.library.papers.memory.library import MemoryLibrary
+from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
+from citerec.library.settings import NEEDS_TEXTS
+from citerec.library.sources.zotero import zotero_database
+from citerec.library.sources.zotero_files import read_annotations
+from citerec.library.sources.zotero_places import is_zotero
+
+log = logging.getLogger(__name__)
+
+SOURCE = "pdf"
+"""Source of what is filled in from PDFs."""
+
+
+def set_full_texts(
+    path: Path, fulltext: bool | None = None, pdfs: Sequence[str] = (), encode_texts: bool | None = None
+) -> None:
+    """Say whether a library reads the PDFs of its papers, and its encoder their passages; None: as before.
+
+    pdfs: folders in which there are more.
+    """
+    with lock_folder(path, wait=True):
+        manifest = check_full_texts(path, fulltext, encode_texts)
+        fulltext = manifest.fulltext if fulltext is None else fulltext
+        if encode_texts is None:
+            encode_texts = manifest.encode_texts and fulltext
+        folders = list(dict.fromkeys([*manifest.pdfs, *(str(expand_user(name).resolve()) for name in pdfs)]))
+        wanted = msgspec.structs.replace(
+            manifest, fulltext=fulltext, pdfs=folders if fulltext else [], encode_texts=encode_texts
+        )
+        if wanted != manifest:
+            write_manifest(path, wanted)
+
+
+def check_full_texts(path: Path, fulltext: bool | None, encode_texts: bool | None) -> Manifest:
+    """Raise InputError if a library cannot have what `set_full_texts` is told. Returns its manifest."""
+    manifest = read_manifest(path)
+    if encode_texts and not (manifest.fulltext if fulltext is None else fulltext):
+        raise InputError(NEEDS_TEXTS)
+    if encode_texts and not (generation_folder(path, manifest) / MODEL / NETWORKS).is_dir():
+        raise InputError(NO_ENCODER)
+    return manifest
+
+
+def update_full_texts(path: Path) -> TextReport | None:
+    """Read new PDFs of a library's papers, forget the texts of papers that are gone, and fill in abstracts.
+
+    Returns None for a library without full texts, whose former ones are removed.
+    """
+    library = MemoryLibrary.open(path)
+    if not library.manifest.fulltext:
+        shutil.rmtree(path / FOLDER, ignore_errors=True)
+        return None
+    if not library.manifest.encode_texts:
+        shutil.rmtree(path / FOLDER / ENCODED, ignore_errors=True)
+    report = refresh_texts(
+        path,
+        lambda: _papers(library),
+        text_encoder(open_model(library.folder / MODEL)),
+        pdfs=library.manifest.pdfs,
+        notes=_notes(library.manifest.named),
+    )
+    report.abstracts = fill_abstracts(path)
+    if report.changed and not report.abstracts:
+        with lock_folder(path, wait=True):  # so that open libraries read the texts
+            write_manifest(path, msgspec.structs.replace(read_manifest(path), changed=now()))
+    return report
+
+
+def forget_texts(path: Path) -> None:
+    """Remove the texts of papers that a library has no longer."""
+    library = MemoryLibrary.open(path)
+    encoder = text_encoder(open_model(library.folder / MODEL))
+    drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
+
+
+def _papers(library: MemoryLibrary) -> Iterator[LibraryPaper]:
+    return (library.paper(row) for row in range(len(library)))
+
+
+def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
+    """Return what the user marked and wrote in PDFs of Zotero, by file."""
+    found: dict[str, list[Passage]] = {}
+    databases = {zotero_database(name) for name in named if is_zotero(name)}
+    for database in filter(None, databases):
+        for file, notes in read_annotations(database).items():
+            found[file] = [Passage(one.text, [(0, one.page)], "", one.kind) for one in notes]
+    return found
+
+
+def fill_abstracts(path: Path) -> int:
+    """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
+    with MemoryLibrary.edit(path) as library, closing(PdfFinder(path)) as finder:
+        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0)
+        filled = {
+            row: found.paper
+            for row in rows.tolist()
+            if (found := finder.find(row, library.paper(row))).filled
+        }
+        if filled:
+            kept = np.delete(np.arange(len(library)), [*filled])
+            library.write(kept, filled.values(), reread=current_contexts(library.manifest))
+        return len(filled)
+
+
+class PdfFinder:
+    """Finds the abstracts of papers in their PDFs."""
+
+    def __init__(self, library: Path) -> None:
+        """Raises InputError if the library has no full texts."""
+        if not (library / FOLDER / DATABASE).is_file():
+            raise InputError(
+                f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
+            )
+        self._store = TextStore(library / FOLDER)
+        self._files = {one.paper: one.file for one in self._store.papers()}
+
+    def find(self, row: int, paper: LibraryPaper) -> Found:
+        """As citerec.library.enrich.enrich.Finder."""
+        found = Found(paper, known=bool(paper.abstract), asked=paper.id in self._files)
+        about = (
+            dict(self._store.abouts([self._files[paper.id]])).get(self._files[paper.id])
+            if found.asked
+            else None
+        )
+        if about is None or paper.abstract or len(about.abstract) < SHORTEST_ABSTRACT:
+            return found
+        marks = (*paper.filled, f"abstract:{SOURCE}")
+        whole = paper._replace(abstract=about.abstract, filled=marks)
+        return Found(whole, known=True, asked=True, filled={"abstract": SOURCE})
+
+    def close(self) -> None:
+        self._store.close()

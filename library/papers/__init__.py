@@ -1,0 +1,1 @@
+"""The papers of a library: the folder, the model that ranks them, and how they are kept."""

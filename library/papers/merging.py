@@ -1,0 +1,152 @@
+"""Merges records that describe the same paper (formats.same_work).
+
+The first record leads and later ones fill its gaps; the longest abstract and author list win; collections and
+tags are united. Records are stored in a temporary file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.progress import count_progress
+from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
+from citerec.formats.same_work import ALL, identity, is_apart, similar_titles
+from citerec.library.ask.candidates import Candidates
+from citerec.library.papers.identities import Identities
+
+_DECODER = msgspec.msgpack.Decoder(LibraryPaper)
+
+
+class Deduplicator:
+    """Collects papers from all sources in a temporary file and merges duplicate records.
+
+    folder: for the file. library: the library that the papers are added to, if any. former: a library that
+    they replace; what was filled in there fills the gaps of the same papers. separate: ids and keys of
+    records that are not merged with others, or ALL. Call `add` for each record, then `finish`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        library: Candidates | None = None,
+        former: Candidates | None = None,
+        separate: Collection[str] = (),
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            error.filename = None  # no name that a user knows
+            raise
+        self._ends, self._separate = array("q", [0]), frozenset(separate)
+        self._identities = Identities(self._existing_identities(library) if library else None)
+        self._library, self._existing = library, len(library) if library else 0
+        self.former = former
+
+    def __enter__(self) -> Deduplicator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _existing_identities(self, library: Candidates) -> NDArray[np.uint64]:
+        """Return the identities of the papers of a library, those of separate records changed."""
+        identities = library.identities
+        if ALL in self._separate:
+            rows: Iterable[int] = range(len(library))
+        else:
+            rows = (row for name in self._separate if (row := library.row(name)) is not None)
+        changed = {row: identity(library.paper(row), apart=True) for row in rows}
+        if changed:
+            identities = np.array(identities)
+            identities[list(changed)] = np.array(list(changed.values()), np.uint64)
+        return identities
+
+    def add(self, paper: LibraryPaper) -> None:
+        self._identities.add(paper, is_apart(paper, self._separate))
+        line = msgspec.msgpack.encode(paper)
+        self._file.write(line)
+        self._ends.append(self._ends[-1] + len(line))
+
+    def __len__(self) -> int:
+        """Number of records added."""
+        return len(self._ends) - 1
+
+    def finish(self) -> None:
+        """Find duplicates. Call it once, after the last `add`."""
+        leaders = self._identities.leaders()
+        others = np.flatnonzero(leaders != np.arange(len(leaders)))
+        self.duplicates = len(others)
+        """Number of records that describe the same paper as an earlier one."""
+        self._members: dict[int, list[int]] = {}
+        for row in others.tolist():
+            self._members.setdefault(int(leaders[row]), []).append(row)
+        self._is_leader = leaders[self._existing :] == np.arange(self._existing, len(leaders))
+        self.replaced = np.array([row for row, _ in self._completed()], np.int64)
+        """Library rows whose papers the records complete; `papers` yields the completed papers."""
+        self.count = len(self.replaced) + int(self._is_leader.sum())
+        """Number of papers that `papers` yields."""
+
+    def _completed(self) -> Iterator[tuple[int, LibraryPaper]]:
+        for row in sorted(row for row in self._members if row < self._existing):
+            assert self._library is not None
+            paper = self._library.paper(row)
+            merged = merge_records([paper, *map(self._read, self._members[row])])
+            if merged != paper:
+                yield row, merged
+
+    def merged(self) -> Iterator[tuple[LibraryPaper, LibraryPaper]]:
+        """Yield each record that was merged into another, with that one, in the order of these."""
+        for row in sorted(self._members):
+            paper = self._library.paper(row) if self._library and row < self._existing else self._read(row)
+            for other in self._members[row]:
+                yield self._read(other), paper
+
+    def papers(self) -> Iterator[LibraryPaper]:
+        """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
+        rows = (np.flatnonzero(self._is_leader) + self._existing).tolist()
+        taken: Callable[[str], bool] = lambda _: False  # noqa: E731
+        if self._library:
+            corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
+            if len(ids) < len(rows) or (corpus.paper_ids.rows_of(list(ids)) >= 0).any():
+                taken = corpus.has_paper
+        seen: set[str] = set()
+        for _, paper in self._completed():
+            yield paper
+        for row in rows:
+            paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
+            paper = self._filled_before(paper)
+            id, suffix = paper.id, 2
+            while id in seen or taken(id):
+                id, suffix = f"{paper.id}-{suffix}", suffix + 1
+            seen.add(id)
+            yield paper if id == paper.id else paper._replace(id=id)
+
+    def papers_with_progress(self) -> Iterator[LibraryPaper]:
+        """Yield what `papers` does, with a progress bar on terminals."""
+        with count_progress("papers", self.count) as advance:
+            for paper in self.papers():
+                yield paper
+                advance(1)
+
+    def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
+        """Fill the gaps of a paper with what was filled in the former library."""
+        if self.former is None or not self.former.has_filled:
+            return paper
+        for name in filter(None, (paper.id, paper.key)):
+            if (row := self.former.row(name)) is not None:
+                before = self.former.paper(row)
+                return fill_again(paper, before) if similar_titles(paper.title, before.title) else paper
+        return paper
+
+    def _read(self, row: int) -> LibraryPaper:
+        start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]
+        self._file.seek(start)
+        return _DECODER.decode(self._file.read(end - start))
