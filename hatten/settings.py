@@ -272,7 +272,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
 @dataclass(frozen=True)
 class FastHAttenSettings(HAttenSettings):
-    """model=hatten_fast: HAtten with a mean path, which is trained first and alone (docs/research/hatten.md)."""
+    """model=hatten_fast: HAtten with a mean path that is trained first, alone (docs/research/hatten.md)."""
 
     encoder: EncoderConfig = field(
         default_factory=lambda: EncoderConfig(
