@@ -157,7 +157,11 @@ def check_command(words: list[str]) -> None:
         if len(words) == size + len(arguments):
             read_arguments(kind, arguments)
         return
-    overrides = [word for word in arguments if word != "-m" and not word.startswith("hydra")]
+    overrides = [
+        word
+        for word in arguments
+        if word != "-m" and not word.startswith("hydra") and "interval(" not in word  # of Optuna
+    ]
     parsed = OverridesParser.create().parse_overrides(overrides)
     first = BasicSweeper.split_arguments(parsed, max_batch_size=1)[0][0]
     compose_config(ENTRIES[name], list(first))
