@@ -216,7 +216,7 @@ def _unknown_keys(
         row = library.row(one.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
-                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
+                message = f"is not in {where}, but in the library: {library.paper(row).title}"
                 yield Finding("unknown", one.key, one.file, one.line, message)
             continue
         close = get_close_matches(one.key, entries, 1, 0.8)
@@ -290,12 +290,13 @@ def _in_library(
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
-    identities = Identities(library.identities)
+    papers = library.related(paper for _, paper in read)
+    identities = Identities(papers.identities)
     for _, paper in read:
         identities.add(paper)
-    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), read, strict=True):
-        if row < len(library):
-            yield entry, library.paper(row)
+    for row, (entry, _) in zip(identities.leaders()[len(papers) :].tolist(), read, strict=True):
+        if row < len(papers):
+            yield entry, papers.paper(row)
 
 
 def _retracted(

@@ -104,17 +104,16 @@ def match_entries(
     by_key: dict[str, Entry] = {}
     for entry in entries:
         by_key.setdefault(entry.key, entry)
-    existing = len(library) if library else 0
-    identities = Identities(library.identities if library else None)
-    parsed = [entry for entry in by_key.values() if entry.paper]
-    for entry in parsed:
-        assert entry.paper is not None
-        identities.add(entry.paper)
+    parsed = [(entry, entry.paper) for entry in by_key.values() if entry.paper]
+    papers = library.related(paper for _, paper in parsed) if library else None
+    existing, identities = len(papers) if papers else 0, Identities(papers.identities if papers else None)
+    for _, paper in parsed:
+        identities.add(paper)
     ids, same = {}, dict[int, dict[str, str]]()
-    for entry, leader in zip(parsed, identities.leaders()[existing:].tolist(), strict=True):
+    for (entry, _), leader in zip(parsed, identities.leaders()[existing:].tolist(), strict=True):
         same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
-        if library and leader < existing:
-            ids[entry.key] = library.corpus.paper_ids[leader]
+        if papers and leader < existing:
+            ids[entry.key] = papers.corpus.paper_ids[leader]
     doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
     return Bibliography(tuple(files), target, by_key, ids, doubles)
 

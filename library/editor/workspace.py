@@ -237,5 +237,5 @@ class Workspace:
             if key in bibliography.ids:
                 found[bibliography.ids[key]] = None
             elif key not in bibliography.entries and (row := library.row(key)) is not None:
-                found[library.corpus.paper_ids[row]] = None
+                found[library.paper(row).id] = None
         return tuple(found)
