@@ -71,10 +71,11 @@ MORE_WORDS, MORE_VECTORS, BY_NAME = 1.5, 1.1, 100
 """Times as many papers are read, since Lance weighs and rounds in its own way; and how many by names."""
 LEAST_VECTORS = 10_000
 """Papers from which vectors get an index; fewer are compared one by one."""
-PER_PARTITION, PER_PART = 1024, 4
+PER_PARTITION, PER_PART = 4096, 4
 """Vectors of a partition of the index, and numbers of a vector that are one byte there."""
-PROBES, REFINED = 20, 3
-"""Partitions that a question searches, and papers whose vectors it compares for each that it wants."""
+LEAST_PROBES, PROBED, REFINED = 20, 10, 3
+"""Partitions that a question searches: so many, or one of ten; and papers whose vectors it compares for each
+that it wants."""
 UNINDEXED = 50_000
 """Most papers that are not in the indexes yet, and are searched one by one."""
 SAME = ("id", "doi", "arxiv", "title")
@@ -84,7 +85,7 @@ _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 
 def lancedb() -> Any:
     """Import LanceDB. Raises InputError if it is not installed."""
-    os.environ.setdefault("LANCE_LOG", "error")  # else it warns of what it will do in later versions
+    os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns of what it will do in later versions
     try:
         import lancedb
         import lancedb.query
@@ -226,7 +227,8 @@ class Counting:
         entries = np.empty(int(kept.sum()), word_statistics.ENTRY)
         entries["hash"], entries["count"] = hashes[kept], np.minimum(times[kept], 2**32 - 1)
         words, papers = self._sums.pop(word_statistics.WORD).tolist()
-        averages = {kind: max(total / max(texts, 1), 1e-9) for kind, (total, texts) in self._sums.items()}
+        # 0, where no paper has such a text yet, is the average of those that a question finds.
+        averages = {kind: total / max(texts, 1) for kind, (total, texts) in self._sums.items()}
         folder.mkdir()
         totals = {"papers": int(papers), "words": int(words), "averages": averages}
         WordStatistics.write(folder, [entries], totals)
@@ -308,8 +310,15 @@ def write_generation(
         counting.write(folder / STATISTICS)
         with spinner("indexing"):
             _index(table, counting.papers, dense.dim)
-    write_checksums(folder)
+    _write_checksums(folder)
     return table.version, {"papers": counting.papers, "rows": counting.papers}
+
+
+def _write_checksums(folder: Path) -> None:
+    """Write checksums of the files that have none; Lance changes no file, but for the hint."""
+    for hint in folder.glob(f"{LANCE}/*/_versions/*hint*"):
+        hint.unlink()
+    write_checksums(folder, keep=True)
 
 
 def _index(table: Any, papers: int, dim: int) -> None:
@@ -515,8 +524,8 @@ class LanceStorage:
         where: a condition on the table's columns. named: ids and keys that are looked up, too.
         """
         depth = max(depth, getattr(self.retriever, "depth", DEPTH)) + 1
-        fields = (query.title, query.abstract, query.context)
-        found = self._by_words(" ".join(map(strip_markers, fields)), round(MORE_WORDS * depth), where)
+        fields = (strip_markers(getattr(query, name)) for name in BM25().query)
+        found = self._by_words(" ".join(fields), round(MORE_WORDS * depth), where)
         corpus, dense = SomePapers([], self.words, self.library.name), copy(self.dense)
         dense.prepare(corpus)
         plain = Queries.from_list(corpus, [replace(query, known=(), own=None)])
@@ -535,10 +544,11 @@ class LanceStorage:
     def _by_vector(self, vector: Floats, most: int, where: str) -> dict[int, LibraryPaper]:
         if not vector.any():
             return {}
+        probes = max(LEAST_PROBES, len(self) // PER_PARTITION // PROBED)
 
         def search(table: Any) -> Any:
             nearest = table.search(vector, vector_column_name="vector").distance_type("cosine")
-            return _only(nearest.nprobes(PROBES).refine_factor(REFINED), where).limit(most)
+            return _only(nearest.nprobes(probes).refine_factor(REFINED), where).limit(most)
 
         return self._read(search)
 
@@ -568,7 +578,7 @@ class LanceStorage:
             if unindexed > UNINDEXED:
                 table.optimize()
             counts = {"papers": table.count_rows(), "rows": rows}
-        write_checksums(self.folder, keep=True)
+        _write_checksums(self.folder)
         return table.version, counts
 
 

@@ -302,12 +302,12 @@ class Library:
         return len(rows)
 
     def change(
-        self, removed: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+        self, gone: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
     ) -> Library:
         """Leave out rows and add papers. reread, fields: as for `write`."""
         if isinstance(self.storage, Storage):
-            return self.write(np.delete(np.arange(len(self)), removed), papers, reread, **fields)
-        version, counts = self.storage.write(removed, papers)
+            return self.write(np.delete(np.arange(len(self)), gone), papers, reread, **fields)
+        version, counts = self.storage.write(gone, papers)
         self.update_manifest(lance=version, counts=counts, changed=now(), **fields)
         return Library.open(self.path)
 

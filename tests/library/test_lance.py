@@ -16,6 +16,10 @@ from citerec.library.ask.question import Filters
 from citerec.library.ask.recommender import Recommender
 from citerec.library.papers.library import Library
 from citerec.tests.library.conftest import papers_of
+from citerec.tests.library.editor.client import Editor
+from citerec.tests.library.editor.test_language_server import EXPECTED
+from citerec.tests.library.editor.test_language_server import SENTENCE as RANKING
+from citerec.tests.library.evidence.test_library import BUILD, SENTENCE, write_bibliography
 
 pytest.importorskip("lancedb")
 
@@ -72,12 +76,12 @@ def test_it_is_changed(run: Command, tmp_path: Path) -> None:
     )
     assert "1 added, 0 completed" in run("add", "mine", "source=new.bib")[1]
     open_before = Recommender.open("mine")
-    record = '{"title": "Gardening with spades", "authors": ["Ann Lee"], "year": 2020, "doi": "10.1/2"}\n'
+    record = '{"title": "Gardening with spades", "authors": ["Ann Lee"], "year": 2020, "doi": "10.1000/2"}\n'
     (tmp_path / "more.jsonl").write_text(record)
     assert "0 added, 1 completed" in run("add", "mine", "source=more.jsonl")[1]
-    assert open_before.search("gardening spades")[0].doi == "10.1/2", "an open library follows"
+    assert open_before.search("gardening spades")[0].doi == "10.1000/2", "an open library follows"
     library = Library.open("mine")
-    assert len(library) == before + 1 and library.by_id("key:spade").doi == "10.1/2"
+    assert len(library) == before + 1 and library.by_id("key:spade").doi == "10.1000/2"
     assert ids(Recommender.open("mine"), "Spades are for gardening [CITE].")[0] == "key:spade"
     assert "1 removed" in run("remove", "mine", "id=[spade]")[1]
     assert len(Library.open("mine")) == before and Library.open("mine").row("spade") is None
@@ -128,7 +132,7 @@ def test_a_record_that_changed_is_noticed_when_it_is_read(run: Command) -> None:
     data.write_bytes(content[:place] + b"Kongma" + content[place + 6 :])
     os.utime(data, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (folder / CHECKED).exists()
-    with pytest.raises(InputError, match="damaged .the record of row"):
+    with pytest.raises(InputError, match=r"damaged \(the record of row"):
         list(Library.open("mine").papers())
 
 
@@ -137,3 +141,33 @@ def test_what_it_cannot_is_said(run: Command, tmp_path: Path) -> None:
     assert code == 2 and "storage=lance needs a model with vectors" in err
     assert not (tmp_path / "other").exists()
     assert isinstance(papers_of(Library.open("mine"))[0], LibraryPaper)
+
+
+def test_full_texts_are_its_evidence(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_bibliography(tmp_path)
+    code, out, err = command(*BUILD, "storage=lance")
+    assert code == 0 and "2 PDFs read; 2 abstracts filled in" in out, err
+    recommender = Recommender.open("mine")
+    found = {paper.key: paper for paper in recommender.recommend(f"{SENTENCE} [CITE].", k=2)}
+    assert (paper := found["made1"]).evidence.place is not None
+    assert SENTENCE in paper.evidence.place.passage and paper.evidence.place.section == "3 Method"
+    assert recommender.passages(SENTENCE, "made1")[1][0][1].passage == paper.evidence.place.passage
+    assert command("remove", "mine", "id=[made1]")[0] == 0
+    with pytest.raises(InputError, match="key=made1: no paper"):
+        Recommender.open("mine").passages(SENTENCE, "made1")
+
+
+def test_an_editor_uses_it(run: Command, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "refs.bib").write_text("@misc{own, title={Adam: A method for stochastic optimization}}\n")
+    text = f"\\title{{Ranking}}\n\\bibliography{{refs}}\nSGD \\cite{{own}}.\n\n{RANKING} \\cite{{"
+    with Editor(Path("mine"), workspace) as editor:
+        uri = editor.open(workspace / "paper.tex", text, "latex")
+        first, *_ = editor.complete(uri, len(text))
+        assert first.detail == EXPECTED
+        editor.accept(uri, first)
+        assert EXPECTED in (workspace / "refs.bib").read_text()
