@@ -41,20 +41,20 @@ class Labelled:
                 start = Text(" " * len(label))
 
 
-def table(found: Sequence[Recommendation], explain: bool = False) -> Labelled:
+def table(papers: Sequence[Recommendation], explain: bool = False) -> Labelled:
     """Format recommendations for a terminal. explain: include the ranker's features."""
-    papers = []
-    ranks, scores = [str(paper.rank) for paper in found], [_certainty(paper) for paper in found]
+    rows = []
+    ranks, scores = [str(paper.rank) for paper in papers], [_certainty(paper) for paper in papers]
     wide = max(map(len, ranks), default=0), max(map(len, scores), default=0)
-    for paper, rank, score in zip(found, ranks, scores, strict=True):
+    for paper, rank, score in zip(papers, ranks, scores, strict=True):
         text = _described(paper)
         text.append_text(_why(paper))
         if explain and paper.features:
             features = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
             text.append(f"\n{features}", style="not bold dim")
         label = Text.assemble((rank.rjust(wide[0]), "dim"), " ", (score.rjust(wide[1]), "cyan"))
-        papers.append((label, text))
-    return Labelled(papers)
+        rows.append((label, text))
+    return Labelled(rows)
 
 
 def _certainty(paper: Recommendation) -> str:
@@ -87,8 +87,8 @@ def _described(paper: Recommendation | LibraryPaper) -> Text:
     if isinstance(paper, Recommendation) and paper.cited:
         facts.append((ALREADY_CITED, " magenta"))
     facts.append((retraction_note(paper.retracted), " bold red"))
-    known = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
-    for index, (fact, style) in enumerate(known):
+    shown = [(fact, f"not bold{colour}") for fact, colour in facts if fact]
+    for index, (fact, style) in enumerate(shown):
         text.append(" · " if index else "\n", style="not bold")
         text.append(terminal_text(fact), style=style)
     return text
@@ -125,9 +125,9 @@ def short_authors(names: Sequence[str]) -> str:
     return " and ".join(short)
 
 
-def as_json(found: Sequence[Recommendation | LibraryPaper]) -> str:
+def as_json(papers: Sequence[Recommendation | LibraryPaper]) -> str:
     """Return recommendations, or papers with the fields that a search shows, as a list."""
-    return json.dumps([paper.as_json() for paper in found], ensure_ascii=False, indent=1)
+    return json.dumps([paper.as_json() for paper in papers], ensure_ascii=False, indent=1)
 
 
 def citation(keys: Iterable[str], format: str) -> str:

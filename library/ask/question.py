@@ -46,13 +46,13 @@ def mark_context(text: str) -> str:
 
 def _citations(text: str) -> list[Citation]:
     """Return the citations of a text in any language; two may read the same one."""
-    return [found for language in LANGUAGES for found in language.citations(text)]
+    return [citation for language in LANGUAGES for citation in language.citations(text)]
 
 
 def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
     """Return the spans of marks of missing citations, in order."""
     spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
-    return sorted(spans + [(found.start, found.end) for found in citations if found.missing])
+    return sorted(spans + [(citation.start, citation.end) for citation in citations if citation.missing])
 
 
 def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -69,11 +69,11 @@ def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPas
         missing = [(len(text) - len(TARGET_MARKER), len(text))]
     target = _target(text, missing)
     cited: dict[tuple[int, int], list[str]] = {target: []}
-    for found in citations:
-        is_near = found.end > target[0] - 2 * WINDOW and found.start < target[1] + 2 * WINDOW
-        ids = [id for key in found.cited if (id := id_of(key))] if is_near and not found.missing else []
+    for citation in citations:
+        is_near = citation.end > target[0] - 2 * WINDOW and citation.start < target[1] + 2 * WINDOW
+        ids = [id for key in citation.cited if (id := id_of(key))] if is_near and not citation.missing else []
         if ids:
-            cited.setdefault((found.start, found.end), ids)
+            cited.setdefault((citation.start, citation.end), ids)
     spans = list[tuple[int, int]]()
     for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
         if not spans or span[0] >= spans[-1][1]:

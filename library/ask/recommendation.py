@@ -64,9 +64,9 @@ class Recommendation:
         return {name: getattr(self, name) for name in names}
 
 
-def note_on(found: Sequence[Recommendation]) -> str:
+def note_on(papers: Sequence[Recommendation]) -> str:
     """Return what to say above a list: that none of its papers fits, that several do, or nothing."""
-    return next((paper.note for paper in found), "")
+    return next((paper.note for paper in papers), "")
 
 
 def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | None) -> str:

@@ -43,10 +43,10 @@ def open_recommender(place: str, reranker: str | None = None, serves: bool = Fal
     serves: this process will stay, so its networks may read the papers in the background.
     """
     with spinner("opening the library (the first time may take a minute)"):
-        found = Recommender.open(library_folder(place), reranker)
+        recommender = Recommender.open(library_folder(place), reranker)
     if serves:
-        found.encode_in_background()
-    return found
+        recommender.encode_in_background()
+    return recommender
 
 
 def is_temporary(place: str) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from citerec.base.errors import InputError
 from citerec.base.progress import count_progress
@@ -69,48 +70,55 @@ def find_drafts(folder: Path, languages: Sequence[str] = ()) -> tuple[list[Maske
     if not folder.is_dir():
         raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
     listed = (folder / LIST).is_file()
-    chosen = _listed(folder) if listed else _found(folder)
+    chosen = _listed(folder) if listed else _not_listed(folder)
     if languages:
-        chosen = {name: of for name, of in chosen.items() if of[0][4] in languages}
+        chosen = {name: drafts for name, drafts in chosen.items() if drafts[0].language in languages}
         if not chosen:
             raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
-    found, left_out = [], []
+    masked, left_out = [], []
     with count_progress("reading drafts", len(chosen)) as advance:
         for name, candidates in chosen.items():
             read, reasons = [], []
-            for one in candidates:
+            for candidate in candidates:
                 try:
-                    read.append(_read(name, *one))
+                    read.append(_read(name, candidate))
                 except InputError as error:
                     reasons.append(str(error))
             if read:
-                best, odd = max(read, key=lambda one: sum(map(bool, one[0].draft.cited.values())))
-                found.append(best)
+                best, odd = max(read, key=lambda drafts: sum(map(bool, drafts[0].draft.cited.values())))
+                masked.append(best)
                 left_out += [f"{name}: {line}" for line in odd]
             else:
                 left_out.append(f"{name}: {reasons[0]}")
             advance(1)
-    if not found:
+    if not masked:
         reason = f" ({left_out[0]})" if left_out else ""
         raise InputError(f"drafts={folder}: no LaTeX or Markdown draft that cites its .bib files{reason}")
-    return found, left_out
+    return masked, left_out
 
 
-_Candidate = tuple[Path, Path, Sequence[Path], str, str, str]
-"""A document, the folder of its inputs, its .bib files if known, its field, language and part."""
+class _Candidate(NamedTuple):
+    """A document, the folder of its inputs, its .bib files if listed, its field, language and part."""
+
+    path: Path
+    root: Path
+    bibs: Sequence[Path] = ()
+    field: str = ""
+    language: str = ""
+    part: str = ""
 
 
 def _listed(folder: Path) -> dict[str, list[_Candidate]]:
-    found: dict[str, list[_Candidate]] = {}
-    for one in read_list(folder / LIST):
-        place = folder / one.name
-        bibs = [place / bib for bib in one.bib]
-        found[one.name] = [(place / one.main, place, bibs, one.field, one.language, one.part)]
-    return found
+    drafts: dict[str, list[_Candidate]] = {}
+    for line in read_list(folder / LIST):
+        root = folder / line.name
+        bibs = [root / bib for bib in line.bib]
+        drafts[line.name] = [_Candidate(root / line.main, root, bibs, line.field, line.language, line.part)]
+    return drafts
 
 
-def _found(folder: Path) -> dict[str, list[_Candidate]]:
-    found: dict[str, list[_Candidate]] = {}
+def _not_listed(folder: Path) -> dict[str, list[_Candidate]]:
+    drafts: dict[str, list[_Candidate]] = {}
     try:
         files = [file.path for file in find_files(str(folder))]
     except InputError:
@@ -119,14 +127,13 @@ def _found(folder: Path) -> dict[str, list[_Candidate]]:
         if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
             first, *others = path.relative_to(folder).parts
             name, root = (first, folder / first) if others else (path.stem, folder)
-            found.setdefault(name, []).append((path, root, (), "", "", ""))
-    return found
+            drafts.setdefault(name, []).append(_Candidate(path, root))
+    return drafts
 
 
-def _read(
-    name: str, path: Path, root: Path, bibs: Sequence[Path], field: str, language: str, part: str
-) -> tuple[MaskedDraft, list[str]]:
+def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
     """Read a draft; also returns which of its .bib files have no papers. Raises InputError if none has."""
+    path, root, bibs, *rest = candidate
     draft = read_draft(path, root, masked=True)
     used = bibs or draft.bibs
     if missing := [str(bib) for bib in used if not bib.is_file()]:
@@ -137,7 +144,7 @@ def _read(
     if len(odd) == len({*used}):
         raise InputError(next(iter(odd.values())))
     usable = [bib for bib in used if bib not in odd]
-    return MaskedDraft(name, draft, root, usable, field, language, part), [*odd.values()]
+    return MaskedDraft(name, draft, root, usable, *rest), [*odd.values()]
 
 
 def _why_empty(bib: Path) -> str:
@@ -148,19 +155,19 @@ def _why_empty(bib: Path) -> str:
         return str(error)
 
 
-def questions(draft: Draft, known: Mapping[str, str]) -> list[Question]:
+def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
     """Return a question for each citation of at least one paper of the library.
 
-    known: ids of the papers that the draft cites, by key (`library.draft.known_papers`).
+    ids: of the papers that the draft cites, by key (library.drafts.suggest.known_papers).
     """
-    cited = [{known[key]: key for key in reversed(place.replaced) if key in known} for place in draft.places]
+    cited = [{ids[key]: key for key in reversed(place.replaced) if key in ids} for place in draft.places]
     times = Counter(paper for papers in cited for paper in papers)
     return [
         Question(
             place,
             papers,
             {paper for paper in papers if times[paper] > 1},
-            [key for key, paper in known.items() if paper not in papers or times[paper] > 1],
+            [key for key, paper in ids.items() if paper not in papers or times[paper] > 1],
         )
         for place, papers in zip(draft.places, cited, strict=True)
         if papers
@@ -173,16 +180,16 @@ def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
     The returned draft cites these by their titles there, so that they are found in any library, even if the
     draft's own entry lacks its title.
     """
-    known, _ = known_papers(draft, library)
-    titles = {key: library.corpus.titles[library.corpus.paper_row(paper)] for key, paper in known.items()}
-    return replace(draft, cited={key: Reference(title=title) for key, title in titles.items()}), known
+    ids, _ = known_papers(draft, library)
+    titles = {key: library.corpus.titles[library.corpus.paper_row(paper)] for key, paper in ids.items()}
+    return replace(draft, cited={key: Reference(title=title) for key, title in titles.items()}), ids
 
 
 def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
     """Return the papers of .bib files, as `citerec build` reads them for a library, which it writes."""
     with quiet(level):
         built, _ = create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
-    return [built.paper(row) for row in range(len(built))]
+    return [*built.papers()]
 
 
 @contextlib.contextmanager

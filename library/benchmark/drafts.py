@@ -103,22 +103,22 @@ class Drafts(Benchmark):
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Report:
-        given = self.settings
-        models = {MODEL: given.model} | ({BASELINE: given.baseline} if given.baseline else {})
+        settings = self.settings
+        models = {MODEL: settings.model} | ({BASELINE: settings.baseline} if settings.baseline else {})
         files = {model: model_files(_bm25_or(model))[0] for model in models.values()}
-        drafts, left_out = find_drafts(draft_folder(given.drafts or ""), given.languages)
+        drafts, left_out = find_drafts(draft_folder(settings.drafts or ""), settings.languages)
         for line in left_out:
             log.warning("%s", line)
         if (folder / METRICS).is_file():  # finished: repeated rather than continued
             (folder / METRICS).unlink()
             for file in (folder / PARTS).glob("*.json"):
                 file.unlink()
-        results = _Run(given, models, folder / PARTS, _identity(given, files, drafts)).results(drafts)
-        metrics = drafts_metrics(given, results)
+        results = _Run(settings, models, folder / PARTS, _identity(settings, files, drafts)).results(drafts)
+        metrics = drafts_metrics(settings, results)
         per_query(results).write(folder / PER_QUERY)
-        outputs = {given.model: Output(folder, dict(metrics), asdict(given))}
+        outputs = {settings.model: Output(folder, dict(metrics), asdict(settings))}
         parts = [self.about, *self.view(outputs, ""), *(f"Left out: {line}" for line in left_out)]
-        report = Report(f"Drafts: {given.model}", metrics, parts)
+        report = Report(f"Drafts: {settings.model}", metrics, parts)
         report.write(folder, provenance)
         return report
 
@@ -133,18 +133,22 @@ class Drafts(Benchmark):
 class _Run:
     """Asks the citations of drafts, and keeps the results of each draft in a file."""
 
-    def __init__(self, given: DraftsSettings, models: Mapping[str, str], folder: Path, identity: str) -> None:
-        self.given, self.models, self.folder, self.identity = given, models, folder, identity
+    def __init__(
+        self, settings: DraftsSettings, models: Mapping[str, str], folder: Path, identity: str
+    ) -> None:
+        self.settings, self.models, self.folder, self.identity = settings, models, folder, identity
 
     def results(self, drafts: Sequence[MaskedDraft]) -> list[DraftResult]:
         """Return the results of all drafts, those of former runs included."""
-        done = {one.name: one for one in read_results(self.folder) if one.identity == self.identity}
+        done = {
+            result.name: result for result in read_results(self.folder) if result.identity == self.identity
+        }
         left = [draft for draft in drafts if draft.name not in done]
-        passes = len(self.models) * len(self.given.protocols) * len(self.given.commands)
+        passes = len(self.models) * len(self.settings.protocols) * len(self.settings.commands)
         asked = sum(self._asked(len(draft.draft.places)) for draft in left) * passes
         with TemporaryDirectory() as place, count_progress("asking", asked) as advance:
             merged: dict[str, Recommender] = {}
-            if left and "merged" in self.given.protocols:
+            if left and "merged" in self.settings.protocols:
                 bibs = [bib for draft in drafts for bib in draft.bibs]
                 papers = read_papers(bibs, Path(place) / "all", logging.ERROR)
                 merged = self._libraries(Path(place), "merged", papers)
@@ -156,54 +160,54 @@ class _Run:
         return [done[draft.name] for draft in drafts]
 
     def _asked(self, citations: int) -> int:
-        return min(citations, self.given.queries or citations)
+        return min(citations, self.settings.queries or citations)
 
     def _libraries(self, folder: Path, name: str, papers: Sequence[LibraryPaper]) -> dict[str, Recommender]:
         """Return a library of these papers for each model."""
-        found = {}
+        recommenders = {}
         with quiet(logging.ERROR):
             for who, model in self.models.items():
                 texts = list(map(with_names, papers)) if model == NAMED else papers
                 library = Library.create(folder / f"{name}-{who}", texts, model=_bm25_or(model))
                 encode(library)
-                found[who] = Recommender(library)
-        return found
+                recommenders[who] = Recommender(library)
+        return recommenders
 
     def _ask(
         self,
-        one: MaskedDraft,
+        masked: MaskedDraft,
         place: Path,
         merged: Mapping[str, Recommender],
         advance: Callable[[int], None],
     ) -> DraftResult:
-        papers = read_papers(one.bibs, place / "bibliography")
+        papers = read_papers(masked.bibs, place / "bibliography")
         library = Library.open(place / "bibliography")
-        draft, known = find_cited(one.draft, library)
-        asked = self._sample(one.name, questions(draft, known))
+        draft, ids = find_cited(masked.draft, library)
+        asked = self._sample(masked.name, questions(draft, ids))
         skipped, calibrated = self._asked(len(draft.places)) - len(asked), False
         ranks: dict[str, dict[str, Ranks]] = {who: {} for who in self.models}
-        for protocol in self.given.protocols:
-            found = merged
+        for protocol in self.settings.protocols:
+            recommenders = merged
             if protocol != "merged":
                 plain = [paper._replace(abstract="") for paper in papers if paper.title]
-                found = self._libraries(place, protocol, plain if protocol == "titles" else papers)
-            calibrated = found[MODEL].calibrated
-            for who, recommender in found.items():
-                for command in self.given.commands:
+                recommenders = self._libraries(place, protocol, plain if protocol == "titles" else papers)
+            calibrated = recommenders[MODEL].calibrated
+            for who, recommender in recommenders.items():
+                for command in self.settings.commands:
                     prior = command == DRAFT and self.models[who] == NAMED
-                    answers = _answer(draft, asked, recommender, command, self.given.depth, prior, advance)
+                    answers = _answer(draft, asked, recommender, command, self.settings.depth, prior, advance)
                     ranks[who][f"{protocol}/{command}"] = answers
                     advance(skipped)
-        keys = [key for place in one.draft.places for key in place.replaced]
+        keys = [key for place in masked.draft.places for key in place.replaced]
         return DraftResult(
             identity=self.identity,
-            name=one.name,
-            field=one.field,
-            language=one.language,
+            name=masked.name,
+            field=masked.field,
+            language=masked.language,
             papers=len(papers),
             abstracts=sum(bool(paper.abstract) for paper in papers) / len(papers),
-            absent=sum(key not in known for key in keys),
-            query_ids=_query_ids(one, asked),
+            absent=sum(key not in ids for key in keys),
+            query_ids=_query_ids(masked, asked),
             again=[int(paper in question.again) for question in asked for paper in question.targets],
             starts=[int(row == 0) for question in asked for row in range(len(question.targets))],
             ranks=ranks,
@@ -212,7 +216,7 @@ class _Run:
 
     def _sample(self, name: str, asked: list[Question]) -> list[Question]:
         size = self._asked(len(asked))
-        chosen = random.Random(f"{self.given.seed} {name}").sample(range(len(asked)), size)
+        chosen = random.Random(f"{self.settings.seed} {name}").sample(range(len(asked)), size)
         return [asked[row] for row in sorted(chosen)]
 
 
@@ -230,13 +234,13 @@ def _answer(
     prior: papers that the draft cites elsewhere come earlier (`add_prior`).
     """
     library = recommender.library
-    known, own = known_papers(draft, library)
-    passages, ranks = citing_passages(draft, known), Ranks()
-    times = count_citations(draft, known, library) if prior else {}
+    ids, own = known_papers(draft, library)
+    passages, ranks = citing_passages(draft, ids), Ranks()
+    times = count_citations(draft, ids, library) if prior else {}
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
         if command == DRAFT:
-            elsewhere = [{key: known[key] for key in question.known if key in known} for question in batch]
+            elsewhere = [{key: ids[key] for key in question.known if key in ids} for question in batch]
             requests = [
                 place_request(draft, question.place, papers, own, passages)
                 for question, papers in zip(batch, elsewhere, strict=True)
@@ -250,20 +254,20 @@ def _answer(
         for question, ranking in zip(batch, rankings, strict=True):
             ranking = add_prior(ranking, question, times, library) if prior else ranking
             papers, scores = ranking.papers[0].tolist(), ranking.scores[0].tolist()
-            elsewhere_cited = {library.row(known[key]) for key in question.known if key in known}
-            targets = [library.row(known.get(key, "")) for key in question.targets.values()]
+            elsewhere_cited = {library.row(ids[key]) for key in question.known if key in ids}
+            targets = [library.row(ids.get(key, "")) for key in question.targets.values()]
             for target in targets:
                 place = papers.index(target) if target in papers else len(papers)
                 rank = 1 + place - sum(paper in targets for paper in papers[:place])
-                found = place < len(papers) and rank <= depth
+                is_ranked = place < len(papers) and rank <= depth
                 in_group = target in elsewhere_cited
                 others = sum(
                     paper not in targets and (paper in elsewhere_cited) == in_group
                     for paper in papers[:place]
                 )
-                ranks.rank.append(rank if found else 0)
+                ranks.rank.append(rank if is_ranked else 0)
                 ranks.group.append(1 + others if place < len(papers) and others < depth else 0)
-                ranks.score.append(scores[place] if found else None)
+                ranks.score.append(scores[place] if is_ranked else None)
                 ranks.best.append(scores[0] if papers and papers[0] >= 0 else None)
         advance(len(batch))
     return ranks
@@ -275,9 +279,9 @@ def with_names(paper: LibraryPaper) -> LibraryPaper:
     return paper._replace(abstract=" ".join(filter(None, words)))
 
 
-def count_citations(draft: Draft, known: Mapping[str, str], library: Library) -> Counter[int]:
+def count_citations(draft: Draft, ids: Mapping[str, str], library: Library) -> Counter[int]:
     """Count the citations of each paper of the library; known: ids of papers by the draft's keys."""
-    cited = ({known[key] for key in place.replaced if key in known} for place in draft.places)
+    cited = ({ids[key] for key in place.replaced if key in ids} for place in draft.places)
     rows = (library.row(paper) for papers in cited for paper in papers)
     return Counter(row for row in rows if row is not None)
 
@@ -287,8 +291,8 @@ def add_prior(ranking: Ranking, question: Question, times: Mapping[int, int], li
     own = {library.row(paper) for paper in question.targets}
     papers, scores = ranking.papers[0], ranking.scores[0].astype(np.float64)
     other = np.array([times.get(row, 0) - (row in own) for row in papers.tolist()])
-    found = papers >= 0
-    scores[found] += PRIOR * scores[found].max(initial=0) * np.log1p(other[found])
+    is_ranked = papers >= 0
+    scores[is_ranked] += PRIOR * scores[is_ranked].max(initial=0) * np.log1p(other[is_ranked])
     order = np.argsort(-scores, kind="stable")
     return Ranking(papers[order][None], scores[order][None].astype(np.float32))
 
@@ -299,31 +303,31 @@ def _bm25_or(model: str) -> str:
 
 
 def _identity(
-    given: DraftsSettings, models: Mapping[str, Mapping[str, Path]], drafts: Sequence[MaskedDraft]
+    settings: DraftsSettings, models: Mapping[str, Mapping[str, Path]], drafts: Sequence[MaskedDraft]
 ) -> str:
     """Return a hash of the settings, the models, the drafts and their bibliographies."""
     hashed = hashlib.blake2b(
-        repr((Ranks.__struct_fields__, replace(given, drafts=""))).encode(), digest_size=16
+        repr((Ranks.__struct_fields__, replace(settings, drafts=""))).encode(), digest_size=16
     )
     for name, files in models.items():
         for part, path in sorted(files.items()):
             inside = sorted(path.rglob("*")) if path.is_dir() else [path]
             digests = [digest_file(file) for file in inside if file.is_file()]
             hashed.update(repr((name, part, digests)).encode())
-    for one in drafts:
-        texts = [text for _, text in sorted(one.draft.files.items())]
-        hashed.update(repr((one.name, texts, list(map(digest_file, one.bibs)))).encode())
+    for masked in drafts:
+        texts = [text for _, text in sorted(masked.draft.files.items())]
+        hashed.update(repr((masked.name, texts, list(map(digest_file, masked.bibs)))).encode())
     return hashed.hexdigest()
 
 
-def _query_ids(one: MaskedDraft, asked: Sequence[Question]) -> list[str]:
+def _query_ids(masked: MaskedDraft, asked: Sequence[Question]) -> list[str]:
     """Return DRAFT:FILE:LINE:KEY per query, with #2, #3, ... for further ones of the same line and key."""
     times: Counter[str] = Counter()
     ids = []
     for question in asked:
-        file = question.place.file.relative_to(one.root.resolve())
+        file = question.place.file.relative_to(masked.root.resolve())
         for key in question.targets.values():
-            name = f"{one.name}:{file.as_posix()}:{question.place.line}:{key}"
+            name = f"{masked.name}:{file.as_posix()}:{question.place.line}:{key}"
             times[name] += 1
             ids.append(name if times[name] == 1 else f"{name}#{times[name]}")
     return ids

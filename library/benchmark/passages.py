@@ -64,12 +64,12 @@ def read_answers(path: Path) -> tuple[list[str], list[Mark]]:
     passages: dict[str, int] = {}
     marks: list[Mark] = []
     for number, answer in enumerate(json.loads(path.read_bytes())):
-        own = [passages.setdefault(str(one["text"]), len(passages)) for one in answer["ctxs"]]
+        own = [passages.setdefault(str(passage["text"]), len(passages)) for passage in answer["ctxs"]]
         text = answer["output"]
         for start, end in _sentences(text):
-            found = [mark for mark in _MARK.finditer(text, start, end) if int(mark[1]) < len(own)]
-            named = frozenset(own[int(mark[1])] for mark in found)
-            for mark in found:
+            mentioned = [mark for mark in _MARK.finditer(text, start, end) if int(mark[1]) < len(own)]
+            named = frozenset(own[int(mark[1])] for mark in mentioned)
+            for mark in mentioned:
                 at, after = mark.span()
                 whole = f"{_marked(text[:at])}{TARGET_MARKER}{_marked(text[after:])}"
                 sentence = f"{_marked(text[start:at])}{TARGET_MARKER}{_marked(text[after:end])}"
@@ -93,7 +93,7 @@ def _marked(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without marks."""
+    """Return a text without marks."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 
@@ -125,9 +125,9 @@ def ours(passages: list[str], asked: list[str], encodes: bool = False) -> Floats
             vectors = PassageVectors(Path(folder), store, index, networks)
             vectors.encode(every)
         texts = FullTexts(store, index, encoder, every, every, vectors)
-        found = [index.best(texts.fit(text, every))[0] for text in asked]
+        best = [index.best(texts.fit(text, every)) for text in asked]
         store.close()
-    return np.stack(found)
+    return np.stack(best)
 
 
 def minilm(passages: list[str], texts: list[str]) -> Floats:

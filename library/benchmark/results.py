@@ -87,25 +87,29 @@ class DraftResult(msgspec.Struct, kw_only=True):
 
 def _measures(rank: Sequence[int]) -> dict[str, Floats]:
     place = np.array(rank, np.float64)
-    found = place > 0
-    hits = {"recall@10": found & (place <= 10), "hit@1": place == 1}
-    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=found)
+    is_ranked = place > 0
+    hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
+    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
     return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
 
 
 def read_results(folder: Path) -> list[DraftResult]:
     """Read the results of each draft in the folder of an evaluation; unreadable ones are left out."""
-    found = []
+    results = []
     for file in sorted(folder.glob("*.json")):
         with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-            found.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
-    return found
+            results.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
+    return results
 
 
-def drafts_metrics(given: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
+def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
     """Return the means over drafts by PROTOCOL/COMMAND, with intervals, and differences from the baseline."""
-    again, queries = (sum(map(count, (of.again for of in results))) for count in (sum, len))
-    counts = {"drafts": len(results), "candidates": sum(of.papers for of in results), "queries": queries}
+    again, queries = (sum(map(count, (draft.again for draft in results))) for count in (sum, len))
+    counts = {
+        "drafts": len(results),
+        "candidates": sum(draft.papers for draft in results),
+        "queries": queries,
+    }
     counts |= {"first/queries": queries - again, "again/queries": again}
     metrics: dict[str, dict[str, Any]] = {}
     for group in results[0].ranks[MODEL]:
@@ -113,50 +117,57 @@ def drafts_metrics(given: DraftsSettings, results: Sequence[DraftResult]) -> dic
         metrics[group] = dict(counts)
         for who, prefix in ((MODEL, ""), (BASELINE, "baseline/")):
             if who in means:
-                metrics[group] |= _with_intervals(means[who], prefix, given.seed)
+                metrics[group] |= _with_intervals(means[who], prefix, settings.seed)
         if BASELINE in means:
             for name, values in means[MODEL].items():
                 rows = ~np.isnan(values)
                 if rows.any():
                     other = means[BASELINE][name][rows]
-                    one = paired_difference(values[rows], other, np.arange(len(other)), seed=given.seed)
-                    ends = {"": one.difference, "/low": one.low, "/high": one.high, "/p": one.p}
+                    difference = paired_difference(
+                        values[rows], other, np.arange(len(other)), seed=settings.seed
+                    )
+                    ends = {
+                        "": difference.difference,
+                        "/low": difference.low,
+                        "/high": difference.high,
+                        "/p": difference.p,
+                    }
                     metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
     return metrics
 
 
 def _draft_means(results: Sequence[DraftResult], who: str, group: str) -> dict[str, Floats]:
     """Return each mean of a draft, for all drafts [D]."""
-    means = [of.means(who, group) for of in results]
-    return {name: np.array([one[name] for one in means]) for name in means[0]}
+    means = [draft.means(who, group) for draft in results]
+    return {name: np.array([draft_mean[name] for draft_mean in means]) for name in means[0]}
 
 
 def _with_intervals(means: Mapping[str, Floats], prefix: str, seed: int) -> dict[str, float]:
     """Return the means over drafts and the ends of their intervals; without measures that no draft has."""
-    known = {name: values for name, values in means.items() if not np.isnan(values).all()}
-    columns = np.stack(list(known.values()), axis=1)
+    measured = {name: values for name, values in means.items() if not np.isnan(values).all()}
+    columns = np.stack(list(measured.values()), axis=1)
     low, high = intervals(columns, np.arange(len(columns)), seed=seed)
-    found: dict[str, float] = {}
-    for name, mean, *ends in zip(known, np.nanmean(columns, axis=0), low, high, strict=True):
-        found |= {f"{prefix}{name}": float(mean)}
+    metrics: dict[str, float] = {}
+    for name, mean, *ends in zip(measured, np.nanmean(columns, axis=0), low, high, strict=True):
+        metrics |= {f"{prefix}{name}": float(mean)}
         if not np.isnan(ends).any():
-            found |= {f"{prefix}{name}/low": float(ends[0]), f"{prefix}{name}/high": float(ends[1])}
-    return found
+            metrics |= {f"{prefix}{name}/low": float(ends[0]), f"{prefix}{name}/high": float(ends[1])}
+    return metrics
 
 
 def per_query(results: Sequence[DraftResult]) -> PerQuery:
     """Return rank, score and best score of each query, and its measures under the first protocol."""
-    values = {"again": np.concatenate([np.array(of.again, np.float64) for of in results])}
+    values = {"again": np.concatenate([np.array(draft.again, np.float64) for draft in results])}
     first = next(iter(results[0].ranks[MODEL]))
-    measured = [of.values(MODEL, first) for of in results]
-    values |= {name: np.concatenate([of[name] for of in measured]) for name in MEASURES}
+    measured = [draft.values(MODEL, first) for draft in results]
+    values |= {name: np.concatenate([draft[name] for draft in measured]) for name in MEASURES}
     for who, groups in results[0].ranks.items():
         for group in groups:
             for name in Ranks.__struct_fields__:
-                columns = [np.array(getattr(of.ranks[who][group], name), np.float64) for of in results]
+                columns = [np.array(getattr(draft.ranks[who][group], name), np.float64) for draft in results]
                 values[f"{who}/{group}/{name}"] = np.concatenate(columns)
-    ids = [query for of in results for query in of.query_ids]
-    return PerQuery(ids, [of.name for of in results for _ in of.query_ids], values)
+    ids = [query for draft in results for query in draft.query_ids]
+    return PerQuery(ids, [draft.name for draft in results for _ in draft.query_ids], values)
 
 
 _COLUMNS = (
@@ -191,10 +202,11 @@ def result_parts(
 
 
 def _count(metrics: Metrics) -> str:
-    one = next(iter(metrics.values()))
+    counts = next(iter(metrics.values()))
     return (
-        f"{one['drafts']} drafts, {one['candidates']:,} papers in their bibliographies, {one['queries']:,} "
-        f"queries: {one['first/queries']:,} first citations, {one['again/queries']:,} re-citations."
+        f"{counts['drafts']} drafts, {counts['candidates']:,} papers in their bibliographies, "
+        f"{counts['queries']:,} queries: {counts['first/queries']:,} first citations, "
+        f"{counts['again/queries']:,} re-citations."
     )
 
 
@@ -204,12 +216,12 @@ def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dic
     for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
         label = "{}, {}".format(*_labels(group))
         for name, metrics in results.items():
-            found = metrics.get(group, {})
-            others = [key for key in found if key.startswith("baseline/")]
+            metric = metrics.get(group, {})
+            others = [key for key in metric if key.startswith("baseline/")]
             if others:
-                of_baseline = {key.removeprefix("baseline/"): found[key] for key in others}
+                of_baseline = {key.removeprefix("baseline/"): metric[key] for key in others}
                 rows.setdefault(f"{label}: {baseline}", of_baseline)
-            rows[f"{label}: {name}"] = found
+            rows[f"{label}: {name}"] = metric
     return rows
 
 
@@ -222,17 +234,17 @@ def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[T
     """Return a table of the differences between models and the baseline; nothing without a baseline."""
     tested, places = list[list[str]](), list[tuple[list[str], int, float]]()
     for name, metrics in results.items():
-        for group, found in metrics.items():
+        for group, metric in metrics.items():
             for kind, label in KINDS.items():
                 row = [name, *_labels(group), label]
-                if any(f"difference/{kind}{measure}" not in found for measure in TESTED):
+                if any(f"difference/{kind}{measure}" not in metric for measure in TESTED):
                     continue
                 for measure in TESTED:
                     key = f"{kind}{measure}"
-                    low, high, p = (found[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
-                    other = found[f"baseline/{key}"]
-                    row += [f"{found[key] / other:.2f}" if other else ""]
-                    row += [f"{found[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
+                    low, high, p = (metric[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
+                    other = metric[f"baseline/{key}"]
+                    row += [f"{metric[key] / other:.2f}" if other else ""]
+                    row += [f"{metric[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
                     places.append((row, len(row) - 1, p))
                 tested.append(row)
     for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
@@ -246,17 +258,18 @@ def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
     """Return a table of how often the best paper is right, by its probability, for calibrated models."""
     rows = []
     for name, drafts in results.items():
-        calibrated = [of for of in drafts if of.calibrated and of.starts]
+        calibrated = [draft for draft in drafts if draft.calibrated and draft.starts]
         for group in calibrated[0].ranks[MODEL] if calibrated else ():
-            pairs = [of.certainty(MODEL, group) for of in calibrated]
+            pairs = [draft.certainty(MODEL, group) for draft in calibrated]
             sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
             place, error = np.minimum((sure * BINS).astype(int), BINS - 1), 0.0
             row = [name, *_labels(group)]
             for number in range(BINS):
-                of = place == number
-                if of.any():
-                    error += of.mean() * abs(sure[of].mean() - right[of].mean())
-                row.append(f"{of.sum():,}: {sure[of].mean():.2f}, {right[of].mean():.2f}" if of.any() else "")
+                inside, cell = place == number, ""
+                if inside.any():
+                    error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
+                    cell = f"{inside.sum():,}: {sure[inside].mean():.2f}, {right[inside].mean():.2f}"
+                row.append(cell)
             filled = sure >= SURE
             correct = f"{right[filled].mean():.1%}" if filled.any() else ""
             rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
@@ -275,11 +288,11 @@ def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | N
     shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
     head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
     measures, rows = {name: MEASURES[name] for name in ("recall@10", "mrr")}, []
-    for row, of in enumerate(first):
-        share = 1 - sum(of.again) / max(len(of.again), 1)
-        cells = [f"{of.papers:,}", f"{of.abstracts:.0%}", f"{len(of.again):,}", f"{share:.0%}"]
+    for row, draft in enumerate(first):
+        share = 1 - sum(draft.again) / max(len(draft.again), 1)
+        cells = [f"{draft.papers:,}", f"{draft.abstracts:.0%}", f"{len(draft.again):,}", f"{share:.0%}"]
         means = [drafts[row].means(who, group) for drafts, who in shown.values()]
-        figures = [f"{one[name]:.3f}" for name in measures for one in means]
-        rows.append([of.name, of.field, of.language, *cells, *figures])
+        figures = [f"{mean[name]:.3f}" for name in measures for mean in means]
+        rows.append([draft.name, draft.field, draft.language, *cells, *figures])
     head += [f"{MEASURES[measure]} {name}" for measure in ("recall@10", "mrr") for name in shown]
     return Table(head, rows, brief=False)

@@ -24,29 +24,30 @@ def ask(settings: AskSettings) -> None:
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    paper = settings.title, settings.abstract
     with spinner("asking (the first time may take a minute)"):
-        found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
+        recommended = recommender.recommend(
+            text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
+        )
     library = recommender.library
-    note = note_on(found)
+    note = note_on(recommended)
 
     def papers() -> list[LibraryPaper]:
-        return [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None]
+        return [library.paper(row) for paper in recommended if (row := library.row(paper.id)) is not None]
 
     if settings.format == "table":
         if note:
             print(note)
-        Console().print(table(found, settings.explain))
+        Console().print(table(recommended, settings.explain))
     elif settings.format == "json":
-        print(as_json(found))
+        print(as_json(recommended))
     else:
         _print_papers(papers(), settings.format)
-        for one in found:
-            if told := retraction_note(one.retracted):
-                print(terminal_text(f"{one.key or one.id}: {told}"), file=sys.stderr)
-    if settings.save and found:
+        for paper in recommended:
+            if told := retraction_note(paper.retracted):
+                print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)
+    if settings.save and recommended:
         _save(papers(), settings.save)
-    if not found:
+    if not recommended:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":
         print(f"{settings.library}: {note}", file=sys.stderr)
@@ -69,7 +70,7 @@ def search(settings: SearchSettings) -> None:
 
 
 def _save(papers: Sequence[LibraryPaper], place: str) -> None:
-    from citerec.library.sources.zotero_saving import save
+    from citerec.library.sources.zotero import save
 
     with spinner("saving (Zotero may ask for leave in its window)"):
         line = save(papers, place)

@@ -88,6 +88,10 @@ class Finding(NamedTuple):
     message: str
 
 
+def _at(place: Entry | Citation, kind: str, message: str) -> Finding:
+    return Finding(kind, place.key, place.file, place.line, message)
+
+
 def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
     root = expand_user(settings.root) if settings.root else None
@@ -101,12 +105,12 @@ def check(settings: CheckSettings) -> None:
         )
     findings = find_problems(draft, library)
     if settings.format == "json":
-        found = [one._asdict() | {"file": str(one.file)} for one in findings]
-        about = {"draft": str(draft.path), "findings": found, "notes": list(draft.notes)}
-        print(json.dumps(about, ensure_ascii=False, indent=1))
+        listed = [finding._asdict() | {"file": str(finding.file)} for finding in findings]
+        content = {"draft": str(draft.path), "findings": listed, "notes": list(draft.notes)}
+        print(json.dumps(content, ensure_ascii=False, indent=1))
     else:
         _report(draft, findings)
-    if settings.strict and any(one.kind != "uncited" for one in findings):
+    if settings.strict and any(finding.kind != "uncited" for finding in findings):
         raise SystemExit(1)
 
 
@@ -136,15 +140,16 @@ def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterato
         if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
             word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
             places = ((file, text, word.search(text)) for file, text in reader.texts.items())
-            file, text, found = next((place for place in places if place[2]), (path, "", None))
-            start, end = found.span() if found else (0, 0)
+            file, text, match = next((place for place in places if place[2]), (path, "", None))
+            start, end = match.span() if match else (0, 0)
             yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
 
 def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
     for file, text in reader.texts.items():
-        silent = (one for one in reader.language.citations(reader.language.visible(text)) if not one.printed)
-        for key, start, end in (key for citation in silent for key in citation.keys):
+        citations = reader.language.citations(reader.language.visible(text))
+        silent = (key for citation in citations if not citation.printed for key in citation.keys)
+        for key, start, end in silent:
             if key != "*" and not MISSING.fullmatch(key) and not _MACRO.search(key):
                 yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
@@ -176,10 +181,10 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
     findings = [*_defined_twice(draft, by_key)]
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, by_key, aliases.keys() | draft.printed, library), *findings]
-    cited = {aliases.get(one.key, one.key) for one in draft.citations}
+    cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
     preprints = find_preprints(by_key, cited, library)
     doubles = list(_doubles(by_key, cited))
-    findings += doubles + [one for one in preprints if one not in doubles]
+    findings += doubles + [finding for finding in preprints if finding not in doubles]
     findings += _retracted(draft, by_key, aliases, library)
     if "*" not in draft.uncited:
         used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
@@ -188,21 +193,19 @@ def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[F
                 key.strip() for keys in _PARENT.findall(decode_text(text)) for key in keys.split(",")
             }
         findings += [
-            Finding("uncited", entry.key, entry.file, entry.line, "is never cited")
-            for entry in by_key.values()
-            if entry.key not in used_keys
+            _at(entry, "uncited", "is never cited") for entry in by_key.values() if entry.key not in used_keys
         ]
     return findings
 
 
 def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
     """Return the cited preprints whose published version is in the bibliography or the library."""
-    found = [one for one in _doubles(entries, cited) if one.kind == "preprint"]
+    findings = [finding for finding in _doubles(entries, cited) if finding.kind == "preprint"]
     if library is not None:
-        known = {one.key for one in found}
-        used = [one for key, one in entries.items() if key in cited and key not in known]
-        found += _published_in_library(used, library)
-    return found
+        keys = {finding.key for finding in findings}
+        used = [entry for key, entry in entries.items() if key in cited and key not in keys]
+        findings += _published_in_library(used, library)
+    return findings
 
 
 def _unknown_keys(
@@ -210,26 +213,26 @@ def _unknown_keys(
 ) -> Iterator[Finding]:
     """others: keys that are defined elsewhere."""
     where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
-    for one in (*draft.citations, *draft.listed):
-        if one.key in entries or one.key in others:
+    for citation in (*draft.citations, *draft.listed):
+        if citation.key in entries or citation.key in others:
             continue
-        row = library.row(one.key) if library is not None else None
+        row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
                 message = f"is not in {where}, but in the library: {library.paper(row).title}"
-                yield Finding("unknown", one.key, one.file, one.line, message)
+                yield _at(citation, "unknown", message)
             continue
-        close = get_close_matches(one.key, entries, 1, 0.8)
+        close = get_close_matches(citation.key, entries, 1, 0.8)
         hint = f"; did you mean {close[0]}?" if close else ""
         place = f"{where} and the library" if library is not None else where
-        yield Finding("unknown", one.key, one.file, one.line, f"is unknown in {place}{hint}")
+        yield _at(citation, "unknown", f"is unknown in {place}{hint}")
 
 
 def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:
     for entry in draft.entries:
         if entry is not (first := entries[entry.key]):
             message = f"is defined twice; the first is in {first.file.name}:{first.line}"
-            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "duplicate", message)
 
 
 def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
@@ -239,8 +242,8 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
     for _, paper in read:
         identities.add(paper)
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
-    for leader, one in zip(identities.leaders().tolist(), read, strict=True):
-        groups.setdefault(leader, []).append(one)
+    for leader, entry_and_paper in zip(identities.leaders().tolist(), read, strict=True):
+        groups.setdefault(leader, []).append(entry_and_paper)
     for group in groups.values():
         published = next((entry for entry, paper in group if is_published(paper)), None)
         others = []
@@ -249,12 +252,12 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
                 others.append((entry, paper))
             elif entry.key in cited:
                 message = f"is a preprint; {_place(published)} is published"
-                yield Finding("preprint", entry.key, entry.file, entry.line, message)
+                yield _at(entry, "preprint", message)
         for entry, _ in others[1:]:
             first = others[0][0]
             both = "; both are cited" if {entry.key, first.key} <= cited else ""
             message = f"is the same paper as {_place(first)}{both}"
-            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "duplicate", message)
     yield from _wrong_ids([group[0] for group in groups.values()])
 
 
@@ -267,7 +270,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
         for kind, id in (("DOI", paper.doi), ("arXiv id", paper.arxiv)):
             if id and (first := first_with.setdefault(f"{kind} {id}", entry)) is not entry:
                 message = f"has the {kind} of {_place(first)}, but another title; one of them is wrong"
-                yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+                yield _at(entry, "duplicate", message)
                 break
 
 
@@ -277,12 +280,12 @@ def _place(entry: Entry) -> str:
 
 def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
-    for entry, known in _in_library(entries, library, is_preprint):
-        if is_published(known):
-            venue = "" if PREPRINT_VENUE.search(known.venue) else known.venue
-            details = [venue, str(known.year or ""), known.doi and f"doi:{known.doi}"]
+    for entry, paper in _in_library(entries, library, is_preprint):
+        if is_published(paper):
+            venue = "" if PREPRINT_VENUE.search(paper.venue) else paper.venue
+            details = [venue, str(paper.year or ""), paper.doi and f"doi:{paper.doi}"]
             message = f"is a preprint; published: {', '.join(filter(None, details))}"
-            yield Finding("preprint", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "preprint", message)
 
 
 def _in_library(
@@ -304,32 +307,31 @@ def _retracted(
 ) -> Iterator[Finding]:
     """Yield the cited papers that were retracted, as their entry says or the library."""
     cited: dict[str, Citation] = {}
-    for one in draft.citations:
-        cited.setdefault(aliases.get(one.key, one.key), one)
-    known: dict[str, LibraryPaper] = {}
+    for citation in draft.citations:
+        cited.setdefault(aliases.get(citation.key, citation.key), citation)
+    papers: dict[str, LibraryPaper] = {}
     if library is not None:
         used = [entries[key] for key in cited if key in entries]
-        known = {entry.key: paper for entry, paper in _in_library(used, library)}
-    for key, one in cited.items():
-        entry, paper = entries.get(key), known.get(key)
+        papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    for key, citation in cited.items():
+        entry, paper = entries.get(key), papers.get(key)
         if entry is None and library is not None and (row := library.row(key)) is not None:
             paper = library.paper(row)
         records = filter(None, (entry.paper if entry else None, paper))
         if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
-            place = entry or one
-            yield Finding("retracted", key, place.file, place.line, f"was {note}")
+            yield _at(entry or citation, "retracted", f"was {note}")._replace(key=key)
 
 
 def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:
     folder, uncited = draft.path.parent, dict[Path, int]()
-    keys = {one.key for one in draft.citations}
-    for one in findings:
-        if one.kind == "uncited":
-            uncited[one.file] = uncited.get(one.file, 0) + 1
-            if uncited[one.file] > SHOWN:
+    keys = {citation.key for citation in draft.citations}
+    for finding in findings:
+        if finding.kind == "uncited":
+            uncited[finding.file] = uncited.get(finding.file, 0) + 1
+            if uncited[finding.file] > SHOWN:
                 continue
-        file = one.file.relative_to(folder) if one.file.is_relative_to(folder) else one.file
-        print(f"{file}:{one.line}: {terminal_text(f'{one.key} {one.message}')}")
+        file = finding.file.relative_to(folder) if finding.file.is_relative_to(folder) else finding.file
+        print(f"{file}:{finding.line}: {terminal_text(f'{finding.key} {finding.message}')}")
     for bib, count in uncited.items():
         if count > SHOWN:
             print(f"{bib.name}: {count - SHOWN:,} more are never cited (format=json lists all)")

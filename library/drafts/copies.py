@@ -57,18 +57,18 @@ Edit = tuple[int, int, str]
 class Suggestions:
     """Suggested papers for a draft.
 
-    found: papers for each place, with the draft's keys for papers that it already cites.
-    known: library ids of cited papers that the library has, by the draft's keys.
+    papers: those for each place, with the draft's keys for papers that it already cites.
+    ids: of cited papers that the library has, by the draft's keys.
     """
 
     draft: Draft
-    found: Sequence[Sequence[Recommendation]]
-    known: dict[str, str]
+    papers: Sequence[Sequence[Recommendation]]
+    ids: dict[str, str]
 
     @property
     def unknown(self) -> list[str]:
         """Keys that are neither in the library nor in the draft's bibliography."""
-        return [key for key, entry in self.draft.cited.items() if entry is None and key not in self.known]
+        return [key for key, entry in self.draft.cited.items() if entry is None and key not in self.ids]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def named_files(draft: Draft, base: Path) -> list[Path]:
 
     Files that these name are included, if they are LaTeX.
     """
-    found: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
+    files: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
     left, folders = list(draft.files.values()), [draft.path.parent]
     while left:
         text = left.pop()
@@ -139,11 +139,11 @@ def named_files(draft: Draft, base: Path) -> list[Path]:
         )
         for name in filter(None, named):
             for file in _candidates(name, folders):
-                if file.is_relative_to(base) and file not in found:
-                    found[file] = None
+                if file.is_relative_to(base) and file not in files:
+                    files[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
                         left.append(decode_text(file))
-    return list(found)
+    return list(files)
 
 
 def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
@@ -159,18 +159,18 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
     """
-    draft, known = suggestions.draft, suggestions.known
+    draft, ids = suggestions.draft, suggestions.ids
     language = draft_language(draft.path)
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
-    keys = _KeyAssigner(known, [bibliography, *map(exact_text, draft.bibs[:-1])])
+    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])])
     for key, entry in draft.cited.items():
-        if entry is None and key in known:  # only the library has the entry of this key
-            keys.new[key] = known[key]
+        if entry is None and key in ids:  # only the library has the entry of this key
+            keys.new[key] = ids[key]
     edits: dict[Path, list[Edit]] = {}
     cited_places, unsure, in_fields, typed = 0, 0, 0, 0
     cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
     commands: dict[str, list[str]] = {}  # filled ones, and the keys that they cite
-    for place, papers in zip(draft.places, suggestions.found, strict=True):
+    for place, papers in zip(draft.places, suggestions.papers, strict=True):
         cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
         others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
         filled = language.fill(place.command, [keys.key_for(paper) for paper in others])
@@ -206,7 +206,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
         lines.append(f"{count_noun(typed, 'citation')} of keys in brackets written out")
     if in_fields:
         lines.append(f"{in_fields} left as they are, since fields are around them")
-    if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
+    if sure and not any(paper.probability is not None for papers in suggestions.papers for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
     if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
@@ -248,10 +248,11 @@ def _office_copy(
     ids: of the library's papers by the document's keys.
     """
     document, changed = language.open(file), {start for start, _, _ in edits}
+    whole = [(part.start, part.end) for part in language.citations(document.text) if not part.missing]
     typed = [
-        (one.start, one.end, document.text[one.start : one.end])
-        for one in language.citations(document.text)
-        if one.start not in changed and not one.missing and document.can_replace(one.start, one.end)
+        (start, end, document.text[start:end])
+        for start, end in whole
+        if start not in changed and document.can_replace(start, end)
     ]
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
@@ -259,8 +260,8 @@ def _office_copy(
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
         items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}
-    known = {*items, *document.items}
-    written = sum({key.key for key in language.keys(text)} <= known for _, _, text in typed)
+    in_copy = {*items, *document.items}
+    written = sum({key.key for key in language.keys(text)} <= in_copy for _, _, text in typed)
     return language.written(file, [*edits, *typed], items, plain), written
 
 
@@ -289,12 +290,12 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
 class _KeyAssigner:
     """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
 
-    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str]) -> None:
         self.new: dict[str, str] = {}
         """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in known.items()}
+        self._keys = {paper: key for key, paper in ids.items()}
         self._bibliographies = bibliographies
-        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
+        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(ids)
         self._missing: set[str] = set()
 
     @property
@@ -343,7 +344,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     text = draft.files[place.file]
     start = text.rfind("\n", 0, place.start) + 1
     while around := [
-        one.start for one in draft.places if one.file == place.file and one.start < start < one.end
+        other.start for other in draft.places if other.file == place.file and other.start < start < other.end
     ]:
         start = text.rfind("\n", 0, min(around)) + 1
     return start, start, form.format(f"citerec: not sure: {keys}")
@@ -379,11 +380,12 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     commands: filled ones, and the keys that they cite.
     """
     language, places = draft_language(draft.path), set[int]()
-    named = [one.key for one in language.bibliographies(text)]
+    named = [bibliography.key for bibliography in language.bibliographies(text)]
     for command, keys in commands.items():
         own = language.own_bibliography(text, command)
-        files = {draft.named_bibs.get(one.key) for one in own}
-        known = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
-        if own and named[-1] not in {one.key for one in own} and not known.issuperset(keys):
+        names = {bibliography.key for bibliography in own}
+        files = map(draft.named_bibs.get, names)
+        there = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
+        if own and named[-1] not in names and not there.issuperset(keys):
             places.add(own[-1].end)
     return replaced(text, [(end, end, f",{named[-1]}") for end in sorted(places)])

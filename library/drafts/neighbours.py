@@ -72,42 +72,42 @@ class EntryForm:
             if len(entries) > 1 and not any("\n" in entry for entry in entries):
                 form.indent, form.equals = (
                     None,
-                    _most(found[0] for one in entries for found in _EQUALS.finditer(one)),
+                    _most(match[0] for entry in entries for match in _EQUALS.finditer(entry)),
                 )
             return form
-        names = [found[2] for fields in lines for found in fields]
+        names = [match[2] for fields in lines for match in fields]
         form.name = _most(_case(name) for name in names)
         form.kind = _most(_case(kind[1]) for entry in entries if (kind := BIB_ENTRY.match(entry)))
         form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
-        signs = [found[5] for fields in lines for found in fields if found[5]]
+        signs = [match[5] for fields in lines for match in fields if match[5]]
         form.quotes = bool(signs) and _most(signs) == '"'
         if _most(entry.count("\n") > 1 for entry in entries):
-            form.indent = _most(found[1] for fields in lines for found in fields[1:] or fields)
+            form.indent = _most(match[1] for fields in lines for match in fields[1:] or fields)
         else:
             form.indent = None
-        spaces = [(len(found[2]), len(found[3])) for fields in lines for found in fields]
+        spaces = [(len(match[2]), len(match[3])) for fields in lines for match in fields]
         widths = {length + gap for length, gap in spaces}
         aligned = len(widths) == 1 and len({length for length, _ in spaces}) > 1 and form.indent is not None
         form.column = widths.pop() if aligned else 0
         before = "" if aligned else " " * min(_most(gap for _, gap in spaces), 1)
-        form.equals = f"{before}={_most(found[4] for fields in lines for found in fields)}"
+        form.equals = f"{before}={_most(match[4] for fields in lines for match in fields)}"
         places: dict[str, list[float]] = {}
         for fields in lines:
-            for number, found in enumerate(fields):
-                places.setdefault(found[2].lower(), []).append(number / len(fields))
+            for number, match in enumerate(fields):
+                places.setdefault(match[2].lower(), []).append(number / len(fields))
         form.order = {name: sum(each) / len(each) for name, each in places.items()}
         return form
 
     def write(self, kind: str, key: str, fields: Sequence[tuple[str, str]]) -> str:
         """Return an entry. fields: names and values, with their braces."""
-        ordered = sorted(fields, key=lambda one: self.order.get(one[0].lower(), 1))
+        ordered = sorted(fields, key=lambda pair: self.order.get(pair[0].lower(), 1))
         written = [
             f"{self.name(name).ljust(self.column)}{self.equals}{self._value(value)}"
             for name, value in ordered
         ]
         if self.indent is None:
             return f"@{self.kind(kind)}{{{', '.join([key, *written])}}}"
-        lines = [f"{self.indent}{one}," for one in written]
+        lines = [f"{self.indent}{line}," for line in written]
         if lines:
             lines[-1] = lines[-1].removesuffix(",") + self.last
         return "\n".join([f"@{self.kind(kind)}{{{key},", *lines, "}"])
@@ -137,20 +137,20 @@ def new_entry(
     lacks; this one goes to the same place, which is between entries whether that one is there by now or not.
     """
     starts = [
-        found
-        for found in BIB_ENTRY.finditer(text)
-        if found[1].lower() not in ("string", "comment", "preamble")
+        match
+        for match in BIB_ENTRY.finditer(text)
+        if match[1].lower() not in ("string", "comment", "preamble")
     ]
-    spans = [(found.start(), _end(text, found)) for found in starts[-READ:]]
+    spans = [(match.start(), _end(text, match)) for match in starts[-READ:]]
     form = EntryForm.of([text[start:end] for start, end in spans])
     raw = bibtex([paper._replace(key=key)])
     parsed = parse_string(raw, parse_stack=[]).entries
     entry = raw.strip()
     if parsed:
-        found = [(one.key, " ".join(str(one.value).split())) for one in parsed[0].fields]
-        kind, fields = parsed[0].entry_type, [*_public(found, "keywords" in form.order)]
+        values = [(part.key, " ".join(str(part.value).split())) for part in parsed[0].fields]
+        kind, fields = parsed[0].entry_type, [*_public(values, "keywords" in form.order)]
         if abstract and paper.abstract:
-            own = dict(found).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
+            own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
         kind, fields = typesettable(kind, fields, text, form.order, language)
         entry = form.write(kind, key, fields)
@@ -162,9 +162,9 @@ def _place(
     text: str, starts: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]], key: str
 ) -> tuple[int, str, str]:
     """Return where the entry of a key goes, and the line ends around it. spans: of the last ones."""
-    keys = [found[2].lower() for found in starts]
-    later = [found for found in starts if found[2].lower() > key.lower()]
-    if len(keys) >= SORTED and later and all(one <= two for one, two in pairwise(keys)):
+    keys = [match[2].lower() for match in starts]
+    later = [match for match in starts if match[2].lower() > key.lower()]
+    if len(keys) >= SORTED and later and all(before <= after for before, after in pairwise(keys)):
         place = starts.index(later[0])
         if place:
             end = _end(text, starts[place - 1])

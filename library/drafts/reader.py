@@ -66,17 +66,17 @@ class PlaceholderReader:
         if path not in self._marked:
             text = self.texts[path] = self.language.exact_text(path)
             pieces, done = [], 0
-            for found in self.language.joined(text) if self.masked else self.language.citations(text):
+            for citation in self.language.joined(text) if self.masked else self.language.citations(text):
                 thousands, ones = divmod(len(self.spans), 1000)
                 key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                command = text[found.start : found.end]
-                if filled := self._replaced(command, found, key):
-                    self.spans[key] = path, found.start, found.end
-                    self.replaced[key] = tuple(found.cited) if self.masked else ()
+                command = text[citation.start : citation.end]
+                if filled := self._replaced(command, citation, key):
+                    self.spans[key] = path, citation.start, citation.end
+                    self.replaced[key] = tuple(citation.cited) if self.masked else ()
                     self.marks[key] = target_mark(command)
                     before, after = filled.split(key, 1)
-                    pieces += [clean_text(text[done : found.start] + before), key, clean_text(after)]
-                    done = found.end
+                    pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
+                    done = citation.end
             self._marked[path] = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
         return self._marked[path]
 
@@ -138,9 +138,12 @@ def draft_language(path: Path) -> Language:
     """Return the language of a draft. Raises InputError for a file of another kind."""
     if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
         return language
-    kinds = [f"{one.name} ({', '.join(one.suffixes)}{f', {PLAIN}' * (one is MARKDOWN)})" for one in LANGUAGES]
-    known = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    raise InputError(f"{path}: drafts are read in {known}; convert it first, e.g. with pandoc")
+    kinds = []
+    for language in LANGUAGES:
+        suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
+        kinds.append(f"{language.name} ({', '.join(suffixes)})")
+    readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+    raise InputError(f"{path}: drafts are read in {readable}; convert it first, e.g. with pandoc")
 
 
 def read_source(
@@ -176,27 +179,35 @@ def read_draft(
     notes = list(source.notes)
     if not masked and any(map(MISSING.fullmatch, keys)):
         notes.append("citations without a key in macros of the draft's own are not filled")
-    known = list(dict.fromkeys(reader.original_keys(keys)))
-    entries = source.references.entries(known)
-    cited = {key: entries.get(key) for key in known}
+    original_keys = list(dict.fromkeys(reader.original_keys(keys)))
+    entries = source.references.entries(original_keys)
+    cited = {key: entries.get(key) for key in original_keys}
     references = dict.fromkeys(cited, Reference()) | entries
     contexts = find_contexts(paragraphs, references, reader.replaced)
-    found = find_passages(paragraphs, references | dict.fromkeys(reader.spans, Reference()))
-    passages = [(context, tuple(reader.original_keys(keys))) for context, keys in found]
-    rows = {key: row for row, (_, keys) in reversed([*enumerate(found)]) for key in keys}
+    citing = find_passages(paragraphs, references | dict.fromkeys(reader.spans, Reference()))
+    rows = {key: row for row, (_, keys) in reversed([*enumerate(citing)]) for key in keys}
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, about in chain.from_iterable(map(find_sentences, paragraphs)):
-        sentences.setdefault(key, about)
+    for key, sentence_and_others in chain.from_iterable(map(find_sentences, paragraphs)):
+        sentences.setdefault(key, sentence_and_others)
     places, read = [], set(keys)
     for key, (file, start, end) in reader.spans.items():
         text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
         if key in contexts and key in read:
             sentence, others = sentences[key]
-            keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
-            context = contexts[key].replace(TARGET_MARKER, reader.marks[key])
-            about_place = context, sentence, keys_there, rows[key], reader.replaced[key]
-            places.append(Place(file, start, end, line, command, *about_place))
+            place = Place(
+                file,
+                start,
+                end,
+                line,
+                command,
+                context=contexts[key].replace(TARGET_MARKER, reader.marks[key]),
+                sentence=sentence,
+                beside=tuple(dict.fromkeys(reader.original_keys(others))),
+                passage=rows[key],
+                replaced=reader.replaced[key],
+            )
+            places.append(place)
         elif key in read:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
     typed = language.holds_items and not set(keys) <= source.references.given.keys()
@@ -206,10 +217,18 @@ def read_draft(
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
         raise InputError(f"{path}: {problem}; write {language.marks} where a citation is missing")
-    metadata, named_bibs = source.metadata, source.references.bibs()
-    year = metadata.year or date.today().year
-    about_draft = metadata.title, metadata.abstract, year, places, cited, passages
-    return Draft(path, *about_draft, reader.texts, named_bibs, notes)
+    return Draft(
+        path,
+        title=source.metadata.title,
+        abstract=source.metadata.abstract,
+        year=source.metadata.year or date.today().year,
+        places=places,
+        cited=cited,
+        passages=[(context, tuple(reader.original_keys(keys))) for context, keys in citing],
+        files=reader.texts,
+        named_bibs=source.references.bibs(),
+        notes=notes,
+    )
 
 
 def find_contexts(
@@ -225,14 +244,14 @@ def find_contexts(
         for mark, keys in replaced.items()
     }
     size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
-    known = references | others
-    bibliography, reach = Bibliography(known), size + len(OTHER_MARKER)
+    everything = references | others
+    bibliography, reach = Bibliography(everything), size + len(OTHER_MARKER)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
         for mark in marks:
             others_authors = bibliography.without_authors(str(mark))
-            for citation in find_citations(FullText(parts, known), reach, Counter(), others_authors):
+            for citation in find_citations(FullText(parts, everything), reach, Counter(), others_authors):
                 if citation.ref == mark and citation.ref not in contexts:
                     context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
@@ -244,14 +263,14 @@ def find_passages(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference]
 ) -> list[tuple[str, list[str]]]:
     """Return the context of each citation in the order of the text, and the keys that it cites."""
-    found: list[tuple[str, list[str]]] = []
+    passages: list[tuple[str, list[str]]] = []
     bibliography = Bibliography(references)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
-        for (left, right), same in groupby(citations, key=lambda one: (one.left, one.right)):
-            found.append((cut_window(left, right, WINDOW, "whole"), [one.ref for one in same]))
-    return found
+        for (left, right), same in groupby(citations, key=lambda citation: (citation.left, citation.right)):
+            passages.append((cut_window(left, right, WINDOW, "whole"), [citation.ref for citation in same]))
+    return passages
 
 
 def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:

@@ -54,29 +54,37 @@ def draft(settings: DraftSettings) -> None:
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     """Find papers for each place, except the draft itself and papers cited in the same sentence: the k best
     that it does not cite, and the best that it cites elsewhere."""
-    known, own = known_papers(draft, recommender.library)
-    passages = citing_passages(draft, known)
-    requests = [place_request(draft, place, known, own, passages) for place in draft.places]
-    keys = {paper: key for key, paper in known.items()}
-    found = [
+    ids, own = known_papers(draft, recommender.library)
+    passages = citing_passages(draft, ids)
+    requests = [place_request(draft, place, ids, own, passages) for place in draft.places]
+    keys = {paper: key for key, paper in ids.items()}
+    suggested = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
         for papers in recommender.recommend_batch(requests, k)
     ]
-    return Suggestions(draft, found, known)
+    return Suggestions(draft, suggested, ids)
 
 
 def place_request(
-    draft: Draft, place: Place, known: Mapping[str, str], own: str | None, passages: CitingPassages
+    draft: Draft, place: Place, ids: Mapping[str, str], own: str | None, passages: CitingPassages
 ) -> Request:
-    """Return the request for a missing citation; known and own: see `known_papers`."""
-    beside = [known[key] for key in place.beside if key in known]
-    about = draft.title, draft.abstract, draft.year, tuple(known.values()), own, passages, place.passage
-    return Request(Query(place.context, *about), Filters(exclude=beside))
+    """Return the request for a missing citation; ids and own: see `known_papers`."""
+    query = Query(
+        place.context,
+        title=draft.title,
+        abstract=draft.abstract,
+        year=draft.year,
+        known=tuple(ids.values()),
+        own=own,
+        passages=passages,
+        place=place.passage,
+    )
+    return Request(query, Filters(exclude=[ids[key] for key in place.beside if key in ids]))
 
 
-def citing_passages(draft: Draft, known: Mapping[str, str]) -> CitingPassages:
-    """Return the passages of a draft that cite; known: ids of papers by key."""
-    cited = [[known[key] for key in keys if key in known] for _, keys in draft.passages]
+def citing_passages(draft: Draft, ids: Mapping[str, str]) -> CitingPassages:
+    """Return the passages of a draft that cite; ids: of papers by key."""
+    cited = [[ids[key] for key in keys if key in ids] for _, keys in draft.passages]
     return CitingPassages([context for context, _ in draft.passages], cited)
 
 
@@ -97,10 +105,8 @@ def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | 
         for row, title in enumerate(corpus.titles):
             if (letters := normalise_title(title)) in titles:
                 ids.setdefault(letters, corpus.paper_ids[row])
-    known = {}
-    for key in draft.cited:
-        if (cited := ids.get(wanted[key]) if key in wanted else library.id_of(key)) is not None:
-            known[key] = cited
+    cited = {key: ids.get(wanted[key]) if key in wanted else library.id_of(key) for key in draft.cited}
+    known = {key: id for key, id in cited.items() if id is not None}
     return known, ids.get(normalise_title(draft.title))
 
 
@@ -116,23 +122,23 @@ def as_json(suggestions: Suggestions) -> dict[str, Any]:
             "note": note_on(papers),
             "recommendations": [paper.as_json() for paper in papers],
         }
-        for place, papers in zip(draft.places, suggestions.found, strict=True)
+        for place, papers in zip(draft.places, suggestions.papers, strict=True)
     ]
-    about = {"draft": str(draft.path), "title": draft.title, "abstract": draft.abstract}
-    return {**about, "places": places, "unknown": suggestions.unknown, "notes": list(draft.notes)}
+    head = {"draft": str(draft.path), "title": draft.title, "abstract": draft.abstract}
+    return {**head, "places": places, "unknown": suggestions.unknown, "notes": list(draft.notes)}
 
 
 def report(suggestions: Suggestions, console: Console) -> None:
     """Print each place with its sentence and the suggested papers."""
     draft = suggestions.draft
-    cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.known)} of them in the library"
+    cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.ids)} of them in the library"
     title = f"“{terminal_text(draft.title)}”" if draft.title else "no title"
     missing = count_noun(len(draft.places), "missing citation")
-    about = Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}")
-    console.print(Labelled([(Text(), about)]))
+    head = Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}")
+    console.print(Labelled([(Text(), head)]))
     if not draft.abstract:
         console.print(Text("no abstract found; suggestions are better with one", style="dim"))
-    for place, papers in zip(draft.places, suggestions.found, strict=True):
+    for place, papers in zip(draft.places, suggestions.papers, strict=True):
         console.print()
         where = f"{_relative_path(draft, place)}:{place.line}"
         console.print(Text.assemble((where, "bold magenta"), "  ", (terminal_text(place.command), "magenta")))

@@ -61,11 +61,11 @@ class Bibliography:
 
     def key_of(self, paper: LibraryPaper | Recommendation, keys: dict[str, str]) -> str:
         """Return the key of a paper of the library: its entry's, else its own, numbered if that is taken."""
-        known = keys.get(paper.id)
-        return known or next(key for key in numbered_keys(paper) if key not in self.entries)
+        own = keys.get(paper.id)
+        return own or next(key for key in numbered_keys(paper) if key not in self.entries)
 
 
-def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -> list[Entry]:
+def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
     """Read the entries of a .bib file. known: papers of entries that were parsed before, by their text."""
     strings = "\n".join(_STRING.findall(text))
     starts = list(BIB_ENTRY.finditer(text))
@@ -75,20 +75,20 @@ def read_entries(file: Path, text: str, known: dict[str, LibraryPaper | None]) -
         line += text.count("\n", counted, match.start())
         counted = match.start()
         written = text[match.start() : end].strip()
-        if written not in known and number < MAX_ENTRIES:
-            known[written] = _parse(written, strings)
+        if written not in parsed and number < MAX_ENTRIES:
+            parsed[written] = _parse(written, strings)
         keys = (match[2], *find_aliases(written))
-        entries += [Entry(key, file, line, known.get(written), text=written) for key in keys]
+        entries += [Entry(key, file, line, parsed.get(written), text=written) for key in keys]
     return entries
 
 
 def other_entries(main: Main) -> list[Entry]:
     """Return the entries of a document that are in no .bib file."""
-    papers = {
-        key: make_paper(key=key, title=one.title or one.text, authors=one.authors, year=one.year)
-        for key, one in main.others.items()
-    }
-    return [Entry(key, main.path, 0, paper) for key, paper in papers.items()]
+    entries = []
+    for key, work in main.others.items():
+        paper = make_paper(key=key, title=work.title or work.text, authors=work.authors, year=work.year)
+        entries.append(Entry(key, main.path, 0, paper))
+    return entries
 
 
 def _parse(text: str, strings: str) -> LibraryPaper | None:
@@ -133,12 +133,12 @@ def read_main(document: Document, root: Path | None, read: Callable[[Path], str]
     path, text, language = document.path, document.text, document.language
     if root is None or path is None or language is None or not real_path(path).is_relative_to(root):
         return None
-    found: list[Path] = [path]
-    while len(found) < MAX_LEVELS and (above := _including(found[-1], text, language, root)):
-        found.append(above)
+    chain: list[Path] = [path]
+    while len(chain) < MAX_LEVELS and (above := _including(chain[-1], text, language, root)):
+        chain.append(above)
         text = read(above)
-    source = language.read(found[-1], Inputs(read, root))
-    return Main(found[-1], source, source.references.entries(source.references.other_keys()))
+    source = language.read(chain[-1], Inputs(read, root))
+    return Main(chain[-1], source, source.references.entries(source.references.other_keys()))
 
 
 def _including(path: Path, text: str, language: Language, root: Path) -> Path | None:
@@ -179,8 +179,8 @@ def find_bibs(
 def outline_with_main(document: Document, main: Main | None) -> Outline:
     """Return the outline of a document; a chapter has title and abstract of its main document."""
     assert document.language is not None
-    about = outline(document.language, document.text)
+    own = outline(document.language, document.text)
     if main is None or main.path == document.path:
-        return about
+        return own
     whole = main.source.metadata
-    return replace(about, title=whole.title, abstract=whole.abstract, year=whole.year or about.year)
+    return replace(own, title=whole.title, abstract=whole.abstract, year=whole.year or own.year)

@@ -165,7 +165,7 @@ class Outline:
 
     def place(self, offset: int) -> int:
         """Return how many passages come before an offset."""
-        starts = *(one.start for one in self.cited), *(start for start, _ in self.missing)
+        starts = *(key.start for key in self.cited), *(start for start, _ in self.missing)
         keys = sum(start < offset for start in starts)
         ends = np.cumsum([len(cited) for _, cited in self.passages])
         return int(np.searchsorted(ends, keys, side="right"))
@@ -178,12 +178,12 @@ def outline(language: Language, text: str) -> Outline:
     visible = language.visible(text)
     metadata = language.metadata(clean_text(visible[:HEAD]))
     citations = [*language.citations(visible)]
-    missing = [(found.start, found.end) for found in citations if found.missing]
+    missing = [(citation.start, citation.end) for citation in citations if citation.missing]
     year = metadata.year or date.today().year
     cited = tuple(language.keys_of(citations))
-    bibs = tuple(one.key for one in language.bibliographies(visible))
+    bibs = tuple(name.key for name in language.bibliographies(visible))
     labels = frozenset(language.labels(visible))
-    references = dict.fromkeys([*(one.key for one in cited), _OTHER], Reference())
+    references = dict.fromkeys([*(key.key for key in cited), _OTHER], Reference())
     read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""
     paragraphs, _ = language.paragraphs(language.without_code(read))
     passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
@@ -192,9 +192,12 @@ def outline(language: Language, text: str) -> Outline:
 
 def mark_missing(language: Language, text: str) -> str:
     """Give the missing citations of a text the key _OTHER."""
-    missing = [found for found in language.citations(text) if found.missing]
-    filled = (language.fill(text[one.start : one.end], [_OTHER]) or ("", 0) for one in missing)
-    return replaced(text, ((one.start, one.end, new) for one, (new, _) in zip(missing, filled, strict=True)))
+    edits = []
+    for citation in language.citations(text):
+        if citation.missing:
+            new, _ = language.fill(text[citation.start : citation.end], [_OTHER]) or ("", 0)
+            edits.append((citation.start, citation.end, new))
+    return replaced(text, edits)
 
 
 def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:
@@ -219,10 +222,10 @@ def passage_at(document: Document, language: Language, start: int, end: int, mar
 def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
     """Return the citation that the caret is in, and its passage."""
     language = document.language
-    if language is None or (found := language.open_at(document.text, caret)) is None:
+    if language is None or (place := language.open_at(document.text, caret)) is None:
         return None
-    mark = PLACEHOLDER + found.closing
-    return found, passage_at(document, language, found.start, found.rest, mark)
+    mark = PLACEHOLDER + place.closing
+    return place, passage_at(document, language, place.start, place.rest, mark)
 
 
 def key_at(document: Document, caret: int) -> Key | None:
@@ -241,9 +244,9 @@ def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
     assert document.language is not None
     first = max(0, caret - PASSAGE)
     text = document.language.visible(document.text[first : caret + PASSAGE])
-    for found in document.language.citations(text):
-        if found.missing and found.start <= caret - first <= found.end:
-            return first + found.start, first + found.end
+    for citation in document.language.citations(text):
+        if citation.missing and citation.start <= caret - first <= citation.end:
+            return first + citation.start, first + citation.end
     return None
 
 

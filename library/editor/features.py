@@ -74,34 +74,34 @@ class Features(Workspace):
         self, document: Document, passage: Passage, offset: int, typed: str, k: int
     ) -> Sequence[Recommendation]:
         """Return the best papers for the passage at an offset, of those with the typed letters."""
-        about, recommender = self.outline(document), self.recommender()
+        outline, recommender = self.outline(document), self.recommender()
         if recommender is None:
             return []
         library, bibliography = recommender.library, self.bibliography(document)
         context = passage.context
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-            if not re.search(r"\w", words := f"{about.title} {typed}"):
+            if not re.search(r"\w", words := f"{outline.title} {typed}"):
                 return []
             context = f"{words} {TARGET_MARKER}"
-        title = title_key(normalise_title(about.title)) if about.title else 0
-        papers = library.related([LibraryPaper("", title=about.title)])
+        title = title_key(normalise_title(outline.title)) if outline.title else 0
+        papers = library.related([LibraryPaper("", title=outline.title)])
         own = np.flatnonzero((papers.identities[:, 3] == np.uint64(title)) & (title != 0))
         query = Query(
             context,
-            about.title,
-            about.abstract,
-            about.year,
-            self._ids([key for key, *_ in about.cited], bibliography),
-            papers.corpus.paper_ids[int(own[0])] if len(own) else None,
-            self._citing(document, about, bibliography),
-            about.place(offset),
+            title=outline.title,
+            abstract=outline.abstract,
+            year=outline.year,
+            known=self._ids([key for key, *_ in outline.cited], bibliography),
+            own=papers.corpus.paper_ids[int(own[0])] if len(own) else None,
+            passages=self._citing(document, outline, bibliography),
+            place=outline.place(offset),
         )
         try:
-            key, (made_for, ranked) = (query, passage.beside, library.folder), self.known(document).ranked
+            key, (made_for, ranked) = (query, passage.beside, library.folder), self.memory(document).ranked
             if made_for != key or ranked is None:  # else more letters are typed
                 filters = Filters(exclude=self._ids(passage.beside, bibliography))
                 ranked = recommender.ranked(Request(query, filters), DEPTH)
-                self.known(document).ranked = key, ranked
+                self.memory(document).ranked = key, ranked
             if not query_words(typed):
                 return ranked.best(k)
             ids = ranked.matching(typed)
@@ -111,13 +111,13 @@ class Features(Workspace):
         except InputError:  # the passage has no words
             return []
 
-    def _citing(self, document: Document, about: Outline, bibliography: Bibliography) -> CitingPassages:
+    def _citing(self, document: Document, outline: Outline, bibliography: Bibliography) -> CitingPassages:
         """Return the passages of a document that cite papers of the library."""
-        key, known = (about.passages, bibliography, self.library), self.known(document)
-        if any(a is not b for a, b in zip(known.passages[0], key, strict=True)):
-            cited = [self._ids(keys, bibliography) for _, keys in about.passages]
-            known.passages = key, CitingPassages([context for context, _ in about.passages], cited)
-        return known.passages[1]
+        key, memory = (outline.passages, bibliography, self.library), self.memory(document)
+        if any(a is not b for a, b in zip(memory.passages[0], key, strict=True)):
+            cited = [self._ids(keys, bibliography) for _, keys in outline.passages]
+            memory.passages = key, CitingPassages([context for context, _ in outline.passages], cited)
+        return memory.passages[1]
 
     # Completion.
 
@@ -127,9 +127,9 @@ class Features(Workspace):
         if document.language is None or current is None or current.version != document.version:
             return None  # the next keystroke brings its own question
         caret = document.offset(position)
-        if (found := citation_at(document, caret)) is None:
+        if (cited := citation_at(document, caret)) is None:
             return None
-        place, passage = found
+        place, passage = cited
         typed = document.text[place.start : caret]
         papers = self._ask(document, passage, place.start, typed, self.settings.k)
         bibliography = self.bibliography(document)
@@ -177,18 +177,18 @@ class Features(Workspace):
         lines = [("", " · ".join(filter(None, (", ".join(paper.authors), paper.venue, year))))]
         place = None
         if isinstance(paper, Recommendation):
-            found = paper.evidence
+            evidence = paper.evidence
             if paper.probability is not None:
                 lines.append(("", f"{percentage(paper.probability)} likely to be the paper meant"))
-            words = f"its title contains {', '.join(found.in_title)}" if found.in_title else ""
-            named = f"{found.name} is named here" if found.name else words
+            words = f"its title contains {', '.join(evidence.in_title)}" if evidence.in_title else ""
+            named = f"{evidence.name} is named here" if evidence.name else words
             lines.append(("", ALREADY_CITED if paper.cited else ""))
             lines.append(("", retraction_note(paper.retracted)))
-            lines.append(("Why:", named or found.sentence or NO_EVIDENCE))
-            if named and found.place:
-                lines.append(("", f"“{found.sentence}”"))
-            place = found.place
-            lines.append(("Others cite it:", found.cited_as))
+            lines.append(("Why:", named or evidence.sentence or NO_EVIDENCE))
+            if named and evidence.place:
+                lines.append(("", f"“{evidence.sentence}”"))
+            place = evidence.place
+            lines.append(("Others cite it:", evidence.cited_as))
         else:
             lines.append(("", retraction_note(paper.retracted)))
             cut = " …" if len(paper.abstract) > MAX_ABSTRACT else ""
@@ -226,8 +226,8 @@ class Features(Workspace):
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
         paper = library.by_id(id)
-        known = {found[2] for found in BIB_ENTRY.finditer(text)}
-        beside = next((added for added in self.added(file) if added not in known), "")
+        keys = {match[2] for match in BIB_ENTRY.finditer(text)}
+        beside = next((added for added in self.added(file) if added not in keys), "")
         place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
         written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
         edit = types.TextEdit(target.range(place, place), written)
@@ -293,24 +293,24 @@ class Features(Workspace):
 
     def hover(self, document: Document, position: types.Position) -> types.Hover | None:
         """Describe the paper of the key at a caret: of the library, else of the .bib."""
-        if document.language is None or not (found := key_at(document, document.offset(position))):
+        if document.language is None or not (place := key_at(document, document.offset(position))):
             return None
         self.recommender()
         bibliography = self.bibliography(document)
-        entry, library = bibliography.entries.get(found.key), self.library
-        ids = self._ids([found.key], bibliography)
+        entry, library = bibliography.entries.get(place.key), self.library
+        ids = self._ids([place.key], bibliography)
         paper = entry.paper if entry else None
         if ids and library:
             paper = library.by_id(ids[0])
         if paper is None:
             return None
-        return types.Hover(self._describe(paper, "hover"), document.range(found.start, found.end))
+        return types.Hover(self._describe(paper, "hover"), document.range(place.start, place.end))
 
     def definition(self, document: Document, position: types.Position) -> types.Location | None:
         """Return the .bib entry of the key at a caret."""
-        if document.language is None or not (found := key_at(document, document.offset(position))):
+        if document.language is None or not (place := key_at(document, document.offset(position))):
             return None
-        entry = self.bibliography(document).entries.get(found.key)
+        entry = self.bibliography(document).entries.get(place.key)
         if entry is None or not entry.text:
             return None
         start = types.Position(entry.line - 1, 0)
@@ -320,34 +320,34 @@ class Features(Workspace):
         """Return missing citations, unknown keys, keys that name the same paper, preprints, and papers that
         were retracted."""
         self.recommender()
-        about = self.outline(document, current=True)
+        outline = self.outline(document, current=True)
         bibliography, library = self.bibliography(document, patience=None), self.library
         where = ", ".join(file.name for file in bibliography.files)
         where = where or ("its bibliography" if bibliography.entries else "")
-        main = self.known(document).main
+        main = self.memory(document).main
         same = {key: keys for keys in bibliography.same for key in keys}
-        cited, level = {key for key, *_ in about.cited}, types.DiagnosticSeverity
+        cited, level = {key for key, *_ in outline.cited}, types.DiagnosticSeverity
         missing = "missing", "a citation is missing", level.Information
-        found = [(*span, *missing) for span in about.missing]
-        preprints = {one.key: one.message for one in self._preprints(bibliography, cited)}
-        for key, start, end in about.cited if where else ():
+        findings = [(*span, *missing) for span in outline.missing]
+        preprints = {finding.key: finding.message for finding in self._preprints(bibliography, cited)}
+        for key, start, end in outline.cited if where else ():
             if key in preprints:
-                found.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
+                findings.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
             if note := retraction_note(self._retracted(key, bibliography)):
-                found.append((start, end, "retracted", f"{key} was {note}", level.Warning))
+                findings.append((start, end, "retracted", f"{key} was {note}", level.Warning))
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
-                found.append((start, end, "same-paper", message, level.Warning))
-            if key in bibliography.entries or key in about.labels or (main and main.source.is_label(key)):
+                findings.append((start, end, "same-paper", message, level.Warning))
+            if key in bibliography.entries or key in outline.labels or (main and main.source.is_label(key)):
                 continue
             if library is not None and library.row(key) is not None:
                 message = f"{key} is in the library, but not in {where}"
-                found.append((start, end, "no-entry", message, level.Information))
+                findings.append((start, end, "no-entry", message, level.Information))
             else:
-                found.append((start, end, "unknown-key", f"{key} is not in {where}", level.Warning))
+                findings.append((start, end, "unknown-key", f"{key} is not in {where}", level.Warning))
         return [
             types.Diagnostic(document.range(start, end), message, severity, code, source="citerec")
-            for start, end, code, message, severity in found[:MAX_DIAGNOSTICS]
+            for start, end, code, message, severity in findings[:MAX_DIAGNOSTICS]
         ]
 
     def _retracted(self, key: str, bibliography: Bibliography) -> str:
@@ -375,7 +375,7 @@ def _add_command(document: Document, id: str, key: str) -> types.Command:
 
 def wanted(kind: str, only: Sequence[str] | None) -> bool:
     """True if an editor that wants only these kinds of code actions wants this kind."""
-    return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
+    return not only or any(kind == chosen or kind.startswith(f"{chosen}.") for chosen in only)
 
 
 def escape_markdown(text: str) -> str:

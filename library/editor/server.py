@@ -76,16 +76,16 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
-        given = params.text_document
+        new = params.text_document
         encoding = self.server_capabilities.position_encoding or "utf-16"
-        self._server.show(Document.open(given.uri, given.text, given.version, given.language_id, encoding))
-        self._server.read_main(given.uri)
+        self._server.show(Document.open(new.uri, new.text, new.version, new.language_id, encoding))
+        self._server.read_main(new.uri)
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
-        given = params.text_document
-        if document := self._server.features.documents.get(given.uri):
-            self._server.show(document.changed(given.version, params.content_changes))
+        changed = params.text_document
+        if document := self._server.features.documents.get(changed.uri):
+            self._server.show(document.changed(changed.version, params.content_changes))
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
     def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
@@ -123,8 +123,8 @@ class Server(LanguageServer):
         if get_capability(capabilities, "workspace.did_change_watched_files.dynamic_registration"):
             watch = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher("**/*.bib")])
             method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
-            known = [types.Registration("bibliographies", method, watch)]
-            self._do(self.client_register_capability_async(types.RegistrationParams(known)))
+            registrations = [types.Registration("bibliographies", method, watch)]
+            self._do(self.client_register_capability_async(types.RegistrationParams(registrations)))
 
     async def _load(self) -> None:
         """Open the library; diagnostics until then lack what it knows."""
@@ -174,10 +174,10 @@ class Server(LanguageServer):
         document = self.features.documents.get(uri)
         if document is None or document.language is None:
             return
-        found = await self._run(self._background, self.features.diagnose, document)
+        diagnostics = await self._run(self._background, self.features.diagnose, document)
         if self.features.documents.get(uri) is document:
             self.text_document_publish_diagnostics(
-                types.PublishDiagnosticsParams(uri, found, version=document.version)
+                types.PublishDiagnosticsParams(uri, diagnostics, version=document.version)
             )
 
     # Questions.
@@ -235,10 +235,10 @@ class Server(LanguageServer):
 
     async def add_entry(self, uri: str, id: str, key: str) -> None:
         """Let the editor write the entry of a paper into the .bib."""
-        found = await self._run(self._worker(uri), self.features.add_entry, uri, id, key)
-        if found is None:
+        edited = await self._run(self._worker(uri), self.features.add_entry, uri, id, key)
+        if edited is None:
             return
-        file, edit = found
+        file, edit = edited
         if get_capability(self.client_capabilities, "workspace.apply_edit"):
             params = types.ApplyWorkspaceEditParams(edit, f"Add {key} to {file.name}")
             if get_capability(self.client_capabilities, "workspace.workspace_edit.metadata_support"):
@@ -256,7 +256,7 @@ def make_server(settings: LspSettings) -> Server:
     """Create the server of a library."""
     logger = logging.getLogger("pygls")
     logger.setLevel(logging.ERROR)  # it warns of each late cancellation
-    if not any(isinstance(one, Complaints) for handler in logger.handlers for one in handler.filters):
+    if not any(isinstance(part, Complaints) for handler in logger.handlers for part in handler.filters):
         handler = logging.StreamHandler()
         handler.addFilter(Complaints())
         logger.addHandler(handler)

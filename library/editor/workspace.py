@@ -41,7 +41,7 @@ PATIENCE = 1.0
 
 
 @dataclass
-class _Known:
+class _Memory:
     """What is known of a document; `lock` is held while its bibliography is put together.
 
     Of what was made last: what it was made from, and what was made.
@@ -70,7 +70,7 @@ class Workspace:
         self._tried = -1
         self._said: set[str] = set()
         self._opening = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._memory: dict[str, _Memory] = {}
         self._entries: dict[Path, tuple[object, list[Entry]]] = {}
         self._added: dict[Path, tuple[object, dict[str, Entry]]] = {}
         self._reading: dict[Path, tuple[object, Future[list[Entry]]]] = {}
@@ -114,13 +114,13 @@ class Workspace:
 
     # A document.
 
-    def known(self, document: Document) -> _Known:
+    def memory(self, document: Document) -> _Memory:
         """Return what is known of a document."""
-        return self._known.setdefault(document.uri, _Known())
+        return self._memory.setdefault(document.uri, _Memory())
 
     def forget(self, uri: str) -> None:
         """Forget a closed document."""
-        self._known.pop(uri, None)
+        self._memory.pop(uri, None)
 
     def root(self, document: Document) -> Path | None:
         """Return the folder whose files may be read for a document: of the workspace, else its own."""
@@ -133,17 +133,17 @@ class Workspace:
 
     def read_main(self, document: Document) -> None:
         """Read the files of a document, or of that which includes it: when it is opened or saved."""
-        known = self.known(document)
+        memory = self.memory(document)
         with suppress(InputError, OSError):
-            known.main = read_main(document, self.root(document), self._text)
-        known.outline = None
+            memory.main = read_main(document, self.root(document), self._text)
+        memory.outline = None
 
     def outline(self, document: Document, current: bool = False) -> Outline:
         """Return the outline of a document; if it need not be current, of its last version that has one."""
-        known = self.known(document)
-        made = known.outline
+        memory = self.memory(document)
+        made = memory.outline
         if made is None or (current and made[0] is not document):
-            made = known.outline = document, outline_with_main(document, known.main)
+            made = memory.outline = document, outline_with_main(document, memory.main)
         return made[1]
 
     # Its bibliography.
@@ -153,19 +153,19 @@ class Workspace:
 
         patience: seconds to wait for a file that is being read; None: until it is read.
         """
-        known = self.known(document)
-        about, root, main = self.outline(document), self.root(document), known.main
+        memory = self.memory(document)
+        outline, root, main = self.outline(document), self.root(document), memory.main
         files, named = list[Path](), False
-        with known.lock:
+        with memory.lock:
             if document.path and root:
-                files, named = find_bibs(document, main, about.bibs, root)
+                files, named = find_bibs(document, main, outline.bibs, root)
             entries = [entry for file in files for entry in self._entries_of(file, patience)]
             library, target = self.library, files[-1] if named or len(files) == 1 else None
             key = files, target, [id(entry) for entry in entries], library and library.folder, id(main)
-            if known.bibliography[0] != key:
+            if memory.bibliography[0] != key:
                 others = other_entries(main) if main else []
-                known.bibliography = key, match_entries(files, target, [*entries, *others], library)
-            return known.bibliography[1]
+                memory.bibliography = key, match_entries(files, target, [*entries, *others], library)
+            return memory.bibliography[1]
 
     def _entries_of(self, file: Path, patience: float | None) -> list[Entry]:
         """Return the entries of a file, with those that the editor has added, and not saved or told of."""
@@ -184,8 +184,8 @@ class Workspace:
         except (OSError, InputError) as error:
             self.say(str(error))
         added = self.added(file)
-        known = {entry.key for entry in entries} if added else set()
-        return [*entries, *(entry for key, entry in added.items() if key not in known)]
+        keys = {entry.key for entry in entries} if added else set()
+        return [*entries, *(entry for key, entry in added.items() if key not in keys)]
 
     def _read(self, file: Path, stamp: object, opened: Document | None) -> list[Entry]:
         """Read a file again; entries whose text is as before are not parsed again."""
@@ -232,10 +232,10 @@ class Workspace:
         """Return the ids of the library's papers with these keys; a key of the .bib means its entry."""
         if (library := self.library) is None:
             return ()
-        found = dict[str, None]()
+        ids = dict[str, None]()
         for key in keys:
             if key in bibliography.ids:
-                found[bibliography.ids[key]] = None
+                ids[bibliography.ids[key]] = None
             elif key not in bibliography.entries and (row := library.row(key)) is not None:
-                found[library.paper(row).id] = None
-        return tuple(found)
+                ids[library.paper(row).id] = None
+        return tuple(ids)

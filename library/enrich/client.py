@@ -1,17 +1,25 @@
-"""Requests to a service: its rate, repetition after faults, limits. Addresses with a key are never shown."""
+"""Asking a service: requests with its rate, repetition after faults and limits, and a cache of its answers.
+
+Addresses with a key are never shown. A repeated run asks nothing that is in the cache.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
+import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from pathlib import Path
 
 import httpx2
+import msgspec
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, error_text
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.enrich.services import TITLE, Answers, Lookup, Service
 
 ATTEMPTS = 5
@@ -33,6 +41,12 @@ _REJECTED = (400, 404, 413, 414, 422)
 _REFUSED = (401, 402)
 _UNREADABLE = (InputError, ValueError, TypeError, AttributeError, LookupError, SyntaxError)
 """What answers of another shape raise; SyntaxError is that of XML."""
+
+FILE = "enrichment.sqlite"
+"""In the library's folder."""
+VERSION = 3
+_DAY = 86_400
+_WORKS = msgspec.msgpack.Decoder(list[LibraryPaper])
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # otherwise it logs addresses, with keys
 
@@ -194,3 +208,61 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
     except ValueError:
         return 0.0
+
+
+# The cache.
+
+
+class AnswerCache:
+    """Works by service and lookup; an empty list: asked and not found. Each `put` is kept at once.
+
+    max_age: days after which an answer is forgotten. Raises InputError for a damaged file.
+    """
+
+    def __init__(self, path: Path, max_age: int) -> None:
+        self.path, self._oldest = path, max(int(time.time()) // _DAY - max_age, 0)
+        with self._errors():
+            self._database = sqlite3.connect(path, isolation_level=None)
+            [(version,)] = self._database.execute("PRAGMA user_version")
+            if version != VERSION:
+                self._database.execute("DROP TABLE IF EXISTS answers")
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS answers (service TEXT, lookup TEXT, day INTEGER, works BLOB, "
+                "PRIMARY KEY (service, lookup)) WITHOUT ROWID"
+            )
+
+    def close(self) -> None:
+        self._database.close()
+
+    def get(self, service: str, lookup: Lookup) -> list[LibraryPaper] | None:
+        """Return the works that a service has answered; None if it was not asked, or too long ago."""
+        with self._errors():
+            row = self._database.execute(
+                "SELECT works FROM answers WHERE service = ? AND lookup = ? AND day >= ?",
+                (service, _name(lookup), self._oldest),
+            ).fetchone()
+            return _WORKS.decode(row[0]) if row else None
+
+    def put(self, service: str, answers: Answers) -> None:
+        day = int(time.time()) // _DAY
+        rows = [
+            (service, _name(lookup), day, msgspec.msgpack.encode(works)) for lookup, works in answers.items()
+        ]
+        with self._errors():
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+            self._database.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            raise InputError(
+                f"{self.path}: cannot be used ({error_text(error)}); remove it to ask the services anew"
+            ) from None
+
+
+def _name(lookup: Lookup) -> str:
+    return msgspec.json.encode(lookup).decode()

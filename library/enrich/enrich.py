@@ -13,11 +13,11 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -35,10 +35,9 @@ from citerec.formats.bibliography.paper import (
     terminal_text,
     without_filled,
 )
-from citerec.library.enrich.answers import FILE, AnswerCache
-from citerec.library.enrich.client import Client, Unavailable
-from citerec.library.enrich.dumps import DumpFinder, read_works
-from citerec.library.enrich.matching import FIELDS, Found, complete, lookups_of
+from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable
+from citerec.library.enrich.files import DumpFinder, read_works
+from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
 from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.encoding import encode
@@ -58,7 +57,7 @@ _KINDS = {"doi": "DOIs", "arxiv": "arXiv ids", "pmid": "PubMed ids"}
 
 
 class Finder(Protocol):
-    def find(self, row: int, paper: LibraryPaper) -> Found:
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
         """Return a paper of a library with what was found."""
 
 
@@ -67,7 +66,11 @@ def enrich(settings: EnrichSettings) -> None:
     library = Library.open(settings.library)
     current_contexts(library.manifest)  # to report missing files before anything is asked
     if settings.from_ == PDF:
-        _use_pdfs(settings)
+        with (
+            Library.edit(settings.library, settings.wait) as edited,
+            closing(PdfAbstracts(library.path)) as abstracts,
+        ):
+            _complete_library(settings, edited, lacking_rows(edited), PdfFinder(abstracts))
     elif settings.from_:
         _use_files(settings)
     else:
@@ -78,26 +81,17 @@ def enrich(settings: EnrichSettings) -> None:
         encode(changed)
 
 
-def _use_pdfs(settings: EnrichSettings) -> None:
-    with (
-        Library.edit(settings.library, settings.wait) as library,
-        closing(PdfAbstracts(library.path)) as abstracts,
-    ):
-        rows, finder = lacking_rows(library), PdfFinder(abstracts)
-        _report(settings, _complete_library(library, rows, finder), library, rows, finder)
-
-
 @dataclass(frozen=True)
 class PdfFinder:
     """Finds the abstracts of papers in their PDFs."""
 
     abstracts: PdfAbstracts
 
-    def find(self, row: int, paper: LibraryPaper) -> Found:
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
         whole = self.abstracts.fill(paper)
         filled = {"abstract": PDF} if whole is not paper else {}
         asked = self.abstracts.has_text(paper)
-        return Found(whole, known=bool(whole.abstract), asked=asked, filled=filled)
+        return Outcome(whole, known=bool(whole.abstract), asked=asked, filled=filled)
 
 
 def _use_files(settings: EnrichSettings) -> None:
@@ -105,13 +99,12 @@ def _use_files(settings: EnrichSettings) -> None:
     with Library.edit(settings.library, settings.wait) as library:
         finder = DumpFinder(library, lacking_rows(library))
         count = finder.read(read_works(settings.from_, library.path, bad.append))
-        rows = finder.rows
         if bad:
             skipped = f"{count_noun(len(bad), 'record')} skipped"
             print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
         if not count:
             raise InputError(f"from={settings.from_}: has no usable paper")
-        _report(settings, _complete_library(library, rows, finder), library, rows, finder)
+        _complete_library(settings, library, finder.rows, finder)
 
 
 def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
@@ -126,11 +119,9 @@ def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache
         print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
         raise
     with Library.edit(settings.library, settings.wait) as library:
-        rows = _rows(library, settings)
         finder = ServiceFinder(library, services, cache, settings.retractions)
-        report = replace(_complete_library(library, rows, finder), unavailable=unavailable)
-        _report(settings, report, library, rows, finder)
-    if unavailable and not report.statuses["completed"]:
+        completed = _complete_library(settings, library, _rows(library, settings), finder, unavailable)
+    if unavailable and not completed:
         name, reason = next(iter(unavailable.items()))
         raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
 
@@ -152,15 +143,15 @@ def make_services(settings: EnrichSettings) -> list[Service]:
             check_key(f"{name}_key" if keys.get(name) else variable, key)
             services.append(kind(addresses.get(name, address), mailto, key))
     for service in services:
-        given = f"addresses={service.name}={service.address}"
+        option = f"addresses={service.name}={service.address}"
         try:
             url = httpx2.URL(service.address)
         except httpx2.InvalidURL as error:
-            raise InputError(f"{given}: is not an address ({error})") from None
+            raise InputError(f"{option}: is not an address ({error})") from None
         if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
-            raise InputError(f"{given}: must begin with https://")
+            raise InputError(f"{option}: must begin with https://")
         if not url.host:
-            raise InputError(f"{given}: names no host; write https://HOST")
+            raise InputError(f"{option}: names no host; write https://HOST")
     return services
 
 
@@ -195,48 +186,50 @@ class ServiceFinder:
         self.services, self.cache, self._retractions = services, cache, retractions
         self._dois = KeyIndex(library.identities[:, 1])
 
-    def find(self, row: int, paper: LibraryPaper) -> Found:
-        found = self._replay(row, paper)
-        filled = {name: source for name, source in found.filled.items() if not getattr(paper, name)}
-        return replace(found, paper=fill_again(paper, found.paper), filled=filled)
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
+        outcome = self._replay(row, paper)
+        filled = {name: source for name, source in outcome.filled.items() if not getattr(paper, name)}
+        return replace(outcome, paper=fill_again(paper, outcome.paper), filled=filled)
 
-    def _replay(self, row: int, paper: LibraryPaper, until: Service | None = None) -> Found:
+    def _replay(self, row: int, paper: LibraryPaper, until: Service | None = None) -> Outcome:
         """Return what was found by the services before `until`.
 
         It begins without what was filled in before, so that a repeated run asks about the same identifiers.
         """
-        found = Found(without_filled(paper))
+        outcome = Outcome(without_filled(paper))
         for service in self.services:
             if service is until:
                 break
-            if self._needs(found, service):
-                found = self._use(row, found, service)
-        return found
+            if self._needs(outcome, service):
+                outcome = self._use(row, outcome, service)
+        return outcome
 
-    def _needs(self, found: Found, service: Service) -> bool:
-        checks = self._retractions and service.tells_retractions and not found.checked
-        return bool(found.missing) or (checks and bool(found.paper.doi))
+    def _needs(self, outcome: Outcome, service: Service) -> bool:
+        checks = self._retractions and service.tells_retractions and not outcome.checked
+        return bool(outcome.missing) or (checks and bool(outcome.paper.doi))
 
-    def _use(self, row: int, found: Found, service: Service) -> Found:
-        for lookup in self._lookups(found.paper, service):
-            found = replace(found, asked=True)
+    def _use(self, row: int, outcome: Outcome, service: Service) -> Outcome:
+        for lookup in self._lookups(outcome.paper, service):
+            outcome = replace(outcome, asked=True)
             if (works := self.cache.get(service.name, lookup)) is None:
-                return replace(found, unanswered=True)
+                return replace(outcome, unanswered=True)
             if works:
-                before, by_title = found, lookup.kind == TITLE
-                found = complete(found, works, by_title, service.name, partial(self._dois.holds, besides=row))
-                if found.conflicts == before.conflicts:
-                    found = replace(found, checked=found.checked or service.tells_retractions)
+                before, by_title = outcome, lookup.kind == TITLE
+                outcome = complete(
+                    outcome, works, by_title, service.name, partial(self._dois.holds, besides=row)
+                )
+                if outcome.conflicts == before.conflicts:
+                    outcome = replace(outcome, checked=outcome.checked or service.tells_retractions)
                     break
-        return found
+        return outcome
 
     def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
         """Return what a service may still be asked about a paper, in order, until it finds a work."""
-        found = self._replay(row, paper, until=service)
-        if not self._needs(found, service):
+        outcome = self._replay(row, paper, until=service)
+        if not self._needs(outcome, service):
             return []
         left = []
-        for lookup in self._lookups(found.paper, service):
+        for lookup in self._lookups(outcome.paper, service):
             works = self.cache.get(service.name, lookup)
             if works:
                 break
@@ -338,94 +331,118 @@ def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Servi
 
 @dataclass(frozen=True)
 class Report:
-    """papers: that lacked something. statuses: numbers by Found.status. fields, sources: of what was filled
-    in. examples: papers by status. retracted: papers found to be."""
+    """papers: that lacked something. statuses: numbers by Outcome.status. fields, sources: of what was filled
+    in. examples: papers by status. retracted: papers found to be. unavailable: services, and why."""
 
     papers: int = 0
+    unavailable: dict[str, str] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     fields: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Found]] = field(default_factory=dict)
+    examples: dict[str, list[Outcome]] = field(default_factory=dict)
     retracted: list[LibraryPaper] = field(default_factory=list)
-    unavailable: dict[str, str] = field(default_factory=dict)
+
+    def count(self, outcome: Outcome) -> None:
+        """Take over what was found for a paper."""
+        self.statuses[outcome.status] += 1
+        self.fields.update(outcome.filled.keys())
+        self.sources.update(set(outcome.filled.values()))
+        if len(examples := self.examples.setdefault(outcome.status, [])) < SHOWN:
+            examples.append(outcome)
+        if RETRACTED in outcome.filled:
+            self.retracted.append(outcome.paper)
 
 
-def _complete_library(library: Library, rows: Rows, finder: Finder) -> Report:
-    """Write a generation with what was found. Call it inside `Library.edit`."""
-    report, changed = Report(len(rows)), list[int]()
-    for row, found in _findings(library, rows, finder):
-        report.statuses[found.status] += 1
-        report.fields.update(found.filled.keys())
-        report.sources.update(set(found.filled.values()))
-        if len(examples := report.examples.setdefault(found.status, [])) < SHOWN:
-            examples.append(found)
-        if found.filled:
+def _complete_library(
+    settings: EnrichSettings,
+    library: Library,
+    rows: Rows,
+    finder: Finder,
+    unavailable: dict[str, str] | None = None,
+) -> int:
+    """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
+
+    unavailable: services that could not be asked, and why. Returns how many papers were completed.
+    """
+    report, changed = Report(len(rows), unavailable or {}), list[int]()
+    for row, outcome in _findings(library, rows, finder):
+        report.count(outcome)
+        if outcome.filled:
             changed.append(row)
-        if RETRACTED in found.filled:
-            report.retracted.append(found.paper)
     if changed:
         library.write(
             np.delete(np.arange(len(library)), changed),
-            (found.paper for _, found in _findings(library, np.array(changed), finder)),
+            (outcome.paper for _, outcome in _findings(library, np.array(changed), finder)),
             reread=current_contexts(library.manifest),
         )
-    return report
+    if settings.format == "json":
+        _print_json(settings, report, (outcome for _, outcome in _findings(library, rows, finder)))
+    else:
+        _print_report(settings, report, len(library))
+    for name, reason in report.unavailable.items() if settings.format != "json" else ():
+        print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
+    return report.statuses["completed"]
 
 
-def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Found]]:
+def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Outcome]]:
     with count_progress("papers", len(rows)) as advance:
         for row in rows.tolist():
             yield row, finder.find(row, library.paper(row))
             advance(1)
 
 
-def _report(settings: EnrichSettings, report: Report, library: Library, rows: Rows, finder: Finder) -> None:
-    """Print what was found. library, rows: as they were before."""
-    if settings.format == "json":
-        about: dict[str, Any] = {name: getattr(report, name) for name in ("papers", "statuses", "fields")}
-        about |= {"sources": report.sources, "unavailable": report.unavailable}
-        head = json.dumps({"library": settings.library, "sent": not settings.from_, **about}, indent=1)
-        print(head.removesuffix("\n}"), '"entries": [', sep=",\n ")
-        for number, (_, found) in enumerate(_findings(library, rows, finder)):
-            print(",\n" * (number > 0), json.dumps(_entry(found), ensure_ascii=False), sep="", end="")
-        print("\n]}")
-        return
-    statuses = report.statuses
-    print(f"{settings.library}: {count_noun(len(library))}, {report.papers:,} lacked something")
+def _print_json(settings: EnrichSettings, report: Report, papers: Iterable[Outcome]) -> None:
+    """Print what was found; entry by entry, since a library may have a million papers."""
+    names = ("papers", "statuses", "fields", "sources", "unavailable")
+    counts = {name: getattr(report, name) for name in names}
+    head = json.dumps({"library": settings.library, "sent": not settings.from_, **counts}, indent=1)
+    print(head.removesuffix("\n}"), '"entries": [', sep=",\n ")
+    for number, outcome in enumerate(papers):
+        paper = outcome.paper
+        entry = {
+            "id": paper.id,
+            "key": paper.key,
+            "title": paper.title,
+            "status": outcome.status,
+            "filled": outcome.filled,
+            "conflicts": outcome.conflicts,
+            "missing": outcome.missing,
+            "retracted": paper.retracted,
+        }
+        print(",\n" * (number > 0), json.dumps(entry, ensure_ascii=False), sep="", end="")
+    print("\n]}")
+
+
+def _print_report(settings: EnrichSettings, report: Report, papers: int) -> None:
+    """Print what was found for people. papers: of the library."""
+    print(f"{settings.library}: {count_noun(papers)}, {report.papers:,} lacked something")
     names = (*FIELDS, RETRACTED)
     filled = ", ".join(f"{report.fields[name]:,} {name}" for name in names if report.fields[name])
     by = ", ".join(f"{name} {count:,}" for name, count in report.sources.most_common())
-    print(f"completed {statuses['completed']:,}" + (f": {filled}\nby source: {by}" if filled else ""))
+    completed = f"completed {report.statuses['completed']:,}"
+    print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
     console = Console(highlight=False, soft_wrap=True)
     for paper in report.retracted:
         text = f"retracted: {paper.key or paper.id}: {paper.title} ({paper.retracted})"
         console.print(terminal_text(text), markup=False)
-    for status in ("known", "in conflict", "not found", "unanswered", "not asked"):
-        if count := statuses[status]:
-            reason = ": no full text" if (status, settings.from_) == ("not asked", PDF) else _ABOUT[status]
-            console.print(f"{status} {count:,}{reason}", markup=False)
-            if status != "known":
-                for found in report.examples[status]:
-                    paper, why = found.paper, found.conflicts[-1] if found.conflicts else ""
-                    text = f"{paper.key or paper.id}: {paper.title}" + (f" ({why})" if why else "")
-                    console.print(f"  {terminal_text(text)}", markup=False)
-            if count > SHOWN and status != "known":
-                print("  ... (format=json lists all)")
-    for name, reason in report.unavailable.items():
-        print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
+    for status, meaning in _STATUSES.items():
+        if not (count := report.statuses[status]):
+            continue
+        reason = ": no full text" if (status, settings.from_) == ("not asked", PDF) else meaning
+        console.print(f"{status} {count:,}{reason}", markup=False)
+        if status == "known":
+            continue
+        for outcome in report.examples[status]:
+            paper, why = outcome.paper, f" ({outcome.conflicts[-1]})" if outcome.conflicts else ""
+            console.print(f"  {terminal_text(f'{paper.key or paper.id}: {paper.title}{why}')}", markup=False)
+        if count > SHOWN:
+            print("  ... (format=json lists all)")
 
 
-_ABOUT = {
+_STATUSES = {
     "known": ", but with nothing to fill in",
     "in conflict": ": what was found is another work",
     "not found": "",
     "unanswered": "",
     "not asked": ": without identifier, and without title, first author or year",
 }
-
-
-def _entry(found: Found) -> dict[str, Any]:
-    paper = found.paper
-    about: dict[str, Any] = {"id": paper.id, "key": paper.key, "title": paper.title, "status": found.status}
-    about |= {"filled": found.filled, "conflicts": found.conflicts, "missing": found.missing}
-    return about | {"retracted": paper.retracted}

@@ -22,7 +22,7 @@ FIELDS = ("abstract", "doi", "year", "venue", "authors")
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """A paper with what was found. filled: source by field. conflicts: works that contradict it, and how."""
 
     paper: LibraryPaper
@@ -52,7 +52,7 @@ class Found:
             return "in conflict"
         return "unanswered" if self.unanswered else "not found" if self.asked else "not asked"
 
-    def contradicted(self, *reasons: str) -> Found:
+    def contradicted(self, *reasons: str) -> Outcome:
         return replace(self, conflicts=(*self.conflicts, *reasons))
 
 
@@ -61,9 +61,9 @@ def lookups_of(paper: LibraryPaper, kinds: Sequence[str]) -> list[Lookup]:
 
     A title needs the first author and the year, since it says nothing without them.
     """
-    known = identifiers(paper)
-    if any(known.values()):
-        return [Lookup(kind, known[kind]) for kind in kinds if known[kind]]
+    values = identifiers(paper)
+    if any(values.values()):
+        return [Lookup(kind, values[kind]) for kind in kinds if values[kind]]
     first = surname(paper.authors[0]) if paper.authors else ""
     return [Lookup(TITLE, paper.title, first, paper.year)] if paper.title and first and paper.year else []
 
@@ -85,12 +85,12 @@ def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> st
 
 
 def complete(
-    found: Found,
+    outcome: Outcome,
     works: Sequence[LibraryPaper],
     by_title: bool,
     source: str,
     is_taken: Callable[[str], bool],
-) -> Found:
+) -> Outcome:
     """Fill gaps with the works that are the paper.
 
     is_taken: whether another paper of the library has a DOI. Of several works, those of the nearest year
@@ -98,24 +98,24 @@ def complete(
     """
     same, conflicts = [], []
     for work in works:
-        if reason := contradiction(found.paper, work, by_title):
+        if reason := contradiction(outcome.paper, work, by_title):
             conflicts.append(f"{source}: {reason}")
         else:
             same.append(work)
     if not same:
-        return found.contradicted(*conflicts)
-    apart = [abs(work.year - found.paper.year) if found.paper.year else 0 for work in same]
+        return outcome.contradicted(*conflicts)
+    apart = [abs(work.year - outcome.paper.year) if outcome.paper.year else 0 for work in same]
     same = [work for work, years in zip(same, apart, strict=True) if years == min(apart)]
-    values: dict[str, Any] = {name: value for name in found.missing if (value := _agreed(name, same))}
+    values: dict[str, Any] = {name: value for name in outcome.missing if (value := _agreed(name, same))}
     if "doi" in values and is_taken(values["doi"]):
         del values["doi"]
-    filled = found.filled | dict.fromkeys(values, source)
+    filled = outcome.filled | dict.fromkeys(values, source)
     marks = tuple(f"{name}:{source}" for name in values)
     retracted = next((work.retracted for work in same if work.retracted), "")
-    if retracted and not found.paper.retraction_mark:
+    if retracted and not outcome.paper.retraction_mark:
         marks, filled = (*marks, f"{RETRACTED}:{retracted}"), filled | {RETRACTED: source}
-    paper = found.paper._replace(**values, filled=(*found.paper.filled, *marks))
-    return replace(found, paper=paper, known=True, filled=filled)
+    paper = outcome.paper._replace(**values, filled=(*outcome.paper.filled, *marks))
+    return replace(outcome, paper=paper, known=True, filled=filled)
 
 
 def _agreed(name: str, works: Sequence[LibraryPaper]) -> Any:

@@ -88,8 +88,8 @@ def without_elements(text: str) -> str:
 
 def find_pmid(paper: LibraryPaper) -> str:
     """Return the PubMed id in a paper's address or id; "" if there is none."""
-    found = _PMID.search(paper.url) or _PMID.search(paper.id)
-    return found[1] if found else ""
+    match = _PMID.search(paper.url) or _PMID.search(paper.id)
+    return match[1] if match else ""
 
 
 def identifiers(paper: LibraryPaper) -> dict[str, str]:
@@ -142,12 +142,12 @@ class Service:
         """Return the works of a list of records, without those of another shape. Raises ValueError."""
         if not isinstance(records, list):
             raise ValueError("not a list")
-        found = []
+        works = []
         for record in records:
             with suppress(InputError):
                 fields = Fields(record if isinstance(record, dict) else {}, self.label)
-                found.append(work_of(self.work(fields)))
-        return found
+                works.append(work_of(self.work(fields)))
+        return works
 
     def work(self, fields: Fields) -> LibraryPaper:
         """Return the work of a record. Raises InputError for fields of another type."""
@@ -170,14 +170,14 @@ class Service:
 
 def _assign(lookups: Sequence[Lookup], works: Sequence[LibraryPaper]) -> Answers:
     """Give each lookup the works with its identifier or title."""
-    found: Answers = {lookup: [] for lookup in lookups}
+    answers: Answers = {lookup: [] for lookup in lookups}
     for lookup in lookups:
         if lookup.kind == TITLE:
             letters = normalise_title(lookup.value)
-            found[lookup] = [work for work in works if normalise_title(work.title) == letters]
+            answers[lookup] = [work for work in works if normalise_title(work.title) == letters]
         else:
-            found[lookup] = [work for work in works if identifiers(work)[lookup.kind] == lookup.value]
-    return found
+            answers[lookup] = [work for work in works if identifiers(work)[lookup.kind] == lookup.value]
+    return answers
 
 
 class OpenAlex(Service):
@@ -246,7 +246,7 @@ class SemanticScholar(Service):
             f"pmid:{ids.text('PubMed')}",
             title=fields.text("title"),
             abstract=fields.text("abstract"),
-            authors=[one.text("name") for one in fields.children("authors")],
+            authors=[author.text("name") for author in fields.children("authors")],
             year=fields.year(),
             venue=fields.text("venue"),
             doi=ids.text("DOI"),
@@ -281,8 +281,8 @@ class Crossref(Service):
         if subtitle and normalise_title(subtitle) not in normalise_title(title):
             title = f"{title}: {subtitle}"
         names = [
-            " ".join(filter(None, (one.text("given"), one.text("family")))) or one.text("name")
-            for one in fields.children("author")
+            " ".join(filter(None, (author.text("given"), author.text("family")))) or author.text("name")
+            for author in fields.children("author")
         ]
         told = _crossref_retraction(fields)
         return make_paper(
@@ -300,14 +300,18 @@ def _crossref_retraction(fields: Fields) -> str:
     """Return when and by what notice a work was retracted; publishers also retract it under its own DOI."""
     own = clean_doi(fields.text("DOI"))
     updates = fields.children("updated-by")
-    updates += [one for one in fields.children("update-to") if clean_doi(one.text("DOI")) == own]
+    updates += [update for update in fields.children("update-to") if clean_doi(update.text("DOI")) == own]
     for update in updates:
         if update.text("type").lower() in RETRACTIONS:
-            parts = update.child("updated").record.get("date-parts")
-            date = parts[0] if isinstance(parts, list) and parts and isinstance(parts[0], list) else []
-            known = [f"{number:02}" for number in date if isinstance(number, int)]
+            date_parts = update.child("updated").record.get("date-parts")
+            date = (
+                date_parts[0]
+                if isinstance(date_parts, list) and date_parts and isinstance(date_parts[0], list)
+                else []
+            )
+            parts = [f"{number:02}" for number in date if isinstance(number, int)]
             notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
-            return retraction("Crossref", "-".join(known), notice)
+            return retraction("Crossref", "-".join(parts), notice)
     return ""
 
 
@@ -355,7 +359,7 @@ class Arxiv(Service):
             paper = make_paper(
                 title=text(f"{atom}title"),
                 abstract=text(f"{atom}summary"),
-                authors=[one.findtext(f"{atom}name") or "" for one in entry.iter(f"{atom}author")],
+                authors=[author.findtext(f"{atom}name") or "" for author in entry.iter(f"{atom}author")],
                 year=find_year(text(f"{atom}published")),
                 doi=text(f"{own}doi"),
                 arxiv=text(f"{atom}id"),

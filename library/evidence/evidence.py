@@ -72,12 +72,12 @@ class WordsEncoder:
         table = WordTable(default_tokenize)
         tokens = table.ids(texts)
         ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
-        known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(known)])
+        is_known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(is_known)])
         offsets = before[tokens.offsets]
         has_words = np.diff(offsets) > 0
         number = np.where(has_words, np.cumsum(has_words) - 1, -1)
-        paragraphs = Ragged(ids[known], np.unique(offsets))
+        paragraphs = Ragged(ids[is_known], np.unique(offsets))
         types = np.where(has_words, kind, ABSENT_TYPE)
         return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
 
@@ -135,10 +135,10 @@ class FullTexts:
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
-        rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
-        known, place = np.array(rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
-        place[known[known >= 0]] = np.flatnonzero(known >= 0)
-        return replace(self, rows=known, place=place)
+        found = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
+        rows, place = np.array(found, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        return replace(self, rows=rows, place=place)
 
     def papers(self, context: str, depth: int) -> list[str]:
         """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
@@ -149,30 +149,31 @@ class FullTexts:
     # For the ranker.
 
     def find(self, queries: Queries, depth: int) -> Ragged:
-        """As rerank.ranker.features.PassageScores."""
-        found = []
+        """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
+        rows = []
         for text in queries.texts("context"):
-            best, _ = self.index.best(self._word_scores(text, near=True))
+            best = self.index.best(self._word_scores(text, near=True))
             best[self.rows < 0] = 0
             order = np.argsort(-best, kind="stable")[:depth]
-            found.append(self.rows[order[best[order] > 0]])
-        return Ragged.from_rows(found)
+            rows.append(self.rows[order[best[order] > 0]])
+        return Ragged.from_rows(rows)
 
     def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """As rerank.ranker.features.PassageScores."""
+        """Return features of papers [Q, K] by their passages: the BM25 of all words, that of those near the
+        mark, and the cosine with the queries' vectors [Q, D]; NaN without a text."""
         columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
         for query, text in enumerate(queries.texts("context")):
-            known = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
-            places = self.place[papers[query, known]]
+            with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
+            places = self.place[papers[query, with_text]]
             if not len(places):
                 continue
             for name in ("words", "near"):
                 scores = self._word_scores(text, near=name == "near")
-                columns[name][query, known] = self.index.best(scores, places)[0]
+                columns[name][query, with_text] = self.index.best(scores, places)
             if vectors is not None:
                 passages, offsets = self.index.passages_of(places)
                 cosines = self.index.cosines(vectors[query], passages)
-                columns["cosine"][query, known] = np.maximum.reduceat(cosines, offsets[:-1])
+                columns["cosine"][query, with_text] = np.maximum.reduceat(cosines, offsets[:-1])
         return columns
 
     def _word_scores(self, text: str, near: bool) -> Floats:
@@ -214,15 +215,15 @@ class FullTexts:
             return {}
         rows = np.array([*places.values()], np.int64)
         scores, offsets = self.fit(text, rows), self.index.passages_of(rows)[1]
-        found = {}
+        best = {}
         for number, (row, place) in enumerate(places.items()):
             stored, passages = self.store.text(self.index.papers[place])
             own = scores[offsets[number] : offsets[number + 1]]
             if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
                 continue
             order = np.argsort(-own, kind="stable")[:k].tolist()
-            found[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
-        return found
+            best[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
+        return best
 
 
 def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:

@@ -127,10 +127,10 @@ class Explainer:
             score, sentence, matched = best_sentence(words_of, weights, least)
             if nearest:
                 sentence, matched = nearest, matching_spans(nearest, weights)
-            for found in texts:
-                value, text, spans = best_sentence(found.passage.text, weights, least)
+            for passage in texts:
+                value, text, spans = best_sentence(passage.passage.text, weights, least)
                 if text and value >= score:
-                    score, sentence, matched, place = value, text, spans, found.place_of(text)
+                    score, sentence, matched, place = value, text, spans, passage.place_of(text)
             _, part, spans = (0, "", ()) if sentence else best_sentence(title, weights, least)
             in_title = tuple(dict.fromkeys(part[a:b] for a, b in spans))
             cited_as = citing_sentence(self._corpus.context_texts[cited_in]) if cited_in >= 0 else ""
@@ -139,7 +139,7 @@ class Explainer:
         return explanations
 
     def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
-        """The words of the context that the ranker compares with authors (rerank.ranker.author_names)."""
+        """Return the words of the context that the ranker compares with authors (its author_names)."""
         if self._statistics is None or not has_authors(self._corpus):
             return []
         usual = usual_words(self._statistics.with_query_words(query), query)
@@ -149,16 +149,16 @@ class Explainer:
         """Return the surname of an author that weighs most in a context; "" if none counts."""
         if self._statistics is None or not surnames:
             return ""
-        best, found = LEAST_SURNAME, ""
+        best, author = LEAST_SURNAME, ""
         for names in (self._statistics.first_authors, self._statistics.other_authors):
             part = slice(*names.offsets[paper : paper + 2].tolist())
             rarity = dict(zip(names.hashes[part].tolist(), names.weights[part].tolist(), strict=True))
             for hashed, distance, word in surnames:
                 if (weight := rarity.get(hashed, 0.0) * HALF / (HALF + distance)) > best:
-                    best, found = weight, word
-        return found
+                    best, author = weight, word
+        return author
 
-    def sentence_in(self, context: str, found: FoundPassage) -> tuple[str, TextPlace]:
+    def sentence_in(self, context: str, passage: FoundPassage) -> tuple[str, TextPlace]:
         """Return the sentence of a passage that fits a context best, "" for none, and where it stands.
 
         Words of a context without a mark count alike.
@@ -168,8 +168,8 @@ class Explainer:
             weights = self.stem_weights(words)
         else:
             weights = {_stem(word): self.idf(word) for word in words if _is_term(word)}
-        sentence = best_sentence(found.passage.text, weights, LEAST_IDF * self.idf(""))[1]
-        return sentence, found.place_of(sentence)
+        sentence = best_sentence(passage.passage.text, weights, LEAST_IDF * self.idf(""))[1]
+        return sentence, passage.place_of(sentence)
 
     def idf(self, word: str) -> float:
         """Return the idf of a word, by its occurrences in the corpus and the passages that have it."""
@@ -199,7 +199,7 @@ class Explainer:
         The weight of a name is the rarity of its rarest word times its nearness to the mark
         (rerank.ranker.paper_names).
         """
-        distances, best, found = np.abs(_distances(words)), LEAST_NAME, ""
+        distances, best, heaviest = np.abs(_distances(words)), LEAST_NAME, ""
         acronyms = [acronym for letters in initials(title) if (acronym := letters.upper()) in context]
         for name in [*title_names(title), *acronyms]:
             parts = default_tokenize(name)
@@ -209,8 +209,8 @@ class Explainer:
                     distance = min(distances[start], distances[start + len(parts) - 1])
                     weight = rarity * NEAR / (NEAR + distance)
                     if weight > best:
-                        best, found = weight, name
-        return found
+                        best, heaviest = weight, name
+        return heaviest
 
     def _rarity(self, word: str) -> float:
         """Return how rare a word is in the corpus, from 0 to 1; 0 for an unknown one, as for the ranker."""
@@ -247,15 +247,15 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
     >>> best_sentence("Trees are old. We parse graphs.", {"pars": 2.0, "graph": 1.0})[1:]
     ('We parse graphs.', ((3, 8), (9, 15)))
     """
-    found: tuple[float, str, Spans] = (0.0, "", ())
+    best: tuple[float, str, Spans] = (0.0, "", ())
     for sentence in _sentences(text):
         words = list(_stems(sentence))
         stems = {stem for stem, *_ in words if stem in weights}
         total = sum(weights[stem] for stem in stems)
         score = total / (1 + K1 * (1 - B + B * len(words) / SENTENCE))
-        if score > found[0] and total > least and "://" not in sentence:  # "Project page: https://..."
-            found = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
-    return found
+        if score > best[0] and total > least and "://" not in sentence:  # "Project page: https://..."
+            best = score, sentence, tuple((a, b) for stem, a, b in words if stem in stems)
+    return best
 
 
 def matching_spans(sentence: str, weights: dict[str, float]) -> Spans:

@@ -28,10 +28,10 @@ def stamp_of(file: Path) -> tuple[int, int] | None:
     """Return size and time of change of a file, or else of the text that Zotero keeps of it; None without."""
     for place in (file, cache_of(file)):
         try:
-            about = place.stat()
+            stat = place.stat()
         except (OSError, ValueError):  # the latter: a name with a zero byte
             continue
-        return about.st_size, about.st_mtime_ns
+        return stat.st_size, stat.st_mtime_ns
     return None
 
 
@@ -81,27 +81,27 @@ class PaperFinder:
                 self._titles.setdefault(letters, paper.id)
         self._letters = {paper: letters for letters, paper in self._titles.items()}
 
-    def find(self, file: Path, found: ReadText) -> str:
+    def find(self, file: Path, text: ReadText) -> str:
         """Return the id of a paper, or "".
 
         Its DOI or arXiv id is named together with its title; or its title stands in lines of its own; or its
         identifier is the only one, or the name of the file.
         """
-        named = [self._by_identifier.get(name, "") for name in found.identifiers]
-        head = normalise_title(found.head)
+        named = [self._by_identifier.get(name, "") for name in text.identifiers]
+        head = normalise_title(text.head)
         for paper in filter(None, named):
             if (letters := self._letters.get(paper)) and letters in head:
                 return paper
-        if paper := self._by_title(found):
+        if paper := self._by_title(text):
             return paper
-        if len(found.identifiers) == 1 and (paper := named[0]):
+        if len(text.identifiers) == 1 and (paper := named[0]):
             return paper
         arxiv = find_arxiv_id(file.stem) or find_arxiv_id(f"arxiv:{file.stem}")
         return self._by_identifier.get(f"arxiv:{arxiv}", "") if arxiv else ""
 
-    def _by_title(self, found: ReadText) -> str:
-        lines = [normalise_title(line) for line in found.head.splitlines()]
-        titles = [normalise_title(found.title)]
+    def _by_title(self, text: ReadText) -> str:
+        lines = [normalise_title(line) for line in text.head.splitlines()]
+        titles = [normalise_title(text.title)]
         for start in range(len(lines)):
             titles += ["".join(lines[start : start + n + 1]) for n in range(MAX_TITLE_LINES)]
         return next((paper for title in titles if (paper := self._titles.get(title))), "")

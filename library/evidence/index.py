@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -77,7 +77,7 @@ class PassageIndex:
     scales: Floats | None
 
     def __len__(self) -> int:
-        """Number of passages."""
+        """Return the number of passages."""
         return int(self.offsets[-1])
 
     @classmethod
@@ -88,28 +88,28 @@ class PassageIndex:
         """
         check_checksums(folder)
         try:
-            about = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
+            header = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
         except (OSError, msgspec.DecodeError):
-            about = _About(0, "")
-        if about.version != VERSION:
+            header = _About(0, "")
+        if header.version != VERSION:
             raise InputError(f"{folder}: is not an index of passages of this version")
         names = (folder / TERMS).read_text("utf-8").split("\n")
         offsets = load_array(folder, "offsets")
-        known = encoder is not None and about.encoder == encoder.name
+        has_vectors = encoder is not None and header.encoder == encoder.name
         return cls(
             msgspec.json.decode((folder / PAPERS).read_bytes(), type=list[str]),
             load_array(folder, "hashes"),
             offsets,
             Terms.named(names, **LANGUAGE),
             Postings.load(folder / "words", int(offsets[-1])),
-            load_array(folder, "vectors") if known else None,
-            load_array(folder, "scales") if known else None,
+            load_array(folder, "vectors") if has_vectors else None,
+            load_array(folder, "scales") if has_vectors else None,
         )
 
     # Scores.
 
     def word_scores(self, words: Sequence[str], weights: Floats) -> Floats:
-        """BM25 of all passages [N] for words, each with a weight; of a repeated term the largest counts."""
+        """Return the BM25 of all passages [N] for weighted words; of a repeated term the largest counts."""
         return self.postings.scores(*self._weighted_terms(words, weights))
 
     def most_words(self, words: Sequence[str], weights: Floats) -> float:
@@ -130,31 +130,20 @@ class PassageIndex:
         np.maximum.at(largest, place, each)
         return unique.astype(np.int32), largest
 
-    def cosines(self, vector: Floats, passages: Rows | None = None) -> Floats:
-        """Cosines of a vector [D] with passages [n], or with all [N]; NaN without vectors."""
-        count = len(self) if passages is None else len(passages)
-        if self.vectors is None or self.scales is None:
-            return np.full(count, np.nan, np.float32)
-        rows = np.arange(count) if passages is None else passages.astype(np.int64)
-        found = np.empty(count, np.float32)
-        _dot(self.vectors, self.scales, rows, vector.astype(np.float32), found)
-        return found
+    def cosines(self, vector: Floats, passages: Rows) -> Floats:
+        """Return the cosines of a vector [D] with passages [n]; NaN without vectors."""
+        cosines = np.full(len(passages), np.nan, np.float32)
+        if self.vectors is not None:
+            _dot(self.vectors, self.scales, passages.astype(np.int64), vector.astype(np.float32), cosines)
+        return cosines
 
-    def best(self, scores: Floats, papers: Rows | None = None) -> tuple[Floats, Rows]:
-        """Return the best score of each paper and the passage that has it; papers: rows [n], or all [P].
-
-        scores: of all passages [N].
-        """
+    def best(self, scores: Floats, papers: Rows | None = None) -> Floats:
+        """Return the best score of each paper (rows [n], by default all); scores: of all passages [N]."""
         papers = np.arange(len(self.papers)) if papers is None else papers
         if len(papers) == 0:
-            return np.empty(0, np.float32), np.empty(0, np.int64)
+            return np.empty(0, np.float32)
         passages, offsets = self.passages_of(papers)
-        values = scores[passages]
-        best = np.maximum.reduceat(values, offsets[:-1])
-        first = np.flatnonzero(values == np.repeat(best, np.diff(offsets)))
-        owner = np.searchsorted(offsets, first, side="right") - 1
-        _, where = np.unique(owner, return_index=True)
-        return best, passages[first[where]]
+        return np.maximum.reduceat(scores[passages], offsets[:-1])
 
     def passages_of(self, papers: Rows) -> tuple[Rows, Rows]:
         """Return the passages of papers, one paper after the other, and the offsets of each [n + 1]."""
@@ -162,31 +151,16 @@ class PassageIndex:
 
 
 @compiled(nogil=True, fastmath=True)
-def _dot(vectors: Any, scales: Any, rows: Any, vector: Any, found: Any) -> None:
-    """Write the products of a vector [D] with 8-bit vectors, rows [n], to found [n]."""
+def _dot(vectors: Any, scales: Any, rows: Any, vector: Any, products: Any) -> None:
+    """Write the products of a vector [D] with 8-bit vectors, rows [n], to products [n]."""
     for i in range(len(rows)):
         row, total = vectors[rows[i]], np.float32(0)
         for d in range(len(vector)):
             total += row[d] * vector[d]
-        found[i] = total * scales[rows[i]]
+        products[i] = total * scales[rows[i]]
 
 
 # Writing.
-
-
-class _NewTexts(NamedTuple):
-    """Passages that were read for an index: of P papers, by their ids, hashes and numbers of passages.
-
-    counts: of their terms, in parts; vectors: [n, D] and their factors [n].
-    """
-
-    papers: list[str]
-    hashes: list[int]
-    lengths: list[int]
-    terms: Terms
-    counts: list[csc_matrix]
-    vectors: NDArray[np.int8]
-    scales: Floats
 
 
 def open_index(folder: Path, store: TextStore, encoder: TextEncoder | None) -> PassageIndex | None:
@@ -213,104 +187,74 @@ def update_index(
 
     advance: is told of passages as they are read. Returns the index, None if there is no text.
     """
-    name, wanted = store.get(CURRENT), store.papers()
-    old = None
-    if name:
-        with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
-            old = PassageIndex.open(folder / name, encoder)
-    if old is not None and encoder is not None and old.vectors is None:
-        old = None
-    known = {} if old is None else dict(zip(old.papers, old.hashes.tolist(), strict=True))
-    current = {one.paper: one.hash for one in wanted}
-    if old is not None and known == current:
-        return old
-    if not wanted:
-        store.set(CURRENT, "")
-        remove_others(folder, store)
-        return None
-    number = str(max([int(one.name) for one in folder.iterdir() if one.name.isdecimal()], default=0) + 1)
-    with atomic_folder(folder / number) as part:
-        _write_all(part, store, encoder, advance)
-        about = _About(VERSION, "" if encoder is None else encoder.name)
-        (part / ABOUT).write_bytes(msgspec.json.encode(about))
-        write_checksums(part)
-    store.set(CURRENT, number)
-    remove_others(folder, store)
-    return PassageIndex.open(folder / number, encoder)
+    papers, former = store.papers(), None
+    with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
+        former = open_index(folder, store, encoder)
+    if former is not None and (encoder is None or former.vectors is not None):
+        hashes = dict(zip(former.papers, former.hashes.tolist(), strict=True))
+        if hashes == {paper.paper: paper.hash for paper in papers}:
+            return former
+    name = ""
+    if papers:
+        numbers = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+        name = str(max(numbers, default=0) + 1)
+        with atomic_folder(folder / name) as part:
+            _write(part, store, encoder, advance)
+    store.set(CURRENT, name)
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != name:
+            shutil.rmtree(path, ignore_errors=True)
+    return open_index(folder, store, encoder)
 
 
-def remove_others(folder: Path, store: TextStore) -> None:
-    """Remove all indexes but the current one."""
-    for other in folder.iterdir():
-        if other.is_dir() and other.name != store.get(CURRENT):
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def _write_all(
+def _write(
     folder: Path, store: TextStore, encoder: TextEncoder | None, advance: Callable[[int], None]
 ) -> None:
-    found = _read_texts(store, [one.paper for one in store.papers()], encoder, advance)
-    words = folder / "words"
-    words.mkdir()
-    Postings.from_counts(found.counts, FORMULA, dtype=CONTRIBUTIONS).save(words)
-    (folder / PAPERS).write_bytes(msgspec.json.encode(found.papers))
-    (folder / TERMS).write_text("\n".join(found.terms.names), "utf-8")
-    offsets = offsets_of(np.array(found.lengths, np.int64))
-    save_arrays(folder, hashes=np.array(found.hashes, np.int64), offsets=offsets)
-    if encoder is not None:
-        save_arrays(folder, vectors=found.vectors, scales=found.scales)
-
-
-def _read_texts(
-    store: TextStore,
-    papers: Sequence[str],
-    encoder: TextEncoder | None,
-    advance: Callable[[int], None],
-) -> _NewTexts:
-    """Read the passages of papers."""
-    table, known, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
-    ids: list[str] = []
-    hashes: list[int] = []
-    lengths: list[int] = []
-    counts: list[csc_matrix] = []
-    vectors: list[NDArray[np.int8]] = []
-    scales: list[Floats] = []
-    texts: list[str] = []
+    """Write the index of all texts in a store."""
+    table, terms, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
+    papers, hashes, lengths, texts = list[str](), list[int](), list[int](), list[str]()
+    counts, vectors, scales = list[csc_matrix](), list[NDArray[np.int8]](), list[Floats]()
 
     def read_chunk() -> None:
-        nonlocal known, words
+        nonlocal terms, words
         tokens = table.ids(texts)
-        known = known.with_words(table.words()[words:].to_pylist(), more_terms=True)
+        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
         words = len(table)
-        part = known.counts(np.arange(len(texts)), tokens, len(texts))
+        part = terms.counts(np.arange(len(texts)), tokens, len(texts))
         part.data = part.data.astype(np.uint16)  # half the memory
         counts.append(part)
         if encoder is not None:
-            found, factors = quantise(encoder.encode(texts))
-            vectors.append(found)
+            rounded, factors = quantise(encoder.encode(texts))
+            vectors.append(rounded)
             scales.append(factors)
         advance(len(texts))
         texts.clear()
 
-    for paper in papers:
-        stored, passages = store.text(paper)
-        if not passages:
-            continue
-        ids.append(paper)
-        hashes.append(stored.hash)
-        lengths.append(len(passages))
-        texts += [passage.text for passage in passages]
+    for paper in store.papers():
+        stored, passages = store.text(paper.paper)
+        if passages:
+            papers.append(paper.paper)
+            hashes.append(stored.hash)
+            lengths.append(len(passages))
+            texts += [passage.text for passage in passages]
         if len(texts) >= CHUNK:
             read_chunk()
     if texts or not counts:
         read_chunk()
     for part in counts:
         part.sum_duplicates()
-        part.resize(part.shape[0], known.size)
-    dim = 0 if encoder is None else encoder.dim
-    none = np.empty((0, dim), np.int8), np.empty(0, np.float32)
-    together = np.concatenate([none[0], *vectors]), np.concatenate([none[1], *scales])
-    return _NewTexts(ids, hashes, lengths, known, counts, *together)
+        part.resize(part.shape[0], terms.size)
+    (folder / "words").mkdir()
+    Postings.from_counts(counts, FORMULA, dtype=CONTRIBUTIONS).save(folder / "words")
+    (folder / PAPERS).write_bytes(msgspec.json.encode(papers))
+    (folder / TERMS).write_text("\n".join(terms.names), "utf-8")
+    arrays: dict[str, NDArray[Any]] = {"offsets": offsets_of(np.array(lengths, np.int64))}
+    if encoder is not None:
+        arrays |= {"vectors": np.concatenate(vectors), "scales": np.concatenate(scales)}
+    save_arrays(folder, hashes=np.array(hashes, np.int64), **arrays)
+    header = _About(VERSION, "" if encoder is None else encoder.name)
+    (folder / ABOUT).write_bytes(msgspec.json.encode(header))
+    write_checksums(folder)
 
 
 def quantise(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:

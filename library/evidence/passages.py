@@ -12,7 +12,7 @@ import msgspec
 
 from citerec.datasets.tokenize import sentence_starts
 from citerec.library.evidence.reading import TextPart
-from citerec.library.sources.zotero_files import attachment_link
+from citerec.library.sources.zotero_database import attachment_link
 
 LEAST, MOST = 100, 200
 """Words of a passage. One before a heading, or the last of a text, may be shorter."""
@@ -30,7 +30,7 @@ class Passage(msgspec.Struct, frozen=True, array_like=True):
     kind: str = ""
 
     def page(self, offset: int = 0) -> int:
-        """The page of the character at an offset; 0 if unknown."""
+        """Return the page of the character at an offset; 0 if unknown."""
         place = bisect_right(self.starts, offset, key=lambda start: start[0]) - 1
         return self.starts[place][1] if place >= 0 else 0
 
@@ -95,8 +95,8 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _starts_between(starts: Starts, start: int, end: int) -> Starts:
-    """The pages of a part of a text, by offsets in this part."""
-    first = max(bisect_right(starts, start, key=lambda one: one[0]) - 1, 0)
+    """Return the pages of a part of a text, by offsets in this part."""
+    first = max(bisect_right(starts, start, key=lambda start_and_page: start_and_page[0]) - 1, 0)
     inside = [(max(offset - start, 0), page) for offset, page in starts[first:] if offset < end]
     return inside or [(0, 0)]
 

@@ -65,23 +65,23 @@ class ReadText(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[TextPart] = []
 
     @classmethod
-    def of(cls, found: PdfText) -> ReadText:
+    def of(cls, text: PdfText) -> ReadText:
         from citerec.formats.articles.pdf import MAX_PAGES
 
-        named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(found.first)]
-        named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(found.first)]
+        named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
+        named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
         return cls(
-            problem=f"only the first {MAX_PAGES:,} of {found.pages:,} pages were read"
-            if found.pages > MAX_PAGES
+            problem=f"only the first {MAX_PAGES:,} of {text.pages:,} pages were read"
+            if text.pages > MAX_PAGES
             else "",
-            title=found.title,
-            head=found.first[:HEAD],
-            abstract=found.abstract,
+            title=text.title,
+            head=text.first[:HEAD],
+            abstract=text.abstract,
             identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
-            pages=found.pages,
+            pages=text.pages,
             parts=[
                 TextPart(part.text, list(part.starts), part.section)
-                for part in found.paragraphs[_beginning(found.paragraphs) :]
+                for part in text.paragraphs[_beginning(text.paragraphs) :]
             ],
         )
 
@@ -143,14 +143,14 @@ class _Process:
     def read(self, file: Path) -> ReadText:
         if problem := unreadable(file):
             return ReadText(problem=problem)
-        found, how = self._ask(file)
-        if found is None and how not in ("slow", "closed"):  # perhaps not for what this PDF contains
-            found, how = self._ask(file)
-        if found is None:
+        text, how = self._ask(file)
+        if text is None and how not in ("slow", "closed"):  # perhaps not for what this PDF contains
+            text, how = self._ask(file)
+        if text is None:
             slow = f"takes more than {self._seconds:g} s"
             crash = f"ended the process that reads it ({how}); it may be damaged, or need too much memory"
             return ReadText(problem=slow if how == "slow" else crash)
-        return found
+        return text
 
     def _ask(self, file: Path) -> tuple[ReadText | None, str]:
         """Return the answer, or None and how the process has ended."""
@@ -212,17 +212,17 @@ def _exit_name(code: int) -> str:
 
 
 def unreadable(file: Path) -> str:
-    """Why a file is not opened at all; "" if it is."""
+    """Return why a file is not opened at all; "" if it is."""
     try:
-        about = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return "no such file"
     except OSError as error:
         return error.strerror or "cannot be opened"
-    if not stat.S_ISREG(about.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is not a file"
-    if about.st_size > MAX_BYTES:
-        return f"has {about.st_size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} are read"
+    if status.st_size > MAX_BYTES:
+        return f"has {status.st_size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} are read"
     return ""
 
 

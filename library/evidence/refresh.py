@@ -88,7 +88,7 @@ def refresh_texts(
             texts |= reader.texts_in(pdfs, papers, texts)
             of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
             store.set_papers(texts, of_papers)
-            before, total = store.get(CURRENT), sum(one.passages for one in store.papers())
+            before, total = store.get(CURRENT), sum(stored.passages for stored in store.papers())
             with count_progress("passages indexed", total) as advance:
                 index = update_index(folder, store, encoder, advance)
             report.papers = len(texts)
@@ -105,7 +105,7 @@ def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[st
         file_lock(folder / LOCK, "reads full texts"),
         closing(TextStore(folder, create=True)) as store,
     ):
-        store.remove([one.paper for one in store.papers() if is_gone(one.paper)])
+        store.remove([stored.paper for stored in store.papers() if is_gone(stored.paper)])
         update_index(folder, store, encoder)
 
 
@@ -133,14 +133,14 @@ class _Reader:
                 ]
                 if not places[paper.id]:
                     self._report.problems[paper.files[0]] = "no such file"
-        found: dict[str, str] = {}
-        while places := {paper: files for paper, files in places.items() if files and paper not in found}:
+        files_of: dict[str, str] = {}
+        while places := {paper: files for paper, files in places.items() if files and paper not in files_of}:
             self._read([files[0] for files in places.values()])
             readable = self._store.readable()
-            found |= {paper: files[0] for paper, files in places.items() if files[0] in readable}
+            files_of |= {paper: files[0] for paper, files in places.items() if files[0] in readable}
             places = {paper: files[1:] for paper, files in places.items()}
-        self._report.problems |= {file: KEPT for file in found.values() if not stamp_of(Path(file))}
-        return found
+        self._report.problems |= {file: KEPT for file in files_of.values() if not stamp_of(Path(file))}
+        return files_of
 
     def texts_in(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
@@ -153,8 +153,8 @@ class _Reader:
             self._report.lines += lines
         of_others = set(taken.values())
         files = [file for file in files if file not in of_others]
-        found = self._matched(files, papers, taken) if files else {}
-        return self._vanished(pdfs, papers, taken.keys() | found) | found
+        matched = self._matched(files, papers, taken) if files else {}
+        return self._vanished(pdfs, papers, taken.keys() | matched) | matched
 
     def _vanished(
         self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
@@ -162,11 +162,11 @@ class _Reader:
         """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
         folders = [*map(expand_user, pdfs)]
         kept = {
-            one.paper: one.file
-            for one in self._store.papers()
-            if one.paper not in others
-            and any(folder in Path(one.file).parents for folder in folders)
-            and not stamp_of(Path(one.file))
+            stored.paper: stored.file
+            for stored in self._store.papers()
+            if stored.paper not in others
+            and any(folder in Path(stored.file).parents for folder in folders)
+            and not stamp_of(Path(stored.file))
         }
         if kept:
             kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
@@ -179,31 +179,31 @@ class _Reader:
         self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
     ) -> dict[str, str]:
         self._read(files, without_text=True)
-        finder, found, unknown = PaperFinder(papers()), dict[str, str](), 0
+        finder, matched, unknown = PaperFinder(papers()), dict[str, str](), 0
         readable = self._store.readable()
-        for file, about in self._store.abouts(file for file in files if file in readable):
-            paper = finder.find(Path(file), about)
+        for file, text in self._store.abouts(file for file in files if file in readable):
+            paper = finder.find(Path(file), text)
             unknown += not paper
             if paper and paper not in taken:
-                found.setdefault(paper, file)
-        self._read(found.values())  # whose texts were dropped while the library lacked the paper
+                matched.setdefault(paper, file)
+        self._read(matched.values())  # whose texts were dropped while the library lacked the paper
         if unknown:
             self._report.lines.append(f"  {count_noun(unknown, 'PDF')} of no paper in the library")
-        return found
+        return matched
 
     def _read(self, files: Iterable[str], without_text: bool = False) -> None:
         """Read files that are new or have changed, or whose text was dropped, unless `without_text`."""
         files = list(files)
-        known, stamps = self._store.known_files(without_text), dict[str, tuple[int, int]]()
+        stamps_before, stamps = self._store.known_files(without_text), dict[str, tuple[int, int]]()
         for file in files:
-            if (stamp := stamp_of(Path(file))) and known.get(file) != stamp:
+            if (stamp := stamp_of(Path(file))) and stamps_before.get(file) != stamp:
                 stamps[file] = stamp
         kept: list[tuple[str, int, int, ReadText]] = []
         last = time.monotonic()
         with count_progress("PDFs read", len(stamps)) as advance:
             try:
-                for path, found in self._read_all(map(Path, stamps)):
-                    kept.append((str(path), *stamps[str(path)], found))
+                for path, text in self._read_all(map(Path, stamps)):
+                    kept.append((str(path), *stamps[str(path)], text))
                     advance(1)
                     if time.monotonic() - last > KEPT_EVERY:
                         self._store.put(kept)

@@ -91,12 +91,12 @@ class TextStore:
     def put(self, files: Iterable[tuple[str, int, int, ReadText]]) -> None:
         """Keep what was read of files: their names, sizes, times of change and texts."""
         rows = []
-        for name, size, changed, found in files:
-            passages = cut(found.parts)
-            text = _pack(passages)
-            packed = _compress(msgspec.structs.replace(found, parts=[]))
-            known = (name, size, changed, found.problem, _digest(packed) + packed)
-            rows.append((*known, len(passages), _hash(text), text))
+        for name, size, changed, text in files:
+            passages = cut(text.parts)
+            packed_passages = _pack(passages)
+            packed_rest = _compress(msgspec.structs.replace(text, parts=[]))
+            described = (name, size, changed, text.problem, _digest(packed_rest) + packed_rest)
+            rows.append((*described, len(passages), _hash(packed_passages), packed_passages))
         with self.change() as database:
             database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -105,10 +105,10 @@ class TextStore:
         if files is None:
             files = sorted(self.readable())
         for file in files:
-            for (about,) in self._select("SELECT about FROM files WHERE file = ?", file):
-                if about[:_HASH] != _digest(about[_HASH:]):
+            for (packed,) in self._select("SELECT about FROM files WHERE file = ?", file):
+                if packed[:_HASH] != _digest(packed[_HASH:]):
                     raise self._damaged()
-                yield file, _decompress(about[_HASH:], ReadText)
+                yield file, _decompress(packed[_HASH:], ReadText)
 
     def readable(self) -> set[str]:
         """Return the files that have a text."""
@@ -122,12 +122,12 @@ class TextStore:
 
     def set_papers(self, files: Mapping[str, str], notes: Mapping[str, Sequence[Passage]]) -> None:
         """Say which papers there are: the file of each, and notes of some. Drops the texts of other files."""
-        known = {file: rest for file, *rest in self._select("SELECT file, count, hash FROM files")}
+        texts = {file: rest for file, *rest in self._select("SELECT file, count, hash FROM files")}
         rows = []
         for paper, file in sorted(files.items()):
             own = notes.get(paper, ())
             packed = _pack(own)
-            count, hashed = known[file]
+            count, hashed = texts[file]
             rows.append((paper, file, count + len(own), _both(hashed, packed), packed))
         with self.change() as database:
             database.execute("DELETE FROM papers")
@@ -155,10 +155,10 @@ class TextStore:
         )
         if not rows:
             return StoredPaper(paper, "", 0, 0), []
-        *about, hashed, text, notes = rows[0]
-        if hashed != _hash(text or b"") or about[-1] != _both(hashed, notes):
+        *fields, hashed, text, notes = rows[0]
+        if hashed != _hash(text or b"") or fields[-1] != _both(hashed, notes):
             raise self._damaged()
-        return StoredPaper(*about), [*_unpack(text), *_unpack(notes)]
+        return StoredPaper(*fields), [*_unpack(text), *_unpack(notes)]
 
     def check(self) -> None:
         """Read all. Raises DamagedFile if something has changed that was not written so."""
@@ -182,7 +182,7 @@ class TextStore:
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction."""
+        """Begin a transaction, which is undone if an exception comes."""
         with self._errors(), self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:

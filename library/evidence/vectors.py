@@ -37,7 +37,7 @@ class PassageVectors:
         self.store = VectorStore(folder / ENCODED, f"{networks.identity} {PASSAGE}", networks.dim)
 
     def __len__(self) -> int:
-        """Number of texts."""
+        """Return the number of texts."""
         return len(self._index.papers)
 
     @property
@@ -73,14 +73,14 @@ class PassageVectors:
                 advance(len(rows[start : start + PART]))
 
     def cosines(self, context: str, papers: NDArray[np.int64]) -> Floats:
-        """Cosines [n] of a context with the passages of papers, rows of the index, one paper after the other;
-        NaN for texts without vectors."""
+        """Return the cosines [n] of a context with the passages of papers (rows of the index), in their
+        order; NaN for texts without vectors."""
         counts, keys = np.diff(self._index.offsets)[papers].tolist(), self.keys[papers]
         parts = [np.full(count, np.nan, np.float32) for count in counts]
-        known = np.flatnonzero(self.store.known(keys)).tolist()
-        if known:
+        encoded = np.flatnonzero(self.store.known(keys)).tolist()
+        if encoded:
             networks = self._encoder.networks
             [vector] = self._encoder.text_vectors(networks.reader.passages([context], [""]))
-            for number in known:
+            for number in encoded:
                 parts[number] = self.store.sentences(int(keys[number])) @ vector
         return np.concatenate(parts)

@@ -88,7 +88,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         records.finish()
         away = frozenset(old.removed if old else ())
         if old is not None and not settings.force:
-            left = records.count - (sum(one.id in away for one in records.papers()) if away else 0)
+            left = records.count - (sum(record.id in away for record in records.papers()) if away else 0)
             _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
         fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
         if fulltext is None:
@@ -169,7 +169,7 @@ class Change(NamedTuple):
     """Whether there is a new generation."""
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Describe it in one line, for people."""
         counts = f"{self.added:,} added, {self.removed:,} removed, {self.replaced:,} replaced"
         happened = counts if self.written else "nothing has changed"
         return f"{self.library.path}: {happened}; {count_noun(len(self.library))}"
@@ -181,14 +181,14 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
     wait, force: as for the command `update`. Raises InputError if it cannot.
     """
     with Library.edit(path, wait) as library:
-        about, _ = library.manifest, library.mapped
-        if not about.named:
+        manifest, _ = library.manifest, library.mapped
+        if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
-        files = _find_again(about.named)
-        read = [ReadFile.of(file) for file in files], current_contexts(about)
-        if read == (about.sources, about.contexts) and not any(map(is_zotero, files)):
+        files = _find_again(manifest.named)
+        read = [ReadFile.of(file) for file in files], current_contexts(manifest)
+        if read == (manifest.sources, manifest.contexts) and not any(map(is_zotero, files)):
             return Change(library)
-        return _reread(library, about.named, force)
+        return _reread(library, manifest.named, force)
 
 
 def remove_sources(path: str | Path, names: Sequence[str], wait: bool = True, force: bool = False) -> Change:
@@ -223,17 +223,17 @@ def _remaining(library: Library, names: Sequence[str]) -> list[str]:
 
     A folder or pattern of which some files remain is replaced by these.
     """
-    left, known = library.manifest.named, [source.path for source in library.manifest.sources]
+    left, sources = library.manifest.named, [source.path for source in library.manifest.sources]
     for name in dict.fromkeys(names):
         [path] = absolute_names([name])
-        gone = {other for other in (*left, *known) if other == path or Path(path) in Path(other).parents}
+        gone = {other for other in (*left, *sources) if other == path or Path(path) in Path(other).parents}
         if not gone:
             raise InputError(
                 f"source={name}: is not a source of {library.path}; choose from {', '.join(left) or 'none'}"
             )
         parts: list[str] = []
         for other in left:
-            files = [other] if other in known or other in gone else _find_again([other])
+            files = [other] if other in sources or other in gone else _find_again([other])
             parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
         left = parts
     return left

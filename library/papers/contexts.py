@@ -65,14 +65,14 @@ def context_files(name: str) -> list[Path]:
 
 def describe_contexts(files: Iterable[Path]) -> list[ReadFile]:
     """Describe files of contexts, each together with the files that it includes."""
-    found = []
+    described = []
     for file in files:
         parts = [ReadFile.of(part) for part in _draft_parts(file)]
         digest = blake2b("".join(part.hash for part in parts).encode(), digest_size=16).hexdigest()
-        found.append(
+        described.append(
             ReadFile(str(file), sum(part.size for part in parts), digest if parts[1:] else parts[0].hash)
         )
-    return found
+    return described
 
 
 def current_contexts(manifest: Manifest) -> list[ReadFile]:
@@ -111,9 +111,9 @@ def _find_in_data(
     files: Sequence[Path], identities: NDArray[np.uint64], ids: Sequence[str]
 ) -> tuple[Iterator[ContextRecord], list[QueryRecord]]:
     papers, contexts, train = files
-    known = {id: ids[row] for id, row in _library_rows(papers, identities).items()}
+    ids_here = {id: ids[row] for id, row in _library_rows(papers, identities).items()}
     cited = {
-        query.context_id: dict.fromkeys(known[paper] for paper in query.positive_ids if paper in known)
+        query.context_id: dict.fromkeys(ids_here[paper] for paper in query.positive_ids if paper in ids_here)
         for query in reject_bad(read_queries(train))
     }
     queries = [QueryRecord(context, list(papers)) for context, papers in cited.items() if papers]
@@ -121,8 +121,8 @@ def _find_in_data(
     def citing_contexts() -> Iterator[ContextRecord]:
         for context in reject_bad(read_contexts(contexts)):
             if cited.get(context.id):
-                citing = known.get(context.citing_id, context.citing_id)
-                outside = context.citing_id not in known
+                citing = ids_here.get(context.citing_id, context.citing_id)
+                outside = context.citing_id not in ids_here
                 yield context._replace(citing_id=citing, cited_id=None, outside=outside)
 
     return citing_contexts(), queries

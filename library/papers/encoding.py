@@ -51,7 +51,7 @@ class Reading:
         return self.known == self.papers and (self.texts is None or self.texts.complete)
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Describe it in one line, for people."""
         state = f"all {self.papers:,}" if self.known == self.papers else f"{self.known:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
         texts = f"; {self.texts}" if self.texts else ""
@@ -115,7 +115,7 @@ def _encode(
     pool: Executor | None,
     tell: Callable[[str], None],
 ) -> Reading:
-    """As `encode`, for the papers or for their full texts."""
+    """Encode the papers, or their full texts; the rest as for `encode`."""
     networks.refresh()
     before, started = networks.missing(), time.perf_counter()
     missing = before[:most]

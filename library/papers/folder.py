@@ -123,8 +123,8 @@ def read_manifest(path: Path) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = f"damaged library ({MANIFEST}: {error_text(error)})"
     else:
-        found = f"of version {quoted(version)}" if version is not None else "without a version"
-        problem = f"a library {found}, but this program reads version {VERSION}"
+        which = f"of version {quoted(version)}" if version is not None else "without a version"
+        problem = f"a library {which}, but this program reads version {VERSION}"
     raise InputError(f"{path}: {problem}; build it again: {rebuild_command(path, 'source=... ')}")
 
 

@@ -33,7 +33,7 @@ from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
-from citerec.library.sources.zotero_files import read_annotations
+from citerec.library.sources.zotero_database import read_annotations
 from citerec.library.sources.zotero_places import is_zotero
 
 log = logging.getLogger(__name__)
@@ -106,12 +106,12 @@ def forget_texts(path: Path) -> None:
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
     """Return what the user marked and wrote in PDFs of Zotero, by file."""
-    found: dict[str, list[Passage]] = {}
+    notes: dict[str, list[Passage]] = {}
     databases = {zotero_database(name) for name in named if is_zotero(name)}
     for database in filter(None, databases):
-        for file, notes in read_annotations(database).items():
-            found[file] = [Passage(one.text, [(0, one.page)], "", one.kind) for one in notes]
-    return found
+        for file, marked in read_annotations(database).items():
+            notes[file] = [Passage(note.text, [(0, note.page)], "", note.kind) for note in marked]
+    return notes
 
 
 def fill_abstracts(path: Path) -> int:
@@ -135,7 +135,7 @@ class PdfAbstracts:
                 f"from={SOURCE}: {library} has no full texts; read them: citerec build ... fulltext=true"
             )
         self._store = TextStore(library / FOLDER)
-        self._files = {one.paper: one.file for one in self._store.papers()}
+        self._files = {stored.paper: stored.file for stored in self._store.papers()}
 
     def has_text(self, paper: LibraryPaper) -> bool:
         """True if the PDF of a paper was read."""

@@ -68,26 +68,27 @@ class Identities:
         distinct = len(existing)
         leaders = np.arange(distinct + len(added))
         shared = np.zeros(len(leaders), np.bool_)
-        for one, two in zip(existing.T[:4], added.T[:4], strict=True):
-            values, inverse, counts = np.unique(two, return_inverse=True, return_counts=True)
+        for known_keys, new_keys in zip(existing.T[:4], added.T[:4], strict=True):
+            values, inverse, counts = np.unique(new_keys, return_inverse=True, return_counts=True)
             if not len(values):
                 continue
-            place = np.searchsorted(values, one).clip(max=len(values) - 1)
-            found = np.flatnonzero((values[place] == one) & (one != 0))
-            shared[found] = True
-            counts[place[found]] += 1
-            shared[distinct:] |= (counts[inverse] > 1) & (two != 0)
-        known: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # leaders by id, DOI, arXiv id, title
+            place = np.searchsorted(values, known_keys).clip(max=len(values) - 1)
+            same = np.flatnonzero((values[place] == known_keys) & (known_keys != 0))
+            shared[same] = True
+            counts[place[same]] += 1
+            shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
+        # Leaders by id, DOI, arXiv id and title.
+        leaders_by_key: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})
         papers: dict[int, Identity] = {}  # merged identity of each leader's records
         for row in np.flatnonzero(shared).tolist():
             own = Identity(*(existing[row] if row < distinct else added[row - distinct]).tolist())
-            leader = _find_leader(own, known, papers) if row >= distinct else None
+            leader = _find_leader(own, leaders_by_key, papers) if row >= distinct else None
             if leader is None:
                 leader, papers[row] = row, own
             else:
                 leaders[row] = leader
                 papers[leader] = papers[leader].joined(own)
-            for index, key in zip(known, own[:4], strict=True):
+            for index, key in zip(leaders_by_key, own[:4], strict=True):
                 if key:
                     listed = index.setdefault(key, [])
                     if leader not in listed and len(listed) < MAX_SAME_KEY:
@@ -96,17 +97,17 @@ class Identities:
 
 
 def _find_leader(
-    own: Identity, known: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
+    own: Identity, leaders_by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
 ) -> int | None:
-    if own.id and own.id in known[0]:
-        return min(known[0][own.id])
-    for index, key in zip(known[1:3], own[1:3], strict=True):
+    if own.id and own.id in leaders_by_key[0]:
+        return min(leaders_by_key[0][own.id])
+    for index, key in zip(leaders_by_key[1:3], own[1:3], strict=True):
         same = (
             [leader for leader in index.get(key, ()) if own.agrees_besides_id(papers[leader])] if key else []
         )
         if same:
             return min(same)
-    candidates = known[3].get(own.title, ()) if own.title else ()
+    candidates = leaders_by_key[3].get(own.title, ()) if own.title else ()
     return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
 
 
@@ -165,7 +166,7 @@ class Deduplicator:
         self._ends.append(self._ends[-1] + len(line))
 
     def __len__(self) -> int:
-        """Number of records added."""
+        """Return the number of records added."""
         return len(self._ends) - 1
 
     def finish(self) -> None:

@@ -114,17 +114,17 @@ def open_model(folder: Path, encoded: Path | None = None) -> Retriever:
     encoded: folder that keeps what networks make of papers; None: they are kept in memory. `index` and `load`
     of networks read no papers.
     """
-    about = json.loads((folder / ABOUT).read_text("utf-8"))
-    kind = about["kind"]
-    if about["format"] != FORMAT:
+    description = json.loads((folder / ABOUT).read_text("utf-8"))
+    kind = description["kind"]
+    if description["format"] != FORMAT:
         raise InputError(f"{folder}: the model has another version")
     if kind == PLAIN:
         return BM25(query=("title", "context"))
     dense = trained_retriever(folder, INDEX)
     if dense.about.get("tokenizer", TOKENIZER) != TOKENIZER:
         raise InputError(
-            f"model={about['from']}: was trained on texts split into words in another way than a library's; "
-            "choose another model"
+            f"model={description['from']}: was trained on texts split into words in another way than a "
+            "library's; choose another model"
         )
     if kind == DENSE:
         return dense

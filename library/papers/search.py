@@ -102,12 +102,12 @@ class SearchIndex:
             f"SELECT rowid FROM papers WHERE papers MATCH ? ORDER BY bm25(papers, {weights}), rowid LIMIT ?"
         )
         try:
-            found = self._connection.execute(select, (expression, k)).fetchall()
+            numbers = self._connection.execute(select, (expression, k)).fetchall()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in _DAMAGE:
                 raise
             raise DamagedFile(f"{INDEX}: {error}") from None
-        return [row for (row,) in found]
+        return [row for (row,) in numbers]
 
 
 def query_words(query: str) -> list[str]:
@@ -128,9 +128,9 @@ def spellings(word: str) -> list[str]:
 def count_words(words: Iterable[str], paper: LibraryPaper) -> int:
     """Count the words that a paper, with its abstract, has, or longer ones that begin with them."""
     fields = (paper.key, *paper.authors, str(paper.year or ""), paper.title, paper.venue, paper.abstract)
-    known = set(_WORD.findall(_plain(" ".join(fields))))
+    own = set(_WORD.findall(_plain(" ".join(fields))))
     wanted = [[*map(_plain, spellings(word))] for word in words]
-    return sum(any(one.startswith(first) or one in others for one in known) for first, *others in wanted)
+    return sum(any(word.startswith(first) or word in others for word in own) for first, *others in wanted)
 
 
 def plain_words(text: str) -> str:

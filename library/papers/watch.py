@@ -91,9 +91,9 @@ def _changes(folders: set[Path], stop: Event) -> Iterator[bool]:
         stop.wait(TICK / 1000)
         return
     options = {"stop_event": stop, "rust_timeout": TICK, "yield_on_timeout": True, "step": STEP}
-    found = watch(*folders, recursive=False, watch_filter=None, **options)  # type: ignore[arg-type]
+    watched = watch(*folders, recursive=False, watch_filter=None, **options)  # type: ignore[arg-type]
     try:
-        for number, changes in enumerate(found):
+        for number, changes in enumerate(watched):
             yield bool(changes) or number == 0  # the first comes after what happened since the first look
     except FileNotFoundError:
         return
@@ -128,10 +128,10 @@ def _update(path: Path, before: str) -> str:
 
 
 def _describe(change: Change) -> str:
-    counts = {"added": change.added, "removed": change.removed, "changed": change.replaced}
-    found = [(number, what) for what, number in counts.items() if number]
-    first = [f"{count_noun(number)} {what}" for number, what in found[:1]]
-    return ", ".join(first + [f"{number:,} {what}" for number, what in found[1:]]) or "new contexts"
+    numbers = {"added": change.added, "removed": change.removed, "changed": change.replaced}
+    counts = [(number, what) for what, number in numbers.items() if number]
+    first = [f"{count_noun(number)} {what}" for number, what in counts[:1]]
+    return ", ".join(first + [f"{number:,} {what}" for number, what in counts[1:]]) or "new contexts"
 
 
 def _database() -> list[Path]:
@@ -146,18 +146,18 @@ def _is_polled(name: str) -> bool:
 
 def _folders(named: list[str]) -> set[Path]:
     """Return the folders in which the system reports changes."""
-    found: set[Path] = set()
+    folders: set[Path] = set()
     for name in named:
         path = Path(name)
         if is_place(name):
-            found |= {file.parent for file in _database()}
+            folders |= {file.parent for file in _database()}
         elif path.is_dir():
-            found |= {Path(inside) for inside, _, _ in os.walk(path)}
+            folders |= {Path(inside) for inside, _, _ in os.walk(path)}
         else:
             with suppress(InputError):
-                found |= {Path(file).parent for file in find_sources([name])}
-            found.add(path.parent)
-    return {folder for folder in found if folder.is_dir()}
+                folders |= {Path(file).parent for file in find_sources([name])}
+            folders.add(path.parent)
+    return {folder for folder in folders if folder.is_dir()}
 
 
 def _state(named: list[str], pdfs: list[str]) -> list[object]:
@@ -167,8 +167,8 @@ def _state(named: list[str], pdfs: list[str]) -> list[object]:
     for name in named:
         files: list[Path] = []
         if _is_polled(name):
-            with suppress(InputError, NotAvailable):
-                state.append(ZoteroApi(find_database()[1]).state(check_place(name)[0]))
+            with suppress(InputError, NotAvailable), ZoteroApi() as zotero:
+                state.append(zotero.state(check_place(name)[0]))
         elif is_place(name):
             files = _database()
         else:

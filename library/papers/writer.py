@@ -95,9 +95,9 @@ class GenerationWriter:
 
         def contexts() -> Iterator[ContextRecord]:
             if files:
-                found, of_train = find_contexts(files, identities.numbers(), ids)
+                citing, of_train = find_contexts(files, identities.numbers(), ids)
                 queries.append(of_train)
-                for context in found:
+                for context in citing:
                     digest.update(repr(context).encode())
                     yield context
             content["contexts"] = digest.hexdigest()

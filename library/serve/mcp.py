@@ -37,7 +37,7 @@ paper's own full text; find_passage looks in one paper for what a sentence claim
 
 def _default(value: object) -> BeforeValidator:
     """Takes null, which some assistants send for options that they leave out, as the default."""
-    return BeforeValidator(lambda given: value if given is None else given)
+    return BeforeValidator(lambda argument: value if argument is None else argument)
 
 
 class Runner(Protocol):
@@ -58,11 +58,11 @@ def make_server(
         """Says what is wrong with arguments in one line."""
 
         async def call_tool(self, name: str, arguments: dict[str, Any], *rest: Any) -> Any:
-            [known] = [
-                one.input_schema["properties"] for one in await self.list_tools() if one.name == name
+            [options] = [
+                tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name
             ] or [arguments]
-            if unknown := ", ".join(arguments.keys() - known):
-                raise ToolError(f"{unknown}: there is no such option; choose from {', '.join(known)}")
+            if unknown := ", ".join(arguments.keys() - options):
+                raise ToolError(f"{unknown}: there is no such option; choose from {', '.join(options)}")
             try:
                 return await super().call_tool(name, arguments, *rest)
             except ToolError as error:
@@ -133,10 +133,10 @@ def make_server(
         """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
 
         def write() -> list[str]:
-            known = [key for key in keys if recommender.library.row(key) is not None]
-            lacking = ", ".join(key for key in keys if key not in known)
-            said = [f"not in the library: {lacking}"] if lacking and known else []
-            return [messages.write_entries(recommender, known or keys, format), *said]
+            in_library = [key for key in keys if recommender.library.row(key) is not None]
+            lacking = ", ".join(key for key in keys if key not in in_library)
+            said = [f"not in the library: {lacking}"] if lacking and in_library else []
+            return [messages.write_entries(recommender, in_library or keys, format), *said]
 
         return await call(write)
 

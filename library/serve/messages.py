@@ -97,8 +97,8 @@ class PassageText(BaseModel):
 
     @classmethod
     def at(cls, sentence: str, place: TextPlace, link: str) -> PassageText:
-        about = {"text": place.passage, "page": place.page, "section": place.section, "kind": place.kind}
-        return cls.model_validate({"sentence": sentence, "link": link, **about})
+        fields = {"text": place.passage, "page": place.page, "section": place.section, "kind": place.kind}
+        return cls.model_validate({"sentence": sentence, "link": link, **fields})
 
 
 Link = Callable[[str, TextPlace], str]
@@ -265,15 +265,15 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
     recommendations = []
     filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
     asked = question.text, question.title, question.abstract, question.k
-    found = recommender.recommend(*asked, known=question.known, filters=filters, rerank=question.rerank)
+    papers = recommender.recommend(*asked, known=question.known, filters=filters, rerank=question.rerank)
     library = recommender.library
-    for paper in found:
+    for paper in papers:
         recommended = Recommended(**paper.as_json())
         row = library.row(paper.id) if question.details else None
         if row is not None:  # another request may have removed it by now
             recommended.details = paper_details(paper, library.paper(row), link)
         recommendations.append(recommended)
-    return Answer(note=note_on(found), recommendations=recommendations)
+    return Answer(note=note_on(papers), recommendations=recommendations)
 
 
 def answer_questions(recommender: Recommender, questions: Sequence[Question], link: Link) -> Answers:
@@ -289,35 +289,35 @@ def answer_questions(recommender: Recommender, questions: Sequence[Question], li
 
 def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Link) -> Details:
     """Return the additional fields that the page shows."""
-    found = recommendation.evidence
-    in_title = "" if found.name else ", ".join(found.in_title)
-    mark = found.cited_as.find(MARK)
-    parts = [
-        ("Named in the passage:", found.name, [(0, len(found.name))]),
+    evidence = recommendation.evidence
+    in_title = "" if evidence.name else ", ".join(evidence.in_title)
+    mark = evidence.cited_as.find(MARK)
+    texts = [
+        ("Named in the passage:", evidence.name, [(0, len(evidence.name))]),
         ("In its title:", in_title, [(0, len(in_title))]),
-        ("", found.sentence, list(found.matched)),
-        ("Cited elsewhere:", found.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+        ("", evidence.sentence, list(evidence.matched)),
+        ("Cited elsewhere:", evidence.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
-    evidence = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
-    opens = link(paper.id, found.place) if found.place else ""
-    for part in evidence:
-        if found.place and part.text == found.sentence:
-            part.place, part.link = found.place.label, opens
+    parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
+    opens = link(paper.id, evidence.place) if evidence.place else ""
+    for part in parts:
+        if evidence.place and part.text == evidence.sentence:
+            part.place, part.link = evidence.place.label, opens
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,
         url=paper_link(paper),
         bibtex=bibtex([paper]),
-        evidence=evidence or [HighlightedText(kind=recommendation.why, text="", spans=[])],
-        passage=PassageText.at(found.sentence, found.place, opens) if found.place else None,
+        evidence=parts or [HighlightedText(kind=recommendation.why, text="", spans=[])],
+        passage=PassageText.at(evidence.sentence, evidence.place, opens) if evidence.place else None,
     )
 
 
 def find_passages(recommender: Recommender, claim: Claim, link: Link = file_link) -> FoundPassages:
     """Find passages of a paper. Raises InputError for an unknown paper, or one without a full text."""
-    paper, found = recommender.passages(claim.claim, claim.key, claim.k)
-    passages = [PassageText.at(sentence, place, link(paper.id, place)) for sentence, place in found]
-    return FoundPassages(key=paper.key or paper.id, title=paper.title, passages=passages)
+    paper, passages = recommender.passages(claim.claim, claim.key, claim.k)
+    texts = [PassageText.at(sentence, place, link(paper.id, place)) for sentence, place in passages]
+    return FoundPassages(key=paper.key or paper.id, title=paper.title, passages=texts)
 
 
 def paper_link(paper: LibraryPaper) -> str:
@@ -333,10 +333,8 @@ def find_papers(recommender: Recommender, search: Search) -> Found:
     """Search the library. Raises InputError for a query without words."""
     papers = []
     for paper in recommender.search(search.query, search.k):
-        found = FoundPaper.model_validate(paper.as_json())
-        if search.details:
-            found.url, found.bibtex = paper_link(paper), bibtex([paper])
-        papers.append(found)
+        details = {"url": paper_link(paper), "bibtex": bibtex([paper])} if search.details else {}
+        papers.append(FoundPaper.model_validate({**paper.as_json(), **details}))
     return Found(papers=papers)
 
 
@@ -370,7 +368,7 @@ def describe_api(schema: dict[str, Any]) -> str:
         for method, request in methods.items():
             parts.append(f"<h2><code>{method.upper()} {path}</code></h2><p>{escape(request['description'])}")
             fields = _fields(request, schema["components"]["schemas"])
-            listed = (f"<li><code>{name}</code>: {escape(about)}" for name, about in fields)
+            listed = (f"<li><code>{name}</code>: {escape(notes)}" for name, notes in fields)
             parts += ["<ul>", *listed, "</ul>"]
             if "security" in request:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.")
@@ -379,13 +377,13 @@ def describe_api(schema: dict[str, Any]) -> str:
 
 def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the names of a request's fields, with type, default and description."""
-    fields = [(one["name"], one["schema"], one["required"]) for one in request.get("parameters", [])]
+    fields = [(part["name"], part["schema"], part["required"]) for part in request.get("parameters", [])]
     body = request.get("requestBody", {"content": {}})["content"].get("application/json", {"schema": {}})
     model = models.get(body["schema"].get("$ref", "").rpartition("/")[2], {"properties": {}})
-    fields += [(name, one, name in model.get("required", ())) for name, one in model["properties"].items()]
-    for name, about, required in fields:
-        kinds = " or ".join(one["type"] for one in about.get("anyOf", [about]))
-        notes = [kinds.replace("array", "list"), about.get("description", "")]
+    fields += [(name, part, name in model.get("required", ())) for name, part in model["properties"].items()]
+    for name, schema, required in fields:
+        kinds = " or ".join(part["type"] for part in schema.get("anyOf", [schema]))
+        notes = [kinds.replace("array", "list"), schema.get("description", "")]
         notes.append("required" if required else "")
         yield name, "; ".join(filter(None, notes))
 

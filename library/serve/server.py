@@ -75,7 +75,7 @@ class RequestGuard:
                 is_pdf = (b"content-type", b"application/pdf") in own  # whose viewer the policy would stop
                 message["headers"] = [
                     *own,
-                    *(one for one in self.headers if not (is_pdf and one[0] == _POLICY)),
+                    *(header for header in self.headers if not (is_pdf and header[0] == _POLICY)),
                 ]
             await send(message)
 
@@ -222,8 +222,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=host_names(settings), www_redirect=False)
 
-    def require_token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        token = given.credentials if given else ""
+    def require_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        token = credentials.credentials if credentials else ""
         if not hmac.compare_digest(token.encode(), settings.token.encode()):
             raise HTTPException(401, "changes require the server's token", {"WWW-Authenticate": "Bearer"})
 
@@ -296,9 +296,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
 
     @app.get("/search", **options)
-    async def search_by_url(given: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
-        """Like POST /search."""
-        return await search(given, request)
+    async def search_by_url(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
+        """Find papers, as POST /search does."""
+        return await search(wanted, request)
 
     app.post("/search", **options)(search)
 

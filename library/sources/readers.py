@@ -97,12 +97,12 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
     them, for errors.
     Raises InputError for a name without files.
     """
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for name in names:
         path, files = expand_user(name), list[Path]()
         if is_place(name):
             check_place(name)
-            found[name] = None
+            sources[name] = None
             continue
         if path.is_dir():
             own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
@@ -116,8 +116,8 @@ def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
             files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
         if not files:
             raise InputError(f"{option}={name}: no such file")
-        found.update(dict.fromkeys(str(real_path(file)) for file in files))
-    return list(found)
+        sources.update(dict.fromkeys(str(real_path(file)) for file in files))
+    return list(sources)
 
 
 def _is_file_of_papers(name: str) -> bool:
@@ -328,33 +328,33 @@ def parse_openalex(fields: Fields) -> LibraryPaper:
         f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
         title=fields.text("title", "display_name"),
         abstract=_in_order(index),
-        authors=[one.child("author").text("display_name") for one in fields.children("authorships")],
+        authors=[part.child("author").text("display_name") for part in fields.children("authorships")],
         year=fields.year("publication_year"),
         venue=next(filter(None, (venue.text("display_name") for venue in venues)), ""),
         doi=doi,
         arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
         url=url or fields.text("id"),
-        tags=[one.text("display_name") for one in fields.children("keywords") or fields.children("topics")],
+        tags=[part.text("display_name") for part in fields.children("keywords") or fields.children("topics")],
         filled=(f"{RETRACTED}:OpenAlex",) if fields.record.get("is_retracted") is True else (),
     )
 
 
 def _parse_s2(fields: Fields) -> LibraryPaper | None:
     """Parse a line of Semantic Scholar, Citeomatic or S2ORC metadata (datasets.citations.graph)."""
-    found = read_record(fields.record, fields.where)
-    if not isinstance(found, PaperLine | Metadata):
+    line = read_record(fields.record, fields.where)
+    if not isinstance(line, PaperLine | Metadata):
         raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")
-    tags = found.fields if isinstance(found, PaperLine) else found.field
+    tags = line.fields if isinstance(line, PaperLine) else line.field
     external = (
         fields.child("externalids").record or fields.child("openaccessinfo").child("externalids").record
     )
     identifiers = {kind.lower(): value for kind, value in external.items() if isinstance(value, str)}
     return make_paper(
-        f"s2:{found.id}",
-        title=found.title,
-        abstract=found.abstract,
+        f"s2:{line.id}",
+        title=line.title,
+        abstract=line.abstract,
         authors=[author.text("name") for author in fields.children("authors")],
-        year=found.year,
+        year=line.year,
         venue="" if fields.child("venue").record else fields.text("venue", "journalName"),
         doi=identifiers.get("doi", "") or fields.text("doi"),
         arxiv=identifiers.get("arxiv", "") or fields.text("arxiv_id"),

@@ -26,9 +26,8 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records, without_filled
 from citerec.library.ask.recommender import Recommender
-from citerec.library.enrich.answers import AnswerCache
-from citerec.library.enrich.client import ATTEMPTS, Client, Unavailable
-from citerec.library.enrich.matching import Found, complete, contradiction, lookups_of
+from citerec.library.enrich.client import ATTEMPTS, AnswerCache, Client, Unavailable
+from citerec.library.enrich.matching import Outcome, complete, contradiction, lookups_of
 from citerec.library.enrich.services import (
     SERVICES,
     Arxiv,
@@ -704,7 +703,7 @@ def test_works_that_differ_fill_only_what_they_agree_on() -> None:
         Work(PAPER.title, ABSTRACT, ("Ann Lee",), 2010, "A", "10.1/b"),
         Work(PAPER.title, "", ("Ann Lee",), 2011, "B", "10.1/c"),
     ]
-    found = complete(Found(PAPER), works, True, "s", lambda _: False)
+    found = complete(Outcome(PAPER), works, True, "s", lambda _: False)
     assert (found.paper.doi, found.paper.venue, found.paper.abstract) == ("", "A", ABSTRACT)
     assert found.filled == {"abstract": "s", "venue": "s"} and found.status == "completed"
 
@@ -728,7 +727,7 @@ works = st.lists(
 def test_what_a_paper_has_never_changes(
     paper: LibraryPaper, answers: list[tuple[list[LibraryPaper], bool]]
 ) -> None:
-    found = Found(paper)
+    found = Outcome(paper)
     for number, (some, by_title) in enumerate(answers):
         found = complete(found, some, by_title, f"s{number}", lambda doi: doi == "10.1/b")
     assert without_filled(found.paper) == paper and found.paper.doi != "10.1/b"

@@ -150,7 +150,7 @@ def test_fill_inserts_none(run: Run, tmp_path: Path) -> None:
     draft.write_text("# A draft\n\nSome count the edges of graphs and their vertices [@?].\n")
     recommender, parsed = Recommender.open("mine"), read_draft(draft)
     found = suggest(parsed, recommender, 3)
-    assert found.found[0][0].key == "graphs"
+    assert found.papers[0][0].key == "graphs"
     library = recommender.library
     assert isinstance(library, Library)
     write_copies(found, library, plan_copies(parsed, tmp_path / "new.md", None), 0.0)

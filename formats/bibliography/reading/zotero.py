@@ -69,7 +69,7 @@ class ZoteroLibrary(NamedTuple):
         name: of the source. collection: its name, or its path (`Thesis/Methods`). keys, files: citation keys
         and paths of PDFs by item key. Raises InputError if there is no such collection, or more than one.
         """
-        paths = {key: self._paths(key) for key in self.collections}
+        paths = self.paths()
         wanted = self._find(collection, paths, name) if collection else None
         for number, item in enumerate(self.items):
             fields = Fields(item, f"{name}, item {item.get('key') or number}")
@@ -78,8 +78,11 @@ class ZoteroLibrary(NamedTuple):
             for paper in usable_paper(parse, fields.where, on_bad):
                 yield paper._replace(files=files.get(own) or _attached(fields))
 
+    def paths(self) -> dict[str, list[str]]:
+        """Return the path of each collection, by key, and before it those of the ones that it is in."""
+        return {key: self._paths(key) for key in self.collections}
+
     def _paths(self, key: str) -> list[str]:
-        """Return the path of a collection, and before it those of the ones that it is in."""
         names: list[str] = []
         seen: set[str] = set()
         while key in self.collections and key not in seen:

@@ -67,9 +67,7 @@ def test_passages_are_indexed_as_a_plain_bm25_scores_them(tmp_path: Path) -> Non
     everything = [text for texts in found.values() for text in texts]
     expected, rounding = plain_bm25(everything, query, weights), float(weights.sum() * UNIT) / 2
     np.testing.assert_allclose(index.word_scores(query, weights), expected, rtol=1e-5, atol=rounding)
-    best, where = index.best(index.word_scores(query, weights))
-    assert best.argmax() == 1
-    assert index.word_scores(query, weights)[where].tolist() == best.tolist()
+    assert index.best(index.word_scores(query, weights)).argmax() == 1
 
 
 def plain_bm25(texts: list[str], words: list[str], weights: Iterable[float]) -> list[float]:
@@ -105,7 +103,6 @@ def test_vectors_are_those_of_the_encoder(tmp_path: Path) -> None:
     everything = [text for texts in texts_by_paper(tmp_path / "library").values() for text in texts]
     _, index = opened(tmp_path / "library")
     vectors = HashedWords().encode(everything)
-    assert index.cosines(vectors[3]) == pytest.approx(vectors @ vectors[3], abs=0.02)
     assert index.cosines(vectors[3], np.array([3, 0])) == pytest.approx(
         (vectors @ vectors[3])[[3, 0]], abs=0.02
     )

@@ -15,7 +15,7 @@ from citerec.base.errors import InputError
 from citerec.formats.bibliography.attachments import parse_file_field
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.sources.readers import read_source
-from citerec.library.sources.zotero_files import Annotation, read_annotations, read_attachments
+from citerec.library.sources.zotero_database import Annotation, read_annotations, read_attachments
 from citerec.tests.library.sources.zotero import Zotero, write_preferences
 
 

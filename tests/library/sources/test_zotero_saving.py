@@ -15,9 +15,9 @@ from citerec.library.commands.ask import search
 from citerec.library.commands.change import build
 from citerec.library.papers.library import Library
 from citerec.library.settings import BuildSettings, SearchSettings
-from citerec.library.sources import zotero_saving as zotero
+from citerec.library.sources import zotero_api as zotero
+from citerec.library.sources.zotero import save, zotero_item
 from citerec.library.sources.zotero_places import find_database
-from citerec.library.sources.zotero_saving import save, zotero_item
 from citerec.tests.conftest import Server
 from citerec.tests.library.sources.zotero import Zotero, creator, write_preferences
 
@@ -121,7 +121,7 @@ def test_more_than_fifty_papers(library: Zotero, home: Path) -> None:
         (
             "zotero://collection/x",
             {"collections": 403},
-            "Zotero does not let other programs ask; tick that in",
+            "Zotero refuses other programs; tick Settings > Advanced",
         ),
         ("zotero://collection/x", {"collections": 500}, "Zotero answers HTTP 500; try again later"),
         ("zotero://collection/x", {"collections": b"no HTTP"}, "Zotero does not answer"),
