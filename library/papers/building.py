@@ -69,8 +69,12 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
         files, named = _find_again(old.named), old.named
         current_contexts(old)  # to report a missing one before the papers are read
     lance = settings.storage == "lance" or bool(old and old.lance)
-    if lance and cited:
-        raise InputError("contexts: a library in LanceDB does not rank by contexts; leave them out")
+    if lance:
+        from citerec.library.papers.lance import lancedb
+
+        lancedb()  # to report that it is missing before the papers are read
+        if cited:
+            raise InputError("contexts: a library in LanceDB does not rank by contexts; leave them out")
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
