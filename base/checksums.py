@@ -97,4 +97,4 @@ def _stamp(path: Path, checksum: Sum) -> list[Any]:
 
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()  # type: ignore[arg-type]
+        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()

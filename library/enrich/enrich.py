@@ -157,7 +157,7 @@ def make_services(settings: EnrichSettings) -> list[Service]:
 
 def lacking_rows(library: Library) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
-    corpus, metadata = library.corpus, library.storage.metadata
+    corpus, metadata = library.corpus, library.mapped.metadata
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
     for column in (pc.binary_length(metadata["venue"]), pc.list_value_length(metadata["authors"])):
         lacks |= column.to_numpy() == 0

@@ -255,7 +255,7 @@ def _batches(
     papers: Iterable[LibraryPaper], dense: DenseRetriever, first: int, counting: Counting | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield papers as rows of the table, from row `first` on; counting: is given their words."""
-    papers, schema = iter(papers), _schema(dense.dim)
+    papers = iter(papers)
     while batch := list(islice(papers, BATCH)):
         corpus = SomePapers([record_of(paper) for paper in batch], None, "papers")
         if counting is not None:
@@ -274,9 +274,9 @@ def _batches(
             pa.array([f"{paper.title} {paper.abstract}" for paper in batch], pa.string()),
             pa.array([names_of(paper) for paper in batch], pa.string()),
             pa.array(records, pa.binary()),
-            pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dense.dim),
+            pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield pa.RecordBatch.from_arrays(columns, schema=_schema(vectors.shape[1]))
         first += len(batch)
 
 
@@ -306,10 +306,10 @@ def write_generation(
         rows = _batches(papers, dense, 0, counting)
         if (first := next(rows, None)) is None:
             raise InputError("source: has no papers")
-        table = database.create_table(TABLE, chain([first], rows), schema=_schema(dense.dim))
+        table = database.create_table(TABLE, chain([first], rows), schema=first.schema)
         counting.write(folder / STATISTICS)
         with spinner("indexing"):
-            _index(table, counting.papers, dense.dim)
+            _index(table, counting.papers, first.schema.field("vector").type.list_size)
     _write_checksums(folder)
     return table.version, {"papers": counting.papers, "rows": counting.papers}
 
@@ -382,7 +382,7 @@ class FoundPapers(Storage):
         return model
 
     @cached_property
-    def full_texts(self) -> FullTexts | None:  # type: ignore[override]
+    def full_texts(self) -> FullTexts | None:
         return None if self._texts is None else self._texts.among(self.corpus)
 
     @cached_property
