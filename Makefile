@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin results test test-all test-peers lint format typecheck wheel bench clean
+.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck wheel bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,14 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(BIN)/python -m citerec.library.builtin.make_networks 'data=[$(NEURIPS),$(ACL),$(CROPS)]' drafts=$(BUILTIN)/drafts-unseen \
 		encoder=$(ENCODER) tokenizer=$(ENCODER)/tokenizer.json
 	$(BIN)/python -m citerec.library.builtin.make_cross_encoder cross_encoder=$(CROSS_ENCODER) drafts=$(BUILTIN)/drafts-unseen
+
+NETWORKS := reproduce/networks.yaml
+OUTPUTS ?= outputs/networks
+DATA ?= ../shared/data
+THREADS ?= 1
+train-all: $(INSTALLED) ## train all networks in the background for days, after `make minilm`: make train-all THREADS=2 OUTPUTS=/disk/networks
+	-@test -f $(OUTPUTS)/drafts/train.json || $(BIN)/python reproduce/drafts.py $(DATA)/drafts-train/drafts.json.gz $(OUTPUTS)/drafts
+	@DATA=$(DATA) OMP_NUM_THREADS=$(THREADS) exec nice -n 19 $(BIN)/citerec results $(NETWORKS) outputs=$(OUTPUTS) $(ARGS)
 
 results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)

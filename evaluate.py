@@ -34,7 +34,8 @@ HELPER = os.environ.get("RANK", "0") != "0"
 
 def build_benchmark(config: DictConfig) -> Benchmark:
     """Return the configured benchmark; its settings become dataclasses here."""
-    options = dict(vars(OmegaConf.to_object(config)))
+    given = OmegaConf.to_object(config)
+    options = dict(given if isinstance(given, dict) else vars(given))  # without a schema: somebody's own
     benchmark: Benchmark = get_class(options.pop("_target_"))(**options)
     return benchmark
 

@@ -28,14 +28,14 @@ def write_checksums(folder: Path, keep: bool = False) -> None:
     already keep their checksums, so that damage since then is still noticed.
     """
     path, sums = folder / CHECKSUMS, dict[str, Sum]()
-    known = _read(folder) if keep and path.exists() else {}
+    listed = _read(folder) if keep and path.exists() else {}
     own = {other.parent for other in folder.rglob(CHECKSUMS)} - {folder}
     for file in sorted(folder.rglob("[!.]*")):
         if file.is_file() and file != path and own.isdisjoint(file.parents):
             name = str(file.relative_to(folder))
-            sums[name] = known.get(name) or (file.stat().st_size, _checksum(file))
+            sums[name] = listed.get(name) or (file.stat().st_size, _checksum(file))
     write_text(path, json.dumps(sums, indent=1) + "\n")
-    stamps = {name: _stamp(folder / name, checksum) for name, checksum in sums.items() if name not in known}
+    stamps = {name: _stamp(folder / name, checksum) for name, checksum in sums.items() if name not in listed}
     write_text(folder / CHECKED, json.dumps(_read_stamps(folder) | stamps))
 
 
@@ -83,10 +83,10 @@ def _read(folder: Path) -> dict[str, Sum]:
 
 def _read_stamps(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / CHECKED).read_text("utf-8"))
+        stamps = json.loads((folder / CHECKED).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stamps if isinstance(stamps, dict) else {}
 
 
 def _stamp(path: Path, checksum: Sum) -> list[Any]:

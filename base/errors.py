@@ -106,8 +106,8 @@ def error_text(error: Exception) -> str:
 
 
 _TRAINING = (
-    *("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "onnx", "gensim"),
-    *("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+    *("torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx", "gensim"),
+    *("rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
 )
 EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray", "lancedb": "large"}
 """Modules that the base installation lacks, and the extra that installs each."""
@@ -139,12 +139,23 @@ def missing_extra(what: str, extra: str) -> str:
     return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
 
 
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Let imports of optional dependencies that are not installed say which extra installs them."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(missing_extra(what, extra), name=error.name) from None
+
+
 def error_line(error: BaseException) -> str | None:
     """Return the line to show for an error that the user can fix; None for a bug."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
         return missing_extra(f"{_command()} ({error.name})", extra)
+    if isinstance(error, ModuleNotFoundError) and error.name is None:  # raised by a library with its advice
+        return str(error).partition("\n")[0]
     if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
         return not_utf8(error.object)
     if isinstance(error, OSError) and is_full(error):

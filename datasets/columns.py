@@ -80,9 +80,9 @@ class Ragged:
 
     def rows_containing(self, values: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask [rows] of the rows that contain any of the values."""
-        found = np.zeros(len(self), np.bool_)
-        found[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
-        return found
+        mask = np.zeros(len(self), np.bool_)
+        mask[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
+        return mask
 
 
 def offsets_of(lengths: Ints) -> NDArray[np.int64]:

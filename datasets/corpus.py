@@ -206,20 +206,20 @@ class Corpus:
 
     def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask [P] of the papers in any of the fields; InputError for a field that no paper has."""
-        known = list(self.field_names)
-        if not known:
+        names = list(self.field_names)
+        if not names:
             raise InputError(
                 f"corpus {self.name}: papers have no fields; set data.field=KEY to a key of the papers file"
             )
-        unknown = [field for field in fields if field not in known]
+        unknown = [field for field in fields if field not in names]
         if unknown:
-            by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
-            some = ", ".join(repr(known[code]) for code in by_count[:5])
+            by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(names)), kind="stable")
+            some = ", ".join(repr(names[code]) for code in by_count[:5])
             raise InputError(
                 f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {some}"
-                f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
+                f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
             )
-        return self.fields.rows_containing([known.index(field) for field in fields])
+        return self.fields.rows_containing([names.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
         """Return a split by name, or the contexts of every other of its citing papers: `val/1`, `val/2`.

@@ -84,12 +84,12 @@ def near_pairs(
     rows, others, jaccard = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
     for start in range(0, len(queries), ROWS):
         sharing = (rare[start : start + ROWS] @ lists).tocoo()
-        found = np.stack([sharing.row.astype(np.int64) + start, sharing.col.astype(np.int64)])
-        found = found[:, np.lexsort((found[1], found[0]))]
+        pairs = np.stack([sharing.row.astype(np.int64) + start, sharing.col.astype(np.int64)])
+        pairs = pairs[:, np.lexsort((pairs[1], pairs[0]))]
         if before:
-            found = found[:, found[1] < found[0]]
-        for first in range(0, found.shape[1], PAIRS):
-            row, other = found[:, first : first + PAIRS]
+            pairs = pairs[:, pairs[1] < pairs[0]]
+        for first in range(0, pairs.shape[1], PAIRS):
+            row, other = pairs[:, first : first + PAIRS]
             shared = queries.matrix[row].multiply(index.matrix[other]).sum(axis=1).astype(np.int64)
             total = queries.sizes[row] + index.sizes[other]
             # s / (a + b - s) >= t if and only if s >= (a + b) t / (1 + t)

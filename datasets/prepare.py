@@ -351,7 +351,7 @@ class StoreBuilder:
 
 @dataclass(frozen=True)
 class StoreSettings(Tolerance):
-    """How to prepare a store from records."""
+    """Options of preparing a store from records."""
 
     where: ClassVar[str] = "data"
 
@@ -360,13 +360,13 @@ class StoreSettings(Tolerance):
     """papers with an abstract, or all"""
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> StoreSettings:
+    def read(cls, values: Mapping[str, Any]) -> StoreSettings:
         """Return the settings for the given values; InputError for invalid ones."""
         from citerec.base.configuration import (
             read_settings,  # imports Hydra, which a library does without
         )
 
-        return read_settings(cls, given)
+        return read_settings(cls, values)
 
 
 def open_corpus(
@@ -452,14 +452,14 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
 
     settings: StoreSettings. Raises InputError for records that cannot be used and for a full disk.
     """
-    given = StoreSettings.read(settings)
+    options = StoreSettings.read(settings)
     store_settings: dict[str, Any] = {
-        "tokenizer": given.tokenizer,
-        "candidates": given.candidates,
+        "tokenizer": options.tokenizer,
+        "candidates": options.candidates,
         "splits": list(source.splits),
         "field": source.field,
     }
-    if given.on_error == "skip":
+    if options.on_error == "skip":
         store_settings["on_error"] = "skip"
     key = fingerprint(source.identity, store_settings)
     with store_folder(cache_folder(cache_dir)) as stores:
@@ -468,7 +468,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, store_settings, given.max_bad_share)
+                    prepare_store(source, folder, store_settings, options.max_bad_share)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
@@ -479,7 +479,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
     if any(counts["kinds"] for counts in corpus.dropped.values()):
         for part, counts in corpus.dropped.items():  # the store may date from a larger max_bad_share
             origin = str(source.origin(part))
-            refuse_too_many(origin, counts["records"], counts["kinds"], given.max_bad_share)
+            refuse_too_many(origin, counts["records"], counts["kinds"], options.max_bad_share)
         log.warning("corpus %s: dropped bad records: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
 

@@ -161,7 +161,11 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
     splits = dict.fromkeys(split for source in sources.values() for split in source.splits)
     return Source(
         name,
-        {f"{part}/{of}": hash for part, source in sources.items() for of, hash in source.identity.items()},
+        {
+            f"{part}/{kind}": hash
+            for part, source in sources.items()
+            for kind, hash in source.identity.items()
+        },
         papers=chain({part: source.papers for part, source in sources.items()}),
         contexts=chain({part: source.contexts for part, source in sources.items()}),
         splits={
@@ -170,7 +174,9 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
             )
             for split in splits
         },
-        files={f"{part}/{of}": path for part, source in sources.items() for of, path in source.files.items()},
+        files={
+            f"{part}/{kind}": path for part, source in sources.items() for kind, path in source.files.items()
+        },
         field=next((source.field for source in sources.values() if source.field), None),
     )
 
@@ -231,7 +237,7 @@ def _check_id(key: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Tolerance(Settings):
-    """How to handle records that cannot be used."""
+    """Handling of records that cannot be used."""
 
     on_error: str = setting("raise", choices=("raise", "skip"))
     """raise (stop at the first bad record) | skip (drop bad records and count them)"""

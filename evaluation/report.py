@@ -93,8 +93,8 @@ class Table:
         flats = {name: flatten_groups(metrics) for name, metrics in results.items()}
         rows = {name: [name] for name in flats}
         for column in columns:
-            found = [flat[column.key] for flat in flats.values() if flat.get(column.key) is not None]
-            best = column.format_value({column.key: max(found)}) if column.best and len(found) > 1 else None
+            values = [flat[column.key] for flat in flats.values() if flat.get(column.key) is not None]
+            best = column.format_value({column.key: max(values)}) if column.best and len(values) > 1 else None
             for name, flat in flats.items():
                 text, cell = column.format_value(flat), column.format_cell(flat)
                 rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
@@ -147,7 +147,7 @@ def group_tables(
 
     label: maps a group to its column head. Numbers have two decimals, the best is bold.
     """
-    groups = dict.fromkeys(group for of in results.values() for group in of)
+    groups = dict.fromkeys(group for metrics in results.values() for group in metrics)
     ordered = sorted(groups, key=lambda group: group == AVERAGE)
     return [
         Table.of(
@@ -198,12 +198,12 @@ def to_markdown(parts: Iterable[Part], folder: Path, page: str = "") -> list[str
     return paragraphs
 
 
-def draw_curves(path: Path, given: Curves) -> Figure:
+def draw_curves(path: Path, plot: Curves) -> Figure:
     """Draw declared curves into a file; returns the figure."""
     from citerec.base.plots import curve_plot
 
-    options = {name: getattr(given, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
-    return curve_plot(path, given.curves, given.title, given.x, given.y, **options)
+    options = {name: getattr(plot, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
+    return curve_plot(path, plot.curves, plot.title, plot.x, plot.y, **options)
 
 
 def briefly(parts: Iterable[Part]) -> list[Part]:

@@ -56,8 +56,8 @@ class SweepJob:
 
     def label(self, keys: Sequence[str]) -> str:
         """Label the job by its values of these keys, or by its folder."""
-        given = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
-        return " ".join(given) or self.folder.name
+        values = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
+        return " ".join(values) or self.folder.name
 
 
 class Summary(Callback):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar, cast
 
 import msgspec
-import orjson
 
 from citerec.base.errors import InputError, quoted
 from citerec.base.files import BYTE_ORDER_MARK, open_bytes
@@ -79,12 +78,20 @@ def read_objects(
 def parse_object(line: bytes, where: str) -> Object:
     """Parse a line that holds a JSON object; InputError for anything else."""
     try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
+        record = msgspec.json.decode(line)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: malformed JSON: {error}") from None
     if not isinstance(record, dict):
         raise InputError(f"{where}: must be an object, not {json_type(record)}; a record is one line")
     return record
+
+
+def encode_json(value: Any) -> bytes:
+    """Encode plain values, ids and years as JSON."""
+    return _ENCODER.encode(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=lambda value: str(value) if isinstance(value, str) else int(value))
 
 
 class PaperId(str):
@@ -167,8 +174,8 @@ def json_writer(path: Path, keys: bool) -> Iterator[Callable[..., None]]:
 
         def add(record: Object, key: str | None = None) -> None:
             nonlocal separator
-            prefix = b"" if key is None else orjson.dumps(key) + b": "
-            file.write(separator + prefix + orjson.dumps(record))
+            prefix = b"" if key is None else encode_json(key) + b": "
+            file.write(separator + prefix + encode_json(record))
             separator = b",\n"
 
         yield add

@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-import ir_datasets
-from ir_datasets.datasets.base import Dataset
-from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel
-
+from citerec.base.errors import needs_extra
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.published.downloads import CORPORA, open_data
 from citerec.datasets.published.releases import PREFIX, RELEASES
 from citerec.datasets.records import SPLITS
+
+with needs_extra("citerec.interop.ir_datasets", "peers"):
+    import ir_datasets
+    from ir_datasets.datasets.base import Dataset
+    from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, TrecQrel
 
 
 class Paper(NamedTuple):

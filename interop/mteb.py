@@ -14,13 +14,21 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from mteb.abstasks import AbsTaskRetrieval
-from mteb.abstasks.task_metadata import TaskMetadata
-from mteb.models import CrossEncoderProtocol, SearchCrossEncoderWrapper, SearchEncoderWrapper, SearchProtocol
-
+from citerec.base.errors import needs_extra
 from citerec.datasets.published.downloads import open_data
 from citerec.datasets.published.releases import RELEASES
-from datasets import Dataset  # type: ignore[attr-defined]  # Hugging Face's
+
+with needs_extra("citerec.interop.mteb", "peers"):
+    from mteb.abstasks import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import (
+        CrossEncoderProtocol,
+        SearchCrossEncoderWrapper,
+        SearchEncoderWrapper,
+        SearchProtocol,
+    )
+
+    from datasets import Dataset  # type: ignore[attr-defined]  # Hugging Face's
 
 SUBSET = "default"
 

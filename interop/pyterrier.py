@@ -17,15 +17,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyterrier as pt
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, needs_extra
 from citerec.datasets.corpus import Corpus
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.llm import LlmReranker
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.queries import Queries, Query
+
+with needs_extra("citerec.interop.pyterrier", "peers"):
+    import pandas as pd
+    import pyterrier as pt
 
 FIELDS = ("title", "abstract", "year", "known", "own")
 """Columns of topics besides qid and query; all may be missing."""

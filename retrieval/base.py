@@ -202,12 +202,12 @@ class Retriever(ABC):
             return replace(self.search_allowed(queries, k, None), queries=queries)
         papers, scores = empty_rankings(len(queries), k)
         for rows, allowed in filters.groups(queries):
-            found = self.search_allowed(queries[rows], k, allowed)
-            papers[rows], scores[rows] = found.papers, found.scores
+            ranking = self.search_allowed(queries[rows], k, allowed)
+            papers[rows], scores[rows] = ranking.papers, ranking.scores
         return Ranking(papers, scores, queries)
 
     def search_allowed(self, queries: Queries | Rows, k: int, allowed: Mask | None) -> Ranking:
-        """Like `search`, among the papers allowed [P] for all of these queries; None means all candidates."""
+        """Search among the papers allowed [P] for all of these queries; None means all candidates."""
         corpus = self.corpus
         queries = Queries.from_contexts(corpus, queries)
         eligible = corpus.is_candidate if allowed is None else allowed
@@ -215,16 +215,16 @@ class Retriever(ABC):
         depth = min(k + 1, int(np.count_nonzero(eligible)))
         if len(queries) == 0 or depth == 0:
             return Ranking(*empty_rankings(len(queries), k))
-        found = self._search(queries, depth, allowed)
-        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
+        ranking = self._search(queries, depth, allowed)
+        wrong = (np.isnan(ranking.scores) & (ranking.papers >= 0)).any(axis=1)
         if wrong.any():
             names = queries[np.flatnonzero(wrong)[:5]].names()
             raise InputError(
                 f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
                 f"{', '.join(names)}; its weights or vectors are damaged"
             )
-        drop = queries.is_own(found.papers) | ~eligible[found.papers]
-        return top_k(found.papers, found.scores, k, drop)
+        drop = queries.is_own(ranking.papers) | ~eligible[ranking.papers]
+        return top_k(ranking.papers, ranking.scores, k, drop)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """The scores that `search` gives these papers, float32 [Q, K]; -inf for papers it does not find.
@@ -237,15 +237,16 @@ class Retriever(ABC):
             allowed = np.zeros(len(self.corpus.paper_ids), np.bool_)
             allowed[wanted[wanted >= 0]] = True
             allowed &= self.corpus.is_candidate
-            found = self.search_allowed(queries[query : query + 1], papers.shape[1], allowed)
-            column, rank = np.nonzero((wanted[:, None] == found.papers) & (wanted[:, None] >= 0))
-            scores[query, column] = found.scores[0, rank]
+            ranking = self.search_allowed(queries[query : query + 1], papers.shape[1], allowed)
+            column, rank = np.nonzero((wanted[:, None] == ranking.papers) & (wanted[:, None] >= 0))
+            scores[query, column] = ranking.scores[0, rank]
         return scores
 
     # Saved indexes.
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to a folder, atomically."""
+        """Write the index to a folder, atomically; InputError if the retriever does not say what it has."""
+        self._refuse_empty()
         with new_index(Path(folder), self._about(self.corpus), self.tuned) as part:
             self._save(part)
 
@@ -265,11 +266,20 @@ class Retriever(ABC):
             self.load(folder, corpus)
             log.info("%s: loaded the index from %s", self.name, folder)
             return
+        if folder is not None:
+            self._refuse_empty()
         self.index(corpus)
         if folder is not None:
             self.save(folder)
             size = folder_bytes(Path(folder))
             log.info("%s: saved the index in %s, %s bytes", self.name, folder, f"{size:,}")
+
+    def _refuse_empty(self) -> None:
+        if not self.arrays and type(self)._save is Retriever._save:
+            raise InputError(
+                f"{self.name}: its index cannot be saved: {type(self).__name__} neither lists `arrays` "
+                "nor overrides `_save` and `_load`; leave out index_dir"
+            )
 
     def _about(self, corpus: Corpus) -> dict[str, Any]:
         return {"retriever": self.name, "corpus": corpus.fingerprint, **self.settings()}
@@ -358,11 +368,11 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
             "index in another folder"
         )
-    found = manifest["about"]
+    saved = manifest["about"]
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
-    for key in [*wanted, *found]:
-        if wanted.get(key) != found.get(key):
-            texts = (str(values.get(key)) for values in (found, wanted))
+    for key in [*wanted, *saved]:
+        if wanted.get(key) != saved.get(key):
+            texts = (str(values.get(key)) for values in (saved, wanted))
             there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
             raise OtherIndex(
                 f"{folder}: the index was built with {key}={there}, not {here}; "

@@ -119,13 +119,13 @@ class DenseRetriever(Retriever):
         vectors = self._query_vectors(queries)
         mask = None if allowed is None else allowed[self._candidates]
         if self.similarity == "l2":
-            found = search_l2(self._vectors, vectors, k, mask)
+            ranking = search_l2(self._vectors, vectors, k, mask)
         else:
-            found = self._vectors.search(vectors, k, mask)
+            ranking = self._vectors.search(vectors, k, mask)
         # A query without a known word is equally near to every paper and gets none.
-        valid = (found.papers >= 0) & vectors.any(axis=1, keepdims=True)
-        papers = np.where(valid, self._candidates[found.papers], -1).astype(np.int32)
-        return Ranking(papers, np.where(valid, found.scores, np.float32(-np.inf)))
+        valid = (ranking.papers >= 0) & vectors.any(axis=1, keepdims=True)
+        papers = np.where(valid, self._candidates[ranking.papers], -1).astype(np.int32)
+        return Ranking(papers, np.where(valid, ranking.scores, np.float32(-np.inf)))
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         if self.similarity == "l2":
@@ -137,8 +137,8 @@ class DenseRetriever(Retriever):
         for part in blocks(len(queries), papers.shape[1] * self._vectors.dim):
             whole = part.stop - part.start == len(queries)
             vectors = self._query_vectors(queries if whole else queries[part])
-            found = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
-            products = (found @ vectors[:, :, None])[:, :, 0]
+            paper_vectors = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
+            products = (paper_vectors @ vectors[:, :, None])[:, :, 0]
             scores[part] = np.where(valid[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
         return scores
 
@@ -164,7 +164,7 @@ class DenseRetriever(Retriever):
 
 
 def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:
-    """Like `retriever.encode_papers(rows)` [n, D], bit for bit, over Ray Data; interrupted work is resumed.
+    """Encode papers [n, D] over Ray Data, bit for bit as `retriever.encode_papers(rows)`; resumes its work.
 
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """

@@ -1,4 +1,4 @@
-"""Libraries: papers built per second, memory, and the time of a query, of adding 100 papers, and over HTTP.
+"""Libraries: building, memory, and the time of a query, of adding papers, over HTTP and with full texts.
 
     python -m citerec.speed.library --papers 1661201 --folder DIR
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,10 +33,20 @@ import requests
 from citerec.datasets.files.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
+from citerec.datasets.tokenize import default_tokenize
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.static.model import StaticModel
 from citerec.library.ask.question import mark_context
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
+from citerec.library.evidence.evidence import WordsEncoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import read_files
+from citerec.library.evidence.refresh import refresh_texts
+from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
+from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.speed._common import (
@@ -49,11 +60,13 @@ from citerec.speed._common import (
 
 ADDED = 100
 """Number of new papers to add."""
+GOAL, CANDIDATES = 10_000, 600
+"""Papers with full texts that figures are extrapolated to, and of a question's candidates."""
 
 
 def generate_source(args: argparse.Namespace) -> None:
     if not args.data.is_dir():
-        generate_corpus(args.papers, 1000, args.data, seed=0, workers=1)
+        generate_corpus(args.papers, 1000, args.data, seed=0)
 
 
 def build_library(args: argparse.Namespace) -> None:
@@ -106,7 +119,7 @@ def add_papers(args: argparse.Namespace) -> None:
 def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
     """Yield context, title and abstract of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
-    contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
+    contexts = (record for record in read_contexts(file) if isinstance(record, ContextRecord))
     for context in islice(contexts, count):
         row = library.row(context.citing_id) or 0
         yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
@@ -139,8 +152,8 @@ def serve_questions(args: argparse.Namespace) -> None:
     def session() -> requests.Session:
         if not hasattr(sessions, "own"):
             sessions.own = requests.Session()
-        found: requests.Session = sessions.own
-        return found
+        own: requests.Session = sessions.own
+        return own
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -175,12 +188,73 @@ def time_requests(name: str, send: Callable[[Any], Any], values: Sequence[Any], 
     return float(p50)
 
 
+def read_fulltexts(args: argparse.Namespace) -> None:
+    """Read made PDFs of two columns, index their passages, and search those of an index of GOAL papers."""
+    from citerec.tests.made_pdfs import made_paper
+
+    model = StaticModel.open(BUILT_IN / "static").retriever()
+    assert isinstance(model, WordsRetriever)
+    encoder = WordsEncoder(model)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [folder / f"{number}.pdf" for number in range(args.pdfs)]
+        for number, file in enumerate(files):
+            file.write_bytes(made_paper(number, by_rows=number % 10 == 0).pdf())
+        times = GOAL / args.pdfs
+        store = TextStore(folder / "texts", create=True)
+        start, pages = time.perf_counter(), 0
+        for file, text in read_files(files, args.workers):
+            store.put([(str(file), 1, 1, text)])
+            pages += text.pages
+        seconds = time.perf_counter() - start
+        print(
+            f"read: {pages / seconds:.0f} pages/s with {args.workers} processes, {seconds * times / 60:.1f} "
+            f"minutes for {GOAL:,} PDFs of {pages / args.pdfs:.0f} pages"
+        )
+        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+        papers = {f"p{number:06}": str(files[number % args.pdfs]) for number in range(GOAL)}
+        store.set_papers(papers, {})
+        start = time.perf_counter()
+        index = update_index(folder / "texts", store, encoder)
+        assert index is not None
+        seconds = time.perf_counter() - start
+        texts = store.path.stat().st_size * times
+        inside = sum(file.stat().st_size for file in (folder / "texts").rglob("*") if file.is_file())
+        size = inside - store.path.stat().st_size + texts
+        print(f"index: {len(index):,} passages in {seconds:.0f} s")
+        print(f"disk: {size / 1e6:.0f} MB, of which texts {texts / 1e6:.0f}")
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(f"memory: {memory:.2f} GB, and {child:.2f} in each process that reads")
+        draw = np.random.default_rng(0)
+        spent = []
+        for number in draw.integers(args.pdfs, size=200).tolist():
+            words = default_tokenize(made_paper(number).sections[1][1][0])[:60]
+            vector = encoder.encode_queries([" ".join(words)])[0]
+            some = np.sort(draw.choice(GOAL, CANDIDATES, replace=False))
+            weights = np.linspace(1, 0.2, len(words)).astype(np.float32)
+            start = time.perf_counter()
+            index.best(index.word_scores(words, weights))
+            index.best(index.word_scores(words, np.ones_like(weights)), some)
+            index.cosines(vector, index.passages_of(some)[0])
+            spent.append(time.perf_counter() - start)
+        print(f"question: {np.median(spent) * 1e3:.1f} ms more (median), {max(spent) * 1e3:.1f} at most")
+        store.close()
+        library = folder / "library"
+        library.mkdir()
+        entries = [LibraryPaper(f"key:{i}", files=(str(file),)) for i, file in enumerate(files)]
+        refresh_texts(library, lambda: entries[:-1], encoder, workers=args.workers)
+        start = time.perf_counter()
+        refresh_texts(library, lambda: entries, encoder, workers=args.workers)
+        print(f"one PDF more: {time.perf_counter() - start:.2f} s")
+
+
 STAGES = {
     "source": generate_source,
     "building": build_library,
     "asking": ask_questions,
     "serving": serve_questions,
     "adding": add_papers,
+    "fulltexts": read_fulltexts,
 }
 
 
@@ -195,6 +269,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests over HTTP")
     parser.add_argument("--users", type=int, nargs="+", default=[1, 20], help="users at once, over HTTP")
     parser.add_argument("--reranker", default="", help="folder of a cross-encoder for the server")
+    parser.add_argument("--pdfs", type=int, default=1000, help="made PDFs, extrapolated to 10,000")
+    parser.add_argument("--workers", type=int, default=2, help="processes that read PDFs")
     parser.add_argument("--contexts", action="store_true", help="use the training contexts of the data")
     args = parser.parse_args()
     setup(args)

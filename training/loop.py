@@ -40,7 +40,7 @@ from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
-from citerec.training.resume import LAST, LOCK, AtomicCheckpointIO, RunCheckpoint, resume_point
+from citerec.training.resume import LAST, LOCK, UNFINISHED, AtomicCheckpointIO, RunCheckpoint, resume_point
 from citerec.training.rounds import HISTORY, Rounds
 from citerec.training.settings import TrainerSettings
 
@@ -168,8 +168,9 @@ class TrainingRun:
         """Whether this is the first of the processes, which logs and writes."""
         return getattr(rank_zero_only, "rank", 0) == 0
 
-    def start(self) -> None:
-        """Seed the random number generators; InputError for a wrong seed, GPU or number of processes."""
+    def start(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
+        """Seed the random number generators; InputError for a wrong seed, GPU or number of processes, and if
+        the run to resume has other settings. more: of Training.settings, what is known already."""
         check_count("seed", self.seed, least=0)
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
@@ -180,9 +181,19 @@ class TrainingRun:
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
+        elif (
+            self.resume and resume_point(self.path, self._shared(corpus, settings) | dict(more or {})) is None
+        ):
+            stopped = (self.path / UNFINISHED).exists()
+            why = "the run was stopped before its state was first saved" if stopped else "nothing to resume"
+            log.info(f"{self.path}: {why}: starting from the beginning")
         pl.seed_everything(self.seed, verbose=False)
         # Saves time: no uninitialised memory is read.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+    def _shared(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
+        """What a resumed run must have in common with this one."""
+        return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
 
     def about(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """Provenance that every model saves with its weights."""
@@ -213,6 +224,7 @@ class TrainingRun:
                 find_unused_parameters=training.module.some_weights,
                 forward_sync_buffers=False,  # they do not change
             )
+        progress = Progress()
         trainer = pl.Trainer(
             **options,
             default_root_dir=self.path,
@@ -224,10 +236,9 @@ class TrainingRun:
             accumulate_grad_batches=training.accumulate,
             logger=list(self.loggers),
             plugins=[AtomicCheckpointIO()],
-            callbacks=[training.rounds, Progress(), *self.callbacks, checkpoint],
+            callbacks=[training.rounds, progress, *self.callbacks, checkpoint],
         )
-        wanted = {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
-        wanted |= training.settings
+        wanted = self._shared(corpus, settings) | dict(training.settings)
         last = None
         if self.resume and self.is_first:
             last = resume_point(self.path, wanted)
@@ -249,6 +260,8 @@ class TrainingRun:
             wandb = sys.modules.get("wandb")  # imported only with logger=wandb
             if wandb is not None and wandb.run is not None:
                 wandb.finish()  # otherwise the next job of a sweep continues this run
+        if last is not None and not progress.steps:
+            log.info(f"the run in {self.path} is finished; more rounds need another output_dir")
         log.info(f"best weights: {training.rounds.best}; history: {self.path / HISTORY}")
         return training.rounds.best
 
@@ -277,6 +290,8 @@ class Progress(pl.Callback):
         self._logged = 0.0
         self._ended: float | None = None
         self._pause: float | None = None
+        self.steps = 0
+        """steps of this process, not those before it was resumed"""
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._start = None  # rounds differ in speed, so measure it per round
@@ -287,6 +302,7 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._ended = now = time.monotonic()
+        self.steps += 1
         if self._start is None:  # the first step warms up, so it does not count
             self._start = self._logged = now
             self._first = trainer.global_step

@@ -157,7 +157,6 @@ def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     """The state to resume from; None if there is none, InputError if it is damaged or settings differ."""
     last, saved = folder / LAST, folder / SAVED_SETTINGS
     if not last.exists():
-        log.info(f"nothing to resume in {folder}: starting from the beginning")
         return None
     earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
     alternative = "or restart with resume=false or another output_dir"

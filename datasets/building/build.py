@@ -56,17 +56,19 @@ class BuildSettings(ContextRules, Tolerance):
 
     @property
     def splitting(self) -> Splitting:
-        """How citing papers are split: by year if any years are given, else at random."""
+        """Split citing papers: by year if any years are given, else at random."""
         years = self.train_years, self.val_years, self.test_years
         if any(years):
             return YearSplitting(*(of_split or None for of_split in years))
         return RandomSplitting(self.train, self.val, self.test, self.seed)
 
 
-def build(given: BuildSettings) -> str:
+def build(settings: BuildSettings) -> str:
     """Build the corpus of a command; return its summary."""
-    shared = {part.name: getattr(given, part.name) for part in (*fields(ContextRules), *fields(Tolerance))}
-    return build_corpus(given.source, given.output, given.splitting, given.identifier, **shared).summary()
+    shared = {part.name: getattr(settings, part.name) for part in (*fields(ContextRules), *fields(Tolerance))}
+    return build_corpus(
+        settings.source, settings.output, settings.splitting, settings.identifier, **shared
+    ).summary()
 
 
 def build_corpus(
@@ -94,8 +96,10 @@ def build_corpus(
     if inside := [file.path for file in files if file.path.resolve().is_relative_to(folder.resolve())]:
         raise InputError(f"output={output}: contains the source file {inside[0]}; name another folder")
     folder = new_folder(folder)
-    given = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
-    report = BuildReport({**given, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
+    command_options = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
+    report = BuildReport(
+        {**command_options, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped
+    )
     with disk_errors(folder, "the corpus", "output"), atomic_folder(folder) as building:
         write_corpus(building, files, splitting, rules, report, identifier)
     return report

@@ -28,11 +28,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.files import database_disk_error
 from citerec.formats.documents import Metadata, Reference
 from citerec.formats.identifiers import _YEAR, arxiv_month, identifier, identifier_kind
+from citerec.formats.json_lines import encode_json
 from citerec.formats.letters import LONG_TITLE, fold, normalise_title, title_key
 from citerec.formats.names import surname
 from citerec.formats.same_work import MAX_YEARS_APART
@@ -112,8 +113,8 @@ class PaperTable:
 
     def named(self, name: str) -> str | None:
         """The id of the paper or entry with a name; None if there is none."""
-        found = self._database.execute("SELECT paper FROM names WHERE name = ?", (name,)).fetchone()
-        return found and found[0]
+        row = self._database.execute("SELECT paper FROM names WHERE name = ?", (name,)).fetchone()
+        return row and row[0]
 
     def assign(self, name: str, paper: str) -> None:
         """Give a name to a paper. If it is that of an entry, the paper replaces the entry."""
@@ -136,15 +137,15 @@ class PaperTable:
         columns = "id, title, abstract, year, authors, field, identifiers"
         rows = self._database.execute(f"SELECT {columns} FROM {table} WHERE {condition} ORDER BY place")
         for paper, title, abstract, year, authors, field, identifiers in rows:
-            fields = orjson.loads(field) if field else ()
+            fields = msgspec.json.decode(field) if field else ()
             yield Metadata(
                 paper,
                 title or "",
                 abstract or "",
                 year or 0,
-                tuple(orjson.loads(authors)) if authors else (),
+                tuple(msgspec.json.decode(authors)) if authors else (),
                 tuple(fields) if isinstance(fields, list) else fields,
-                tuple(orjson.loads(identifiers)) if identifiers else (),
+                tuple(msgspec.json.decode(identifiers)) if identifiers else (),
             )
 
     def close(self) -> None:
@@ -152,11 +153,11 @@ class PaperTable:
 
     def _row(self, paper: Metadata, identified: bool) -> tuple[Any, ...]:
         lists = (
-            orjson.dumps(value).decode() if value else None
+            encode_json(value).decode() if value else None
             for value in (paper.authors, paper.field, paper.identifiers)
         )
-        known = (paper.title or None, paper.abstract or None, paper.year or None)
-        return (paper.id, *known, *lists, identified or None)
+        fields = (paper.title or None, paper.abstract or None, paper.year or None)
+        return (paper.id, *fields, *lists, identified or None)
 
     def _write(self) -> None:
         self._execute(self._insert.format("papers"), self._batch)
@@ -200,7 +201,7 @@ class Catalogue:
     def add(self, paper: Metadata, is_document: bool = False) -> None:
         """Add a record. is_document: it is named by its file, so its id can be shown as its title."""
         paper = paper._replace(title=" ".join(paper.title.split()), abstract=paper.abstract.strip())
-        kinds = {known.partition(":")[0] for known in paper.identifiers}
+        kinds = {name.partition(":")[0] for name in paper.identifiers}
         self._table.add(paper, self._identifier is None or self._identifier in kinds)
         if is_document and not paper.title and not self._with_abstract:
             self._untitled.append(paper.id)
@@ -298,16 +299,16 @@ class Catalogue:
         return row, how if row is None else "by title"
 
     def _resolve_title(self, reference: Reference) -> tuple[int | None, str]:
-        found: dict[int, tuple[int, str]] = {}
+        matches: dict[int, tuple[int, str]] = {}
         for letters in _candidate_titles(reference):
             for row in self.rows_with_title(title_key(letters)):
                 if (distance := self._year_distance(reference, letters, row)) is not None:
-                    found[row] = distance, letters
-        if not found:
+                    matches[row] = distance, letters
+        if not matches:
             return None, NO_TITLE
-        least = min(distance for distance, _ in found.values())
-        first, *others = sorted(row for row, (distance, _) in found.items() if distance == least)
-        if all(found[row][1] == found[first][1] and self._same_paper(first, row) for row in others):
+        least = min(distance for distance, _ in matches.values())
+        first, *others = sorted(row for row, (distance, _) in matches.items() if distance == least)
+        if all(matches[row][1] == matches[first][1] and self._same_paper(first, row) for row in others):
             return first, "by title"
         return None, "several papers have the title"
 

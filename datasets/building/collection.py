@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from citerec.base.errors import InputError
 from citerec.base.progress import read_progress
 from citerec.datasets.building.catalogue import Catalogue
@@ -25,7 +23,7 @@ from citerec.datasets.building.readers import SourceFile, read_documents
 from citerec.datasets.records import SPLITS
 from citerec.datasets.splitting import Splitting
 from citerec.formats.documents import Document, FullText, Reference
-from citerec.formats.json_lines import OnBadRecord, gzip_writer, json_writer
+from citerec.formats.json_lines import OnBadRecord, encode_json, gzip_writer, json_writer
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +103,8 @@ class BuildReport:
         if self.unresolved:
             with gzip_writer(folder / UNRESOLVED) as file:
                 for reference, citations in self.unresolved.most_common():
-                    known = {name: value for name, value in reference._asdict().items() if value}
-                    file.write(orjson.dumps(known | {"citations": citations}) + b"\n")
+                    fields = {name: value for name, value in reference._asdict().items() if value}
+                    file.write(encode_json(fields | {"citations": citations}) + b"\n")
 
     def _markdown(self) -> str:
         lines = ["# How this corpus was built", ""]
@@ -147,7 +145,7 @@ class BuildReport:
     def reasons(self) -> str:
         """Explain in one line why no contexts are left: what was found, what was dropped, what to do."""
         texts, contexts, advice = Counter(self.counts["full texts"]), self.counts["contexts"], dict(ADVICE)
-        found = f"{texts.pop('read', 0):,} full texts, {contexts['citations']:,} citations"
+        texts_read = f"{texts.pop('read', 0):,} full texts, {contexts['citations']:,} citations"
         if contexts["the cited paper was not found"]:
             add = "add titles and abstracts of the cited papers to source (docs/guide/build.md)"
             titled = any(reference.title for reference in self.unresolved)
@@ -161,8 +159,8 @@ class BuildReport:
             if outcome != "citations"
         ]
         if not self.counts["full texts"]["read"]:
-            return f"found: {found}; add the texts that cite to source"
-        return f"found: {found}; dropped: {'; '.join(dropped) or 'none'}"
+            return f"found: {texts_read}; add the texts that cite to source"
+        return f"found: {texts_read}; dropped: {'; '.join(dropped) or 'none'}"
 
 
 def write_corpus(
@@ -195,9 +193,9 @@ def write_corpus(
             raise InputError(f"identifier={identifier}: no paper that can be used has one of this kind")
         with json_writer(folder / "papers.json.gz", keys=True) as add:
             for paper in catalogue.papers():
-                known = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
+                fields = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
                 field = {"field": paper.field} if paper.field else {}
-                add(known | {"authors": paper.authors} | field, paper.id)
+                add(fields | {"authors": paper.authors} | field, paper.id)
         full_texts = _full_texts(list(with_text), catalogue, report)
         _write_contexts(folder, full_texts, catalogue, splitting, rules, report)
     catalogue.path.unlink()
@@ -240,10 +238,10 @@ def _write_contexts(
             if split is None:
                 counts["full texts"]["outside the splits' years or shares"] += 1
                 continue
-            for found in select_contexts(full_text, citing, catalogue, rules, counts, report.unresolved):
-                cited, named = ids[found.cited], "_named" * found.named
-                context = f"{ids[citing]}__{cited}__{found.number}{named}"
-                record = {"masked_text": found.text, "context_id": context}
+            for selected in select_contexts(full_text, citing, catalogue, rules, counts, report.unresolved):
+                cited, named = ids[selected.cited], "_named" * selected.named
+                context = f"{ids[citing]}__{cited}__{selected.number}{named}"
+                record = {"masked_text": selected.text, "context_id": context}
                 add(record | {"citing_id": ids[citing], "refid": cited}, context)
                 queries[split + named]({"context_id": context, "positive_ids": [cited]})
                 written[split + named] += 1

@@ -40,7 +40,7 @@ MAX_UNRESOLVED = 100_000
 
 @dataclass(frozen=True)
 class ContextRules(Settings):
-    """How contexts are cut and selected.
+    """Rules by which contexts are cut and selected.
 
     `shortest`, `per_pair` and `leaks` are rules of this project; Gu et al. 2022 use shortest=0 per_pair=null
     leaks=keep.

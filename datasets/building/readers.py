@@ -60,7 +60,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     Raises InputError for a name without files.
     """
     names = _names(source)
-    found: dict[Path, None] = {}
+    chosen: dict[Path, None] = {}
     for name in names:
         path = expand_user(name)
         if advice := _CONVERTED.get(path.suffix.lower()):
@@ -86,10 +86,10 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             if parts:
                 reason = f"no \\documentclass in {parts[0].name}, a chapter; give the main file or its folder"
             raise InputError(f"source: {name}: {reason}")
-        found.update(dict.fromkeys(files))
-    if all(file.suffix == ".bib" for file in found):
+        chosen.update(dict.fromkeys(files))
+    if all(file.suffix == ".bib" for file in chosen):
         raise InputError(f"source: {names[0]}: has no running text; add the files that cite it")
-    latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
+    latex_papers = Counter(file.parent for file in chosen if file.suffix == ".tex")
     named = {expand_user(name) for name in names}
 
     def paper_id(file: Path, folders: int) -> str:
@@ -107,8 +107,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         above = place.parent.parts[-folders:] if folders else ()
         return "_".join(" ".join((*above, name)).split())
 
-    ids = {file: paper_id(file, 0) for file in found}
-    for folders in range(1, max(len(file.parts) for file in found)):
+    ids = {file: paper_id(file, 0) for file in chosen}
+    for folders in range(1, max(len(file.parts) for file in chosen)):
         # Files with the same arXiv id are one paper; other files with the same name are different papers.
         ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
         ids = {file: paper_id(file, folders) if id in ambiguous else id for file, id in ids.items()}
@@ -121,7 +121,7 @@ def find_records(source: str | Sequence[str], in_folders: tuple[str, ...]) -> li
     in_folders: ends of the names of files that are read of a folder, at any depth. Raises InputError for a
     name without files.
     """
-    found: dict[Path, None] = {}
+    chosen: dict[Path, None] = {}
     for name in _names(source):
         path = expand_user(name)
         if path.is_dir():
@@ -132,8 +132,8 @@ def find_records(source: str | Sequence[str], in_folders: tuple[str, ...]) -> li
         if not files:
             reason = f"no such file, or a folder without {', '.join(in_folders)}"
             raise InputError(f"source: {name}: {reason}")
-        found.update(dict.fromkeys(files))
-    return list(found)
+        chosen.update(dict.fromkeys(files))
+    return list(chosen)
 
 
 def _names(source: str | Sequence[str]) -> list[str]:
@@ -149,8 +149,8 @@ def _names(source: str | Sequence[str]) -> list[str]:
 
 def _named_files(path: Path) -> list[Path]:
     """A file, or those that match a pattern, sorted; empty if there is none."""
-    found = [path] if path.exists() else sorted(Path(file) for file in glob.glob(str(path), recursive=True))
-    return [file for file in found if file.is_file()]
+    files = [path] if path.exists() else sorted(Path(file) for file in glob.glob(str(path), recursive=True))
+    return [file for file in files if file.is_file()]
 
 
 def read_documents(
@@ -202,18 +202,18 @@ def _is_xml(name: str) -> bool:
 
 
 def _archived_documents(archive: Path, on_bad: OnBadRecord) -> Iterator[Document]:
-    found = False
+    has_documents = False
     try:
         with damage_reported():
             for name, content in stream_files(archive):
                 if _is_xml(name):
-                    found = True
+                    has_documents = True
                     where = f"{archive}, file {quoted(name)}"
                     yield from _read_trees(content, PurePosixPath(name).stem, where, on_bad)
     except UnusableFile as error:
         on_bad(InputError(f"{archive}: {error}"))
     else:
-        if not found:
+        if not has_documents:
             on_bad(InputError(f"{archive}: the archive has no .xml or .nxml file"))
 
 

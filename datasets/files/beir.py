@@ -66,11 +66,11 @@ def find_files(folder: Path, splits: object) -> dict[str, Path]:
     """
     check_split_names(splits)
     names = list(dict.fromkeys(cast(list[str], splits)))
-    found = {"papers": existing_file(folder / PAPERS), "contexts": existing_file(folder / QUERIES)}
+    parts = {"papers": existing_file(folder / PAPERS), "contexts": existing_file(folder / QUERIES)}
     for split in names:
         paths = (existing_file(folder / QRELS / f"{name}.tsv") for name in (beir_split(split), split))
-        found[f"split {split}"] = next(filter(None, paths), None)
-    files = {part: path for part, path in found.items() if path}
+        parts[f"split {split}"] = next(filter(None, paths), None)
+    files = {part: path for part, path in parts.items() if path}
     if "contexts" not in files:
         raise InputError(f"{folder}: no {QUERIES} or {QUERIES}.gz next to {PAPERS}")
     if len(files) == 2:
@@ -99,8 +99,8 @@ def beir_source(name: str, files: dict[str, Path], field: str | None, identity: 
 def read_paper_metadata(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Fields]]:
     """Yield id and metadata of the papers in a corpus.jsonl."""
     for _, record in read_objects(path, on_bytes):
-        if isinstance(found := record.get("metadata"), dict):
-            yield str(record.get("_id")), found
+        if isinstance(metadata := record.get("metadata"), dict):
+            yield str(record.get("_id")), metadata
 
 
 def _read_papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecord | BadRecord]:
@@ -116,12 +116,12 @@ def _read_lines(
     with read_progress(path, what) as on_bytes:
         for number, (_, record) in enumerate(read_objects(path, on_bytes)):
             try:
-                found = parse(_parse_id(path, number, record), record)
+                parsed = parse(_parse_id(path, number, record), record)
             except BadRecord as bad:
                 yield bad
             else:
-                if found is not None:
-                    yield found
+                if parsed is not None:
+                    yield parsed
 
 
 class _Identified(msgspec.Struct, rename={"id": "_id"}):
@@ -150,9 +150,9 @@ class _Query(msgspec.Struct):
 
 
 def _parse_id(path: Path, number: int, record: Fields) -> str:
-    found = record.get("_id")
-    whole = isinstance(found, int) and not isinstance(found, bool)
-    return str(found) if whole else convert_record(_Identified, record, path, number).id
+    id = record.get("_id")
+    whole = isinstance(id, int) and not isinstance(id, bool)
+    return str(id) if whole else convert_record(_Identified, record, path, number).id
 
 
 def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
@@ -164,11 +164,11 @@ def _parse_paper(path: Path, field: str | None, key: str, record: Fields) -> Pap
 
 def _parse_citing_paper(path: Path, key: str, record: Fields) -> PaperRecord | None:
     """The implicit citing paper of a query; None if the query names a paper of the corpus."""
-    found = convert_record(_Query, record, path, key).metadata or _QueryMetadata()
-    if found.citing_id is not None:
+    metadata = convert_record(_Query, record, path, key).metadata or _QueryMetadata()
+    if metadata.citing_id is not None:
         return None
     id = default_citing_id(key)
-    return PaperRecord(id, found.title or "", found.abstract or "", found.year, candidate=False)
+    return PaperRecord(id, metadata.title or "", metadata.abstract or "", metadata.year, candidate=False)
 
 
 def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
@@ -180,7 +180,7 @@ def _parse_context(path: Path, key: str, record: Fields) -> ContextRecord:
 
 def _read_qrels(path: Path) -> Iterator[QueryRecord]:
     """Yield the queries of a split in order of first occurrence, with the papers scored above 0."""
-    found: dict[str, list[str]] = {}
+    qrels: dict[str, list[str]] = {}
     with open_bytes(path) as (file, _):
         try:
             for number, line in enumerate(io.TextIOWrapper(cast(Any, file), "utf-8-sig"), start=1):
@@ -193,8 +193,8 @@ def _read_qrels(path: Path) -> Iterator[QueryRecord]:
                         "separated by tabs"
                     )
                 if int(cells[2]) > 0:
-                    found.setdefault(cells[0], []).append(cells[1])
+                    qrels.setdefault(cells[0], []).append(cells[1])
         except UnicodeDecodeError:
             raise InputError(f"{path}: is not UTF-8") from None
-    for query, papers in found.items():
+    for query, papers in qrels.items():
         yield QueryRecord(query, papers)

@@ -7,8 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from citerec.base.arguments import command
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_folder, disk_errors, new_folder
@@ -18,7 +16,7 @@ from citerec.datasets.building.catalogue import PaperTable
 from citerec.datasets.building.readers import find_records
 from citerec.datasets.citations.graph import CitationEdge, PaperLine, read_record
 from citerec.formats.documents import Metadata
-from citerec.formats.json_lines import Object, gzip_writer, read_objects
+from citerec.formats.json_lines import Object, encode_json, gzip_writer, read_objects
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
@@ -97,9 +95,9 @@ def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
 
 
 def _encode(paper: PaperLine) -> bytes:
-    known = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
+    fields = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
     more = {"year": paper.year or None, "fields": paper.fields, "references": paper.references}
-    return orjson.dumps(known | more) + b"\n"
+    return encode_json(fields | more) + b"\n"
 
 
 main = command("data convert", ConvertSettings, lambda given: convert(given.source, given.output))

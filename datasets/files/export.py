@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_folder, disk_errors, new_folder
@@ -32,8 +32,10 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
         with (part / PAPERS).open("wb") as file, count_progress("papers", len(ids)) as advance:
             for row, paper in enumerate(ids):
                 if row not in implicit:
-                    known = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
-                    file.write(orjson.dumps(known | {"metadata": _paper_metadata(corpus, row)}) + b"\n")
+                    fields = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
+                    file.write(
+                        msgspec.json.encode(fields | {"metadata": _paper_metadata(corpus, row)}) + b"\n"
+                    )
                 advance(1)
         with (part / QUERIES).open("wb") as file, count_progress("queries", len(contexts)) as advance:
             for row, (query, text) in enumerate(zip(contexts, corpus.context_texts, strict=True)):
@@ -43,7 +45,7 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
                     more |= {"year": year} if (year := int(corpus.years[paper])) else {}
                 elif paper >= 0:
                     more = {"citing_id": ids[paper]}
-                file.write(orjson.dumps({"_id": query, "text": text, "metadata": more}) + b"\n")
+                file.write(msgspec.json.encode({"_id": query, "text": text, "metadata": more}) + b"\n")
                 advance(1)
         for name, split in corpus.splits.items():
             with (part / QRELS / f"{beir_split(name)}.tsv").open("w", encoding="utf-8") as lines:
@@ -57,11 +59,11 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
 
 def _paper_metadata(corpus: Corpus, row: int) -> dict[str, Any]:
     year, codes = int(corpus.years[row]), corpus.fields[row].tolist()
-    found: dict[str, Any] = {"year": year} if year else {}
+    metadata: dict[str, Any] = {"year": year} if year else {}
     if codes:
         key, names = corpus.settings["field"] or "fields", [corpus.field_names[code] for code in codes]
-        found[key] = names[0] if key == "year" else names  # a list would be no year for data.field=year
-    return found
+        metadata[key] = names[0] if key == "year" else names  # a list would be no year for data.field=year
+    return metadata
 
 
 main = composed_command("export")

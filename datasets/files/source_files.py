@@ -283,12 +283,12 @@ def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict
             f"{folder}: no such folder; data.dir must be a folder with papers.json and contexts.json"
         )
     check_split_names(splits)
-    found = {
+    parts = {
         "papers": papers or existing_file(folder / "papers.json"),
         "contexts": existing_file(folder / "contexts.json"),
         **{f"split {split}": existing_file(folder / f"{split}.json") for split in dict.fromkeys(splits)},
     }
-    files = {part: path for part, path in found.items() if path}
+    files = {part: path for part, path in parts.items() if path}
     if "papers" not in files:
         raise InputError(f"{folder}: no papers.json or papers.json.gz; put it there or set data.papers=FILE")
     if "contexts" not in files:

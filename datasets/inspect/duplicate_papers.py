@@ -65,8 +65,8 @@ def context_duplicate_table(view: CorpusView, counted: Mask, least: float) -> Ta
     shared = _share_targets(rows, others, starts, cited)
     size = starts[1:] - starts[:-1]
     # Contexts in no split have unknown targets.
-    known = (view.split[rows] >= 0) & (view.split[others] >= 0)
-    other_target = known & ((shared < size[rows]) | (shared < size[others]))
+    in_splits = (view.split[rows] >= 0) & (view.split[others] >= 0)
+    other_target = in_splits & ((shared < size[rows]) | (shared < size[others]))
     own = view.corpus.citing[rows] == view.corpus.citing[others]
     wanted = {
         "same": ("contexts with the same words as another", pairs.same),
@@ -134,9 +134,9 @@ class PaperDuplicates:
 
         def twin_is(marked: Mask) -> Mask:
             counts = np.bincount(twins, weights=marked)
-            found: Mask = counts[twins] > marked
-            found[self.pairs.rows[marked[self.pairs.others]]] = True
-            return found
+            has_twin: Mask = counts[twins] > marked
+            has_twin[self.pairs.rows[marked[self.pairs.others]]] = True
+            return has_twin
 
         self.twin_is_candidate = twin_is(np.asarray(corpus.is_candidate))
         citing = [np.isin(np.arange(len(titles)), papers) for papers in view.citing_papers.values()]

@@ -46,7 +46,7 @@ SENTENCES, CHARACTERS = 2, 400
 
 @dataclass(frozen=True)
 class InspectSettings(Settings):
-    """What an inspection counts and shows (conf/inspect.yaml)."""
+    """Options of an inspection (conf/inspect.yaml)."""
 
     near: float = setting(0.8, least=MIN_NEAR, most=1)
     title_words: int = setting(3, least=1)
@@ -66,12 +66,14 @@ def inspect_corpus(
 
     data: opens the corpus. settings: see InspectSettings. Raises InputError for invalid settings or data.
     """
-    given = read_settings(InspectSettings, settings)
+    options = read_settings(InspectSettings, settings)
     folder = expand_user(output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
-    if corpus.papers_file is None and given.authors != InspectSettings.authors:
-        raise InputError(f"authors={given.authors}: {corpus.name} has no single papers file to read it from")
+    if corpus.papers_file is None and options.authors != InspectSettings.authors:
+        raise InputError(
+            f"authors={options.authors}: {corpus.name} has no single papers file to read it from"
+        )
     view = CorpusView(corpus)
     counted = counted_words(corpus.words)
     contexts, titles, abstracts = (
@@ -81,11 +83,11 @@ def inspect_corpus(
     if corpus.papers_file is None:  # several files, or made as it is read
         surnames = [""] * len(corpus.paper_ids)
         log.warning("%s: the authors are not known, as there is no single papers file", corpus.name)
-    elif not any(surnames := first_authors(corpus, corpus.papers_file, given.authors)):
-        if given.authors != InspectSettings.authors:
-            raise InputError(f"authors={given.authors}: no paper of {corpus.papers_file} has this key")
-        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)
-    papers = PaperDuplicates(view, counted, titles, given.near)
+    elif not any(surnames := first_authors(corpus, corpus.papers_file, options.authors)):
+        if options.authors != InspectSettings.authors:
+            raise InputError(f"authors={options.authors}: no paper of {corpus.papers_file} has this key")
+        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, options.authors)
+    papers = PaperDuplicates(view, counted, titles, options.near)
     dropped = statistics.bad_record_table(corpus)
     tables = [
         *([dropped] if dropped else []),
@@ -94,12 +96,12 @@ def inspect_corpus(
         statistics.paper_table(view, np.array(surnames) != ""),
         statistics.length_table(corpus, contexts, titles, abstracts),
         statistics.empty_table(view, contexts),
-        leak_table(view, surnames, given.title_words),
-        paper_duplicate_table(view, papers, given.near),
+        leak_table(view, surnames, options.title_words),
+        paper_duplicate_table(view, papers, options.near),
         twin_table(view, papers),
-        context_duplicate_table(view, counted, given.near),
+        context_duplicate_table(view, counted, options.near),
     ]
-    drawn = draw_examples(corpus, given.examples, given.seed)
+    drawn = draw_examples(corpus, options.examples, options.seed)
     content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat_counts(tables)}
     write_text(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     page = Console(record=True, file=io.StringIO(), width=WIDTH)

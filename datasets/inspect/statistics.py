@@ -107,8 +107,8 @@ def _year_lines(view: CorpusView, groups: Mapping[str, Rows]) -> list[Line]:
     lines = []
     for name, share in (("earliest", 0), ("median", 50), ("latest", 100)):
         values: dict[str, Number] = {}
-        for column, found in years.items():
-            dated = found[found != 0]
+        for column, dates in years.items():
+            dated = dates[dates != 0]
             values[column] = int(np.percentile(dated, share, method="inverted_cdf")) if len(dated) else None
         lines.append(Line(f"year_{name}", f"{name} year", values, is_year=True))
     return lines

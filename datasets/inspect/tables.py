@@ -72,16 +72,16 @@ class Table:
 
 def flat_counts(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
     """Flatten tables to {table/line/column: number} and {table/line/column/examples: ids}, if any."""
-    found: dict[str, Number | list[str]] = {}
+    counts: dict[str, Number | list[str]] = {}
     for table in tables:
         for line in table.lines:
             for column in table.columns:
                 if column in line.values:
                     key = f"{table.key}/{line.key}/{column}"
-                    found[key] = line.values[column]
+                    counts[key] = line.values[column]
                     if line.examples.get(column):
-                        found[f"{key}/examples"] = list(line.examples[column])
-    return found
+                        counts[f"{key}/examples"] = list(line.examples[column])
+    return counts
 
 
 def count_line(
@@ -96,16 +96,16 @@ def count_line(
 
     among: count shares among these rows only; groups without such rows have no number.
     """
-    found = {column: rows[marked[rows]] for column, rows in groups.items()}
+    chosen = {column: rows[marked[rows]] for column, rows in groups.items()}
     totals = {
         column: len(rows) if among is None else int(among[rows].sum()) for column, rows in groups.items()
     }
     return Line(
         key,
         what,
-        {column: len(rows) if among is None or totals[column] else None for column, rows in found.items()},
+        {column: len(rows) if among is None or totals[column] else None for column, rows in chosen.items()},
         totals,
-        {column: [name(row) for row in rows[:EXAMPLES].tolist()] for column, rows in found.items()},
+        {column: [name(row) for row in rows[:EXAMPLES].tolist()] for column, rows in chosen.items()},
     )
 
 
@@ -130,9 +130,9 @@ class CorpusView:
 
     def contexts_with_target(self, marked: Mask) -> Mask:
         """Mask of the contexts [C] with a marked citation [n]."""
-        found = np.zeros(len(self.split), np.bool_)
-        found[self.context[marked]] = True
-        return found
+        mask = np.zeros(len(self.split), np.bool_)
+        mask[self.context[marked]] = True
+        return mask
 
     def line(self, key: str, what: str, marked: Mask, among: Mask | None = None) -> Line:
         """Count the marked contexts [C] of each split; otherwise like `count_line`."""

@@ -6,6 +6,7 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -21,7 +22,7 @@ from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_change, compare_outputs, difference_rows
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import markdown_table, to_markdown
-from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
+from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
 from citerec.evaluation.significance import DRAWS, Difference
 
@@ -58,6 +59,10 @@ class ResultsSettings(Settings):
     """jobs to skip, DATA/NAME, DATA or NAME"""
     page_only: bool = False
     """only write the page"""
+    status: bool = False
+    """only print how far the trainings are, and how long those that have begun still take"""
+    outputs: str | None = None
+    """folder of all outputs, instead of the plan's (e.g. /disk/outputs)"""
 
 
 Benchmarks = dict[type[Benchmark], dict[str, Output]]
@@ -97,6 +102,8 @@ def _section(
     if rows := _difference_rows(plan, benchmarks):
         about = [DIFFERENCES, *([BY_GROUP] if any(kind.compared_by_group for kind in benchmarks) else [])]
         parts += ["### Differences", " ".join(about), markdown_table(["A is", "B is", *HEADER], rows)]
+    if rows := _training_rows(plan.jobs_for(data)):
+        parts += ["### Trainings", markdown_table(["training", "validation", "after each round"], rows)]
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
     if one.published:
@@ -105,6 +112,20 @@ def _section(
         lines = dict.fromkeys(line for job in jobs.values() for line in job.commands)
         parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
     return parts
+
+
+def _training_rows(jobs: list[Job]) -> list[list[str]]:
+    """Return the curves of the trainings that jobs need, as far as they are."""
+    rows = []
+    for step in {step.folder: step for job in jobs for step in job.needs}.values():
+        path = step.folder / "history.csv"  # training.rounds.HISTORY, which would import torch
+        if path.is_file():
+            with path.open(newline="") as file:
+                history = list(csv.DictReader(file))
+            for name, label in (("recall@10", "R@10"), ("mrr", "MRR")):
+                values = [f"{float(value):.3f}" for row in history if (value := row.get(f"val/{name}"))]
+                rows.append([step.name, label, " ".join(values)])
+    return rows
 
 
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
@@ -175,11 +196,14 @@ def _unexpected(plan: Plan, job: Job) -> str:
 
 def run_plan(given: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
-    plan = read_plan(Path(given.plan))
+    plan = read_plan(Path(given.plan), given.outputs)
     for one in plan.file.data.values():
         if one.published:
             published_tables(one.published)  # fail before hours of work
     jobs = plan.select(given.jobs, given.without)
+    if given.status:
+        print_status(jobs)
+        return
     failed = {} if given.page_only else run_all(jobs)
     for job in jobs:
         if str(job) not in failed and (wrong := _unexpected(plan, job)):

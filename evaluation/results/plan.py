@@ -137,14 +137,14 @@ class Plan:
         return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan; InputError names the faulty part."""
+def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
+    """Read a plan; InputError names the faulty part. elsewhere: folder of outputs, instead of the plan's."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: {error}") from None
     file = validate(content, PlanFile, str(path))
-    outputs, jobs = Path(file.outputs), dict[str, Job]()
+    outputs, jobs = Path(elsewhere or file.outputs), dict[str, Job]()
     for of, one in file.data.items():
         steps: dict[str, Step] = {}
         for name, given in file.training.items():

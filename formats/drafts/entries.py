@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import yaml
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
@@ -157,8 +157,11 @@ def read_other(path: Path) -> dict[str, Reference]:
     """
     content = read_limited(path, MAX_CSL_BYTES)
     try:
-        loaded = orjson.loads(content) if path.suffix == ".json" else yaml.load(content, yaml.CSafeLoader)
-    except (orjson.JSONDecodeError, yaml.YAMLError, ValueError) as error:
+        if path.suffix == ".json":
+            loaded = msgspec.json.decode(content)
+        else:
+            loaded = yaml.load(content, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         kind = "JSON" if path.suffix == ".json" else "YAML"
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise InputError(f"{path}: malformed {kind}: {reason}") from None

@@ -16,7 +16,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Split
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
-from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
 from citerec.hatten.training.mining import Pool
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.nets import to_device
@@ -238,7 +238,7 @@ class TrainingData(RoundData):
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
         levels = current >= self.settings.schedule.mean_only_rounds
-        positives = self.settings.loss.positives
+        positives = build_loss(self.settings.loss).positives
         batches = PreparedBatches(
             self._batches(current, self.pool), self.encoder.layout, levels, not self.cached, positives
         )

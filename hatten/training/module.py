@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from citerec.hatten.encoder import Encoder, HAttenEncoder
 from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
 from citerec.hatten.training.batches import Batch
-from citerec.hatten.training.losses import encoder_loss
+from citerec.hatten.training.losses import build_loss
 from citerec.training.module import AveragedModule
 
 
@@ -23,7 +23,7 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
-        self.loss, self.restart = settings.loss, settings.restart
+        self.loss, self.restart = build_loss(settings.loss), settings.restart
         self.cached_vectors: Tensor | None = None
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
@@ -40,7 +40,7 @@ class EncoderModule(AveragedModule[Encoder]):
         checkpoint["cached_vectors"] = self.cached_vectors
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.cached_vectors = checkpoint["cached_vectors"]
+        self.cached_vectors = checkpoint.get("cached_vectors")
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         loss = self.compute_loss(batch, self.similarity(batch))
@@ -58,7 +58,7 @@ class EncoderModule(AveragedModule[Encoder]):
         """Return the scalar loss of a batch, given the cosines [Q, N]."""
         device = similarity.device
         levels, log_rate = (torch.as_tensor(part, device=device) for part in (batch.levels, batch.log_rate))
-        return encoder_loss(self.loss, similarity, levels, log_rate, batch.positives)
+        return self.loss(similarity, levels, log_rate, batch.positives)
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of this process's mined and random papers."""

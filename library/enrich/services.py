@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-import orjson
+import msgspec
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper
@@ -202,7 +202,7 @@ class OpenAlex(Service):
         return Request("/works", parameters | _given(mailto=self.mailto, api_key=self.key))
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        return _assign(lookups, self.works(orjson.loads(content)["results"]))
+        return _assign(lookups, self.works(msgspec.json.decode(content)["results"]))
 
     def work(self, fields: Fields) -> LibraryPaper:
         pmid = fields.child("ids").text("pmid").rstrip("/").rpartition("/")[2]
@@ -230,7 +230,7 @@ class SemanticScholar(Service):
         return Request("/paper/batch", {"fields": self._fields}, ids)
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        records = orjson.loads(content)
+        records = msgspec.json.decode(content)
         if lookups[0].kind == TITLE:
             return _assign(lookups, self.works(records["data"]))
         if not isinstance(records, list) or len(records) != len(lookups):
@@ -274,7 +274,7 @@ class Crossref(Service):
         return Request("/works", asked | {"select": select} | _given(mailto=self.mailto))
 
     def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
-        return _assign(lookups, self.works(orjson.loads(content)["message"]["items"]))
+        return _assign(lookups, self.works(msgspec.json.decode(content)["message"]["items"]))
 
     def work(self, fields: Fields) -> LibraryPaper:
         title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))

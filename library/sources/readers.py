@@ -29,7 +29,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
@@ -225,8 +225,8 @@ def _ends_later(start: bytes) -> bool:
     """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
     line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
     try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
+        msgspec.json.decode(line)
+    except (ValueError, RecursionError):
         return bool(newline) and not line.rstrip().endswith(b"}")
     return False
 

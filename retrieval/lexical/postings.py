@@ -104,9 +104,9 @@ class Postings:
 
     def frequency(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Number of texts with each of some terms [n]."""
-        known = terms < len(self.offsets) - 1
+        listed = terms < len(self.offsets) - 1
         own = np.zeros(len(terms), np.int64)
-        own[known] = self.offsets[terms[known] + 1] - self.offsets[terms[known]]
+        own[listed] = self.offsets[terms[listed] + 1] - self.offsets[terms[listed]]
         return own
 
     @property
@@ -206,7 +206,7 @@ class RankBM25:
     def scores(
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
     ) -> Floats:
-        """Like `Postings.scores`."""
+        """Return scores as `Postings.scores` does."""
         query = np.repeat(terms, weights.astype(np.int64)).tolist()
         with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
             scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)

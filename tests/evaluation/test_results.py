@@ -6,6 +6,10 @@ import gzip
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -36,6 +40,9 @@ from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
+from citerec.tests.runs import train_config
+from citerec.train import train
+from citerec.training.resume import LAST
 
 ROOT = Path(__file__).parents[2]
 PLANS = sorted((ROOT / "reproduce").glob("*.yaml"))
@@ -129,6 +136,7 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(drafts, "fetch_repository", offline)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DATA", str(tmp_path / "cache" / "published"))
     jobs._settings.cache_clear()  # they name the cache
     published = tmp_path / "cache" / "published"
     published.mkdir(parents=True)
@@ -272,7 +280,7 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     ("name", "expected"),
     [
         ("retrieval", {"Prefetch"}),
-        ("paper", {"Prefetch"}),
+        ("networks", {"Prefetch", "Pipeline"}),
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
@@ -383,6 +391,74 @@ def test_no_job_begins_after_one_that_was_stopped(
     monkeypatch.setattr("sys.executable", str(command))
     with pytest.raises(KeyboardInterrupt, match="was stopped"):
         run_all(plan.jobs[:2])
+
+
+PROGRESS = "round 2 of 7, step 6000 of 35000, loss 0.5, 2.00 steps/s, about 240.0 min left"
+
+
+def test_the_status_tells_how_far_trainings_are(tiny_source: Path, script: Callable[..., Done]) -> None:
+    rows = {name: ["retriever=bm25", f"filters.exclude={{{name}}}"] for name in ("one", "two", "three")}
+    trainings = {name: {"overrides": ["model=hatten"], "checkpoint": "ids.txt"} for name in rows}
+    path = write_plan(tiny_source.parent, retrievers=rows, training=trainings, compare=[])
+    one, two, _ = (job.needs[0] for job in read_plan(path, "elsewhere").jobs)
+    write_text(one.output, "vision\n")
+    write_text(two.folder / jobs.OUTPUT, f"step 5 of 9\n{PROGRESS}\nwaiting for another process\n")
+    done = script("results", str(path), "status=true", "outputs=elsewhere")
+    left = "about 4.0 h left of what has begun; not begun: 1 of 3"
+    assert done.out.splitlines() == ["one: finished", f"two: {PROGRESS}", "three: not begun", left]
+
+
+@pytest.mark.parametrize("last_words", ["echo stopped; exit 130", ":"], ids=["stops", "must be killed"])
+def test_a_stopped_runner_stops_its_command_and_reports_on_it_before(
+    last_words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = tmp_path / "command"
+    lines = [f"trap '{last_words}' TERM", "echo $$ > pid", f"echo '{PROGRESS}'", "while :; do sleep .1; done"]
+    command.write_text("\n".join(["#!/bin/sh", *lines]))
+    command.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(command))
+    monkeypatch.setattr(jobs, "REPORT", 0.1)
+    monkeypatch.setattr(jobs, "PATIENCE", 1.0)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(jobs, "_print", lambda text: (print(text), os.kill(os.getpid(), signal.SIGTERM)))
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        jobs._run_script(TRAIN, [], tmp_path / "out")
+    assert signal.getsignal(signal.SIGTERM) == before and PROGRESS in capsys.readouterr().out
+    assert ("stopped" in (tmp_path / "out" / jobs.OUTPUT).read_text()) == ("stopped" in last_words)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.slow
+def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -> None:
+    data = ["data=demo", "data.papers=120", "data.contexts=300", f"data.cache_dir={tmp_path / 'cache'}"]
+    options = ["model=static", "model.rounds=3", "model.batch.queries=16", "model.batch.steps_per_round=100"]
+    training = {"overrides": [*options, "checkpoint_minutes=0"], "checkpoint": "static"}
+    path = write_plan(
+        tmp_path,
+        data={"demo": {"title": "Demo", "overrides": data}},
+        training={"static": training},
+        retrievers={"static": ["retriever=static", "checkpoint={static}"]},
+        compare=[],
+    )
+    given = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
+    given.output_dir = str(tmp_path / "whole")
+    whole = train(given)
+    step = read_plan(path).jobs[0].needs[0]
+    command = [sys.executable, "-m", "citerec", "results", str(path)]
+    for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        started = time.time()
+        runner = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        while not (step.folder / LAST).exists() or (step.folder / LAST).stat().st_mtime < started:
+            assert runner.poll() is None and time.time() - started < 200
+            time.sleep(0.05)
+        runner.send_signal(number)
+        assert runner.wait(60) == code and why_step_missing(step) == "missing"
+    subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
+    for name in ("model.safetensors", "about.json"):
+        assert (step.output / name).read_bytes() == (whole / name).read_bytes()
+    assert "| static | R@10 | 0." in (tmp_path / "docs" / "page.md").read_text()
 
 
 def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Done]) -> None:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 
-import orjson
+import msgspec
 
 from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import YearSplitting
@@ -37,7 +37,7 @@ def build(folders: Sequence[Path], target: Path) -> None:
         lines = Path(work) / "papers.jsonl.gz"
         with gzip_writer(lines) as out:
             for record in _records(papers):
-                out.write(orjson.dumps(record) + b"\n")
+                out.write(msgspec.json.encode(record) + b"\n")
         rules: dict[str, Any] = {"candidates": "title", "leaks": "keep", "words": "whole", "shortest": 50}
         build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
 
@@ -78,7 +78,7 @@ def _citing(id: str, file: Path) -> Iterator[tuple[str, str, int, int]]:
     """Yield citing paper, sentence and the place of the marker of the cited paper in it."""
     if not file.is_file() or not (year := _year(id)):
         return
-    read = orjson.loads(file.read_bytes())
+    read = msgspec.json.decode(file.read_bytes())
     sentences = [(one["citing_paper_id"], " ".join(one["clean_text"].split())) for one in read]
     sentences = [(citing, text) for citing, text in dict.fromkeys(sentences) if text and citing != id]
     markers = [[one for one in _MARKER.finditer(text) if int(one["year"]) == year] for _, text in sentences]

@@ -14,7 +14,6 @@ from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
@@ -104,9 +103,9 @@ class CSFCubePools:
         folds: dict[str, dict[str, list[str]]] = msgspec.to_builtins(
             validate(read_json(path), _Splits, str(path))
         )
-        known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
+        keys = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
         listed = {query for of_facet in folds.values() for queries in of_facet.values() for query in queries}
-        if unknown := sorted(listed - known):
+        if unknown := sorted(listed - keys):
             raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
         return cls(folder, pools, folds, in_own_pool)
 
@@ -250,10 +249,10 @@ class CSFCube(PoolBenchmark):
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by facet and split, and per query."""
-        given = self.settings
-        cube = CSFCubePools.read(given.dir or ensure_release("csfcube", given.cache_dir))
-        if given.ranked_dir is not None:
-            name, given_dir = str(given.experiment_name), Path(given.ranked_dir)
+        settings = self.settings
+        cube = CSFCubePools.read(settings.dir or ensure_release("csfcube", settings.cache_dir))
+        if settings.ranked_dir is not None:
+            name, given_dir = str(settings.experiment_name), Path(settings.ranked_dir)
             ranked = {
                 facet: read_rankings(given_dir / ranked_file(name, facet), pools)
                 for facet, pools in cube.pools.items()
@@ -325,7 +324,7 @@ class CSFCube(PoolBenchmark):
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
             with atomic_write(folder / ranked_file(name, facet)) as part:
-                part.write_bytes(orjson.dumps(ranked[facet]))
+                part.write_bytes(msgspec.json.encode(ranked[facet]))
         return name, ranked
 
     def _corpus(self, cube: CSFCubePools) -> Corpus:

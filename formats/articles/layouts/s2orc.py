@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import orjson
 
 from citerec.base.errors import InputError
 from citerec.formats.articles.layouts.fields import read_identifiers
@@ -103,8 +102,8 @@ class _AnnotatedSpans:
         value, at = self._lists.get(kind), f"{self._field}.{kind}"
         if isinstance(value, str):
             try:
-                value = orjson.loads(value)
-            except orjson.JSONDecodeError as error:
+                value = msgspec.json.decode(value)
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{self._where}, field {at!r}: malformed JSON: {error}") from None
         spans = validate(value or [], list[_Annotation], self._where, at)
         spans.sort(key=lambda span: (span.start, span.end))

@@ -240,7 +240,7 @@ def heads(folder: str) -> dict[str, bytes]:
     """Return the first records of each file of the demo corpus, or of a corpus in shared/data."""
     if folder == "demo":
         with TemporaryDirectory() as scratch:
-            generate_corpus(100, 100, out := Path(scratch) / "demo", seed=0, workers=1)
+            generate_corpus(100, 100, out := Path(scratch) / "demo", seed=0)
             made = {stem: json.loads((out / f"{stem}.json").read_bytes()) for stem in TOPS}
         some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
         return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}

@@ -21,7 +21,7 @@ from citerec.library.evidence.reading import ReadText, read_here, unreadable
 from citerec.library.evidence.refresh import FOLDER, TextReport, read_cache, refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.retrieval.lexical.postings import UNIT
-from citerec.retrieval.lexical.terms import tokenizer
+from citerec.retrieval.lexical.terms import Tokenizer
 from citerec.tests.library.evidence.made import HashedWords, paper_made, write_papers
 
 Papers = list[LibraryPaper]
@@ -71,13 +71,7 @@ def test_passages_are_indexed_as_a_plain_bm25_scores_them(tmp_path: Path) -> Non
 
 
 def plain_bm25(texts: list[str], words: list[str], weights: Iterable[float]) -> list[float]:
-    cut = tokenizer("english", "en")
-
-    def stems(text: str) -> list[str]:
-        names = {term: name for name, term in cut.get_vocab_dict().items()}
-        return [names[term] for term in next(cut.streaming_tokenize([text]))]
-
-    cut.tokenize([*texts, *words], show_progress=False)
+    stems = Tokenizer("english", "en").terms
     documents = [stems(text) for text in texts]
     asked: dict[str, float] = {}
     for word, weight in zip(words, weights, strict=True):
