@@ -39,12 +39,12 @@ from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable
 from citerec.library.enrich.files import DumpFinder, read_works
 from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
-from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.fulltexts import SOURCE as PDF
 from citerec.library.papers.fulltexts import PdfAbstracts
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
+from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import EnrichSettings
 from citerec.retrieval.arrays import Rows
 

@@ -15,12 +15,12 @@ from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.evidence.files import check_folders
-from citerec.library.papers.contexts import context_files, current_contexts
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
 from citerec.library.papers.storage import Storage
+from citerec.library.papers.writer import context_files, current_contexts
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names, find_sources, read_source
 from citerec.library.sources.zotero_places import is_zotero

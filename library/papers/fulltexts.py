@@ -19,7 +19,6 @@ from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import DATABASE, TextStore
 from citerec.library.evidence.vectors import ENCODED
-from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.folder import (
     Manifest,
     generation_folder,
@@ -31,6 +30,7 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
+from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
 from citerec.library.sources.zotero_database import read_annotations

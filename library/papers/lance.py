@@ -34,7 +34,6 @@ from citerec.base.checksums import check_checksums, write_checksums
 from citerec.base.errors import DamagedFile, InputError, missing_extra
 from citerec.base.progress import spinner
 from citerec.datasets import word_statistics
-from citerec.datasets.records import PaperRecord
 from citerec.datasets.some_papers import SomePapers
 from citerec.datasets.word_statistics import WordStatistics
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -47,7 +46,7 @@ from citerec.library.papers.merging import Identities
 from citerec.library.papers.models import ENCODED, PLAIN, install_model, model_files, open_model
 from citerec.library.papers.search import IN_PART, SearchIndex, query_words, spellings
 from citerec.library.papers.storage import MODEL, SCHEMA, Storage
-from citerec.library.papers.writer import MAX_AUTHORS
+from citerec.library.papers.writer import record_of
 from citerec.rerank.ranker.author_names import AUTHOR, hash_authors, longest_part, names_beside
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.features import first_dense
@@ -112,12 +111,6 @@ def lance_errors(folder: Path) -> Iterator[None]:
 
 def _short(error: BaseException) -> str:
     return " ".join(str(error).split())[:160] or type(error).__name__
-
-
-def record_of(paper: LibraryPaper) -> PaperRecord:
-    """Return a paper as a corpus reads it, with surnames as fields."""
-    names = filter(None, map(surname, paper.authors[:MAX_AUTHORS]))
-    return PaperRecord(paper.id, paper.title, paper.abstract, paper.year, tuple(names))
 
 
 # Names: what finds a paper besides its words and vector, as hashes that LanceDB takes for words.

@@ -26,7 +26,6 @@ from citerec.library.evidence.index import check_texts
 from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import DATABASE
 from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
-from citerec.library.papers.contexts import describe_contexts
 from citerec.library.papers.folder import (
     Manifest,
     ReadFile,
@@ -43,7 +42,7 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import ENCODED, MOST_ENCODED
 from citerec.library.papers.storage import Storage, known_row
-from citerec.library.papers.writer import GenerationWriter
+from citerec.library.papers.writer import GenerationWriter, describe_contexts
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
