@@ -1,4 +1,4 @@
-"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.placeholders)."""
+"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.reader)."""
 
 from __future__ import annotations
 
