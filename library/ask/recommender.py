@@ -58,7 +58,7 @@ CITED_DEPTH = 100
 NAMED = 0.9
 """Probability that a named paper is the one meant."""
 RERANKER_WEIGHT = 0.3
-"""Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
+"""Weight of its score relative to the retriever's, both as z-scores (docs/research/reranking.md)."""
 
 
 class Recommender:

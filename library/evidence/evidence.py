@@ -34,7 +34,7 @@ from citerec.retrieval.queries import Queries, marked_sentence
 COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
 """Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
 marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
-weight; and weight of the words around what the mark stands for. docs/guide/fulltexts.md says where each was
+weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
 chosen."""
 
 _WORD = re.compile(r"\w")

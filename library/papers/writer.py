@@ -40,8 +40,8 @@ from citerec.datasets.files.source_files import find_files as find_data
 from citerec.datasets.files.source_files import read_contexts, read_queries, reject_bad
 from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
-from citerec.datasets.some_papers import TOKENIZER
 from citerec.datasets.splitting import RandomSplitting
+from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.drafts.inputs import record_files
 from citerec.formats.drafts.languages import language_of
