@@ -219,7 +219,7 @@ def _unknown_keys(
         row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
-                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
+                message = f"is not in {where}, but in the library: {library.paper(row).title}"
                 yield _at(citation, "unknown", message)
             continue
         close = get_close_matches(citation.key, entries, 1, 0.8)
@@ -290,10 +290,11 @@ def _in_library(
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
-    rows = leaders_of((paper for _, paper in read), library.identities)
+    papers = library.related(paper for _, paper in read)
+    rows = leaders_of((paper for _, paper in read), papers.identities)
     for row, (entry, _) in zip(rows, read, strict=True):
-        if row < len(library):
-            yield entry, library.paper(row)
+        if row < len(papers):
+            yield entry, papers.paper(row)
 
 
 def _retracted(

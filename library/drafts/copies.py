@@ -230,7 +230,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
         for key, id in keys.new.items():
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             at, new = new_entry(written, paper, key, abstract=True, language=language)
             written = f"{written[:at]}{new}{written[at:]}"
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
@@ -271,7 +271,7 @@ def _office_copy(
     ]
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
-        paper = library.paper(library.corpus.paper_row(ids[key]))
+        paper = library.by_id(ids[key])
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
         items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}

@@ -104,13 +104,14 @@ def match_entries(
     by_key: dict[str, Entry] = {}
     for entry in entries:
         by_key.setdefault(entry.key, entry)
-    papers = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
-    leaders = leaders_of(papers.values(), library.identities if library else None)
+    parsed = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
+    papers = library.related(parsed.values()) if library else None
+    leaders = leaders_of(parsed.values(), papers.identities if papers else None)
     ids, same = {}, dict[int, dict[str, str]]()
-    for entry, leader in zip(map(by_key.__getitem__, papers), leaders, strict=True):
+    for entry, leader in zip(map(by_key.__getitem__, parsed), leaders, strict=True):
         same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
-        if library and leader < len(library):
-            ids[entry.key] = library.corpus.paper_ids[leader]
+        if papers and leader < len(papers):
+            ids[entry.key] = papers.corpus.paper_ids[leader]
     doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
     return Bibliography(tuple(files), target, by_key, ids, doubles)
 
