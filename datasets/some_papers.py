@@ -12,11 +12,9 @@ import pyarrow as pa
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, TextColumn
 from citerec.datasets.records import PaperRecord
-from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.datasets.tokenize import TOKENIZER, TOKENIZERS, WordTable
 from citerec.datasets.word_statistics import WORD, WordStatistics
 
-TOKENIZER = "default"
-"""How texts are split into words (datasets.tokenize)."""
 EMPTY = Ragged.from_rows([])
 
 
