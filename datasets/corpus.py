@@ -135,7 +135,7 @@ class Corpus:
         }
 
     whole: WordStatistics | None = None
-    """statistics of the collection that the papers are some of (datasets.some_papers), for their words"""
+    """statistics of the collection that the papers are some of, for their words"""
     places: NDArray[np.int64] | None = None
     """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
     as in data sets, whose order only tells how they were made"""

@@ -36,7 +36,7 @@ from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
-from citerec.library.ask.question import mark_context
+from citerec.library.ask.question import Request, mark_context
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
@@ -49,6 +49,7 @@ from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import AddSettings, BuildSettings
 from citerec.library.sources.readers import read_source
+from citerec.retrieval.queries import Query
 from citerec.speed._common import (
     make_parser,
     memory_gb,
@@ -123,15 +124,19 @@ def read_questions(args: argparse.Namespace, library: Library, count: int) -> It
         yield context.text, paper.title, paper.abstract, context.cited_id or ""
 
 
+def _answer(recommender: Recommender, request: Request, answers: list[list[Recommendation]]) -> None:
+    answers += recommender.recommend_batch([request])
+
+
 def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
     opened, times, hits = time.perf_counter() - start, list[float](), list[bool]()
     for text, title, abstract, cited in read_questions(args, recommender.library, args.questions):
-        papers: list[Recommendation] = []
-        ask = partial(recommender.recommend, mark_context(text), title, abstract)
-        times.append(1000 * time_call(args, lambda ask=ask, papers=papers: papers.extend(ask())))
-        hits.append(cited in [paper.id for paper in papers])
+        answers: list[list[Recommendation]] = []
+        request = Request(Query(mark_context(text), title, abstract))
+        times.append(1000 * time_call(args, partial(_answer, recommender, request, answers)))
+        hits.append(cited in [paper.id for paper in answers[0]])
     p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
     print(
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "

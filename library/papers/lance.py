@@ -217,14 +217,11 @@ class Counting:
         """Write the statistics to a new folder: what occurs twice, and average lengths."""
         hashes, times = self._added_up()
         kept = times > 1
-        entries = np.empty(int(kept.sum()), word_statistics.ENTRY)
-        entries["hash"], entries["count"] = hashes[kept], np.minimum(times[kept], 2**32 - 1)
         words, papers = self._sums.pop(word_statistics.WORD).tolist()
         # 0, where no paper has such a text yet, is the average of those that a question finds.
         averages = {kind: total / max(texts, 1) for kind, (total, texts) in self._sums.items()}
         folder.mkdir()
-        totals = {"papers": int(papers), "words": int(words), "averages": averages}
-        WordStatistics.write(folder, [entries], totals)
+        WordStatistics(int(papers), int(words), averages, hashes[kept], times[kept]).save(folder)
 
 
 # Writing.
