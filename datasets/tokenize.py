@@ -81,6 +81,8 @@ def _normalise(text: str) -> str:
     return text.lower()
 
 
+TOKENIZER = "default"
+"""How the texts of a library are split into words."""
 TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}
 """The tokenisers by their name in `data.tokenizer`."""
 

@@ -119,8 +119,7 @@ class WordsRetriever(DenseRetriever):
 
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
-        if corpus.whole is None:
-            self.tell_unknown(self.known_share(corpus), corpus.name)
+        self.tell_unknown(self.known_share(corpus), corpus.name)
 
     def tell_unknown(self, share: float, corpus: str) -> None:
         """Warn if the `known_share` of a corpus is low."""

@@ -160,14 +160,20 @@ class EnrichSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingSettings(LibrarySettings):
-    """Shared by the commands that recommend papers."""
+class QuestionSettings(LibrarySettings):
+    """Shared by the commands that ask."""
 
     asks: ClassVar[bool] = True
 
     library: str
     """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
     first place"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingSettings(QuestionSettings):
+    """Shared by the commands that recommend papers."""
+
     reranker: str | None = None
     """folder of a cross-encoder that reranks the top papers"""
 
@@ -205,15 +211,11 @@ class AskSettings(RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings(LibrarySettings):
+class SearchSettings(QuestionSettings):
     """Find papers of a library by title, authors, year or key."""
 
-    asks: ClassVar[bool] = True
     positional: ClassVar[str] = "words"
 
-    library: str
-    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
-    first place"""
     words: tuple[str, ...]
     """words of the title, authors, year, venue or key, or their beginnings (e.g. kingma 2015 adam)"""
     k: int = setting(10, least=1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from citerec.datasets.columns import concat_ranges
+from citerec.datasets.columns import Ragged, concat_ranges
 from citerec.datasets.inspect.tables import CorpusView, Line, Mask, Rows, Table, count_line
 from citerec.datasets.near_duplicates import SHINGLE_WORDS, exact_fraction, near_pairs, shingle_sets
 from citerec.formats.letters import normalise_title, title_key
@@ -24,7 +24,7 @@ class NearPairs:
     all similar ones.
     """
 
-    def __init__(self, parts: Sequence, counted: Mask, least: float) -> None:  # type: ignore[type-arg]
+    def __init__(self, parts: Sequence[Ragged], counted: Mask, least: float) -> None:
         """parts: tokens of the texts; counted [V]: True for words; least: minimum Jaccard similarity."""
         sets, words = shingle_sets(parts, counted)
         pairs = near_pairs(sets, sets, exact_fraction(least), before=True)
@@ -95,17 +95,20 @@ def context_duplicate_table(view: CorpusView, counted: Mask, least: float) -> Ta
     return Table("context_duplicates", "Duplicate contexts", note, list(groups), lines)
 
 
-def _share_targets(rows: Rows, others: Rows, starts: Rows, cited: Rows) -> NDArray[np.int64]:
+def _share_targets(
+    rows: NDArray[np.int64], others: NDArray[np.int64], starts: NDArray[np.int64], cited: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Count the targets that both contexts of each pair [n] have.
 
     cited[starts[i]:starts[i + 1]]: the targets of context i.
     """
     papers = int(cited.max(initial=0)) + 1
-    keys = []
-    for contexts in (rows, others):
+
+    def keys(contexts: NDArray[np.int64]) -> NDArray[np.int64]:
         numbers, offsets = concat_ranges(starts[contexts], starts[contexts + 1])
-        keys.append(np.repeat(np.arange(len(rows)), np.diff(offsets)) * papers + cited[numbers])
-    return np.bincount(np.intersect1d(*keys) // papers, minlength=len(rows))
+        return np.repeat(np.arange(len(contexts)), np.diff(offsets)) * papers + cited[numbers]
+
+    return np.bincount(np.intersect1d(keys(rows), keys(others)) // papers, minlength=len(rows))
 
 
 class PaperDuplicates:

@@ -56,7 +56,7 @@ CITED_DEPTH = 100
 NAMED = 0.9
 """Probability that a named paper is the one meant."""
 RERANKER_WEIGHT = 0.3
-"""Weight of its score relative to the retriever's, both as z-scores (docs/guide/reranking.md)."""
+"""Weight of its score relative to the retriever's, both as z-scores (docs/research/reranking.md)."""
 
 
 class Recommender:
@@ -93,7 +93,7 @@ class Recommender:
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:
-        """Like `open`, for a library's folder or hub id. Raises InputError if it cannot be downloaded."""
+        """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
         if Path(path).exists() or not is_hub_id(path):
             return cls.open(path)
         from huggingface_hub import snapshot_download
@@ -143,7 +143,7 @@ class Recommender:
     def recommend_batch(
         self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
-        """Like `recommend`, for several requests."""
+        """Return what `recommend` does, for several requests."""
         with damage_told(self.library.path):
             rankings = [self.ranked(request, k, rerank) for request in requests]
             return [ranked.best(k, explain) for ranked in rankings]

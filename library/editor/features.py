@@ -326,28 +326,31 @@ class Features(Workspace):
         main = self.memory(document).main
         same = {key: keys for keys in bibliography.same for key in keys}
         cited, level = {key for key, *_ in outline.cited}, types.DiagnosticSeverity
-        missing = "missing", "a citation is missing", level.Information
-        findings = [(*span, *missing) for span in outline.missing]
-        preprints = {finding.key: finding.message for finding in self._preprints(bibliography, cited)}
+        findings: list[types.Diagnostic] = []
+
+        def tell(span: tuple[int, int], code: str, message: str, severity: types.DiagnosticSeverity) -> None:
+            place = document.range(*span)
+            findings.append(types.Diagnostic(place, message, severity, code, source="citerec"))
+
+        for span in outline.missing:
+            tell(span, "missing", "a citation is missing", level.Information)
+        preprints = {preprint.key: preprint.message for preprint in self._preprints(bibliography, cited)}
         for key, start, end in outline.cited if where else ():
             if key in preprints:
-                findings.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
+                tell((start, end), "preprint", f"{key} {preprints[key]}", level.Information)
             if note := retraction_note(self._retracted(key, bibliography)):
-                findings.append((start, end, "retracted", f"{key} was {note}", level.Warning))
+                tell((start, end), "retracted", f"{key} was {note}", level.Warning)
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
-                findings.append((start, end, "same-paper", message, level.Warning))
+                tell((start, end), "same-paper", message, level.Warning)
             if key in bibliography.entries or key in outline.labels or (main and main.source.is_label(key)):
                 continue
             if library is not None and library.row(key) is not None:
                 message = f"{key} is in the library, but not in {where}"
-                findings.append((start, end, "no-entry", message, level.Information))
+                tell((start, end), "no-entry", message, level.Information)
             else:
-                findings.append((start, end, "unknown-key", f"{key} is not in {where}", level.Warning))
-        return [
-            types.Diagnostic(document.range(start, end), message, severity, code, source="citerec")
-            for start, end, code, message, severity in findings[:MAX_DIAGNOSTICS]
-        ]
+                tell((start, end), "unknown-key", f"{key} is not in {where}", level.Warning)
+        return findings[:MAX_DIAGNOSTICS]
 
     def _retracted(self, key: str, bibliography: Bibliography) -> str:
         """Return who says that the paper of a key was retracted: its entry or the library."""

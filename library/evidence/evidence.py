@@ -34,7 +34,7 @@ from citerec.retrieval.queries import Queries, marked_sentence
 COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
 """Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
 marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
-weight; and weight of the words around what the mark stands for. docs/guide/fulltexts.md says where each was
+weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
 chosen."""
 
 _WORD = re.compile(r"\w")
@@ -138,7 +138,7 @@ class FullTexts:
     # For the ranker.
 
     def find(self, queries: Queries, depth: int) -> Ragged:
-        """As rerank.ranker.features.PassageScores."""
+        """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
         rows = []
         for text in queries.texts("context"):
             best = self.index.best(self._word_scores(text, near=True))
@@ -148,7 +148,8 @@ class FullTexts:
         return Ragged.from_rows(rows)
 
     def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """As rerank.ranker.features.PassageScores."""
+        """Return features of papers [Q, K] by their passages: the BM25 of all words, that of those near the
+        mark, and the cosine with the queries' vectors [Q, D]; NaN without a text."""
         columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
         for query, text in enumerate(queries.texts("context")):
             with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)

@@ -163,7 +163,7 @@ class Change(NamedTuple):
     """Whether there is a new generation."""
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Describe it in one line, for people."""
         counts = f"{self.added:,} added, {self.removed:,} removed, {self.replaced:,} replaced"
         happened = counts if self.written else "nothing has changed"
         return f"{self.library.path}: {happened}; {count_noun(len(self.library))}"

@@ -214,17 +214,12 @@ def generation_folder(path: Path, manifest: Manifest) -> Path:
     return path / GENERATIONS / str(manifest.generation)
 
 
-def next_generation(path: Path) -> int:
-    """Return the number of the generation to write. Call it with the folder locked."""
-    existing = [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
-    return max(existing, default=0) + 1
-
-
 @contextmanager
 def new_generation(path: Path) -> Iterator[tuple[int, Path]]:
     """Yield the number and folder of a generation to write, with its manifest. If that fails, the folder is
     removed, else the generations before. Call it with the library's folder locked."""
-    number = next_generation(path)
+    names = [folder.name for folder in (path / GENERATIONS).iterdir()]
+    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
     folder = path / GENERATIONS / str(number)
     try:
         yield number, folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def update_full_texts(path: Path) -> TextReport | None:
         shutil.rmtree(path / FOLDER / ENCODED, ignore_errors=True)
     report = refresh_texts(
         path,
-        lambda: _papers(library),
+        library.papers,
         text_encoder(open_model(library.folder / MODEL)),
         pdfs=library.manifest.pdfs,
         notes=_notes(library.manifest.named),
@@ -102,10 +102,6 @@ def forget_texts(path: Path) -> None:
     library = Library.open(path)
     encoder = text_encoder(open_model(library.folder / MODEL))
     drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
-
-
-def _papers(library: Library) -> Iterator[LibraryPaper]:
-    return (library.paper(row) for row in range(len(library)))
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:

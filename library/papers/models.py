@@ -14,7 +14,7 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import expand_user, link_or_copy
-from citerec.datasets.some_papers import TOKENIZER
+from citerec.datasets.tokenize import TOKENIZER
 from citerec.hatten.static.model import CONFIG, StaticModel
 from citerec.hatten.trained import trained_retriever
 from citerec.rerank.ranker.model import MODEL as RANKING

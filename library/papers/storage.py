@@ -149,8 +149,8 @@ class Storage:
             raise outdated(self.library) from None
         except (InputError, OSError) as error:
             raise damaged(self.library, error) from None
-        encoders = text_encoder(retriever), encoder_of(retriever)
-        self._full_texts = FullTexts.open(self.library, self.corpus, *encoders)
+        words, networks = text_encoder(retriever), encoder_of(retriever)
+        self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
         if isinstance(retriever, Ranker):
             retriever.passages = self._full_texts
         return retriever

@@ -25,7 +25,7 @@ from citerec.datasets.columns import (
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import StoreBuilder, prepare_store
 from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
-from citerec.datasets.some_papers import TOKENIZER
+from citerec.datasets.tokenize import TOKENIZER
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.names import surname
 from citerec.library.papers.contexts import find_contexts

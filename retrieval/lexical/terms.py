@@ -79,10 +79,10 @@ class Tokenizer:
         if stemmer not in (None, BEGINNINGS, *Stemmer.algorithms()):
             languages = ", ".join(Stemmer.algorithms())
             raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {languages}")
-        lists = {**STOP_WORDS, "english": STOP_WORDS["en"], EUROPEAN: FUNCTION_WORDS, None: frozenset[str]()}
-        if stopwords not in lists:
+        lists = {**STOP_WORDS, "english": STOP_WORDS["en"], EUROPEAN: FUNCTION_WORDS, "": frozenset[str]()}
+        if (stopwords or "") not in lists:
             raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
-        self._ignored = lists[stopwords]
+        self._ignored = lists[stopwords or ""]
         stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
         self._stem = lru_cache(KEPT_WORDS)(stem or str)
 
