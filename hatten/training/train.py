@@ -32,9 +32,10 @@ def train_encoder(
 ) -> M:
     """Train a model of a kind and return it with the best round's weights; arguments as DenseModel.train."""
     settings, run = replace(settings or kind.settings_class(), **changes), run or TrainingRun()
-    pretrained = pretrained or kind.default_pretrained(run.seed)
+    pretrained = pretrained or kind.default_pretrained(settings, run.seed)
     build_loss(settings.loss)  # before anything slow
     _check_queries(settings, corpus, run)
+    settings.check_vectors(pretrained)
     start = {pretrained.where: asdict(pretrained)}
     run.start(corpus, settings, start)
     model, encoder, reader = kind.untrained(corpus, settings, pretrained)

@@ -327,6 +327,8 @@ def _detect_format(path: Path) -> tuple[bool, bool]:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         first, second = file.readline(1 << 16), file.readline(1 << 16)
     counts = first.split()
+    if first.startswith(b"\x80"):
+        raise ValueError("a pickle, such as gensim's own files, is not read: use save_word2vec_format")
     if len(counts) == 2 and all(count.isdigit() for count in counts):
         return _count_numbers(second) != int(counts[1]), True
     if _count_numbers(first) < 1:

@@ -204,6 +204,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> No
 
 BAD: dict[str, tuple[bytes, str]] = {
     "empty.txt": (b"", "first line"),
+    "own.kv": (
+        pickle.dumps({"vectors": [1.0]}),
+        "a pickle, such as gensim's own files, .*save_word2vec_format",
+    ),
     "prose.txt": (b"This is no file of vectors.\n", "first line"),
     "short.txt": (b"3 4\na 1 2 3 4\nb 1 2 3 4\n", "format"),
     "letters.txt": (b"a 1 2 3 4\nb 1 x 3 4\n", "format"),
