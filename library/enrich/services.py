@@ -17,10 +17,10 @@ import msgspec
 
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper
+from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.identifiers import clean_doi, find_year
 from citerec.formats.letters import normalise_title
-from citerec.library.sources.readers import parse_openalex
 
 BATCH = 50
 """Maximum works in a request."""
