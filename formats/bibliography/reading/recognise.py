@@ -28,7 +28,7 @@ _BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
 
 
 def recognise(path: str | Path) -> str:
-    """Return the format of a file or URL: "bibtex", "ris", "nbib", "enw", "wos", "table", "endnote", "yaml" or
+    """Return the format of a file or URL: "bibtex", "ris", "nbib", "enw", "wos", "table", "endnote", "yaml",
     "better bibtex"; of other JSON "list", "object", "document" or "lines".
 
     Raises InputError for an empty file or an unknown format.
