@@ -17,6 +17,7 @@ from urllib.parse import quote
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
@@ -27,7 +28,6 @@ from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.letters import normalise_title
 from citerec.library.ask.recommendation import Recommendation
-from citerec.library.drafts.neighbours import new_entry
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.papers.library import Library
 

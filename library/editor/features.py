@@ -16,6 +16,7 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.drafts.entries import BIB_ENTRY
 from citerec.formats.drafts.language import PLACEHOLDER
@@ -24,7 +25,6 @@ from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_no
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts import check
-from citerec.library.drafts.neighbours import new_entry
 from citerec.library.editor.bibliography import Bibliography
 from citerec.library.editor.documents import (
     Document,
