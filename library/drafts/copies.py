@@ -17,11 +17,12 @@ from urllib.parse import quote
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
-from citerec.formats.drafts.entries import BIB_ENTRY, bib_entries
+from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import decode_text, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
@@ -310,7 +311,7 @@ class _KeyAssigner:
         """Ids of papers whose entries must be added to the bibliography, by key."""
         self._keys = {paper: key for key, paper in ids.items()}
         self._bibliographies = bibliographies
-        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(ids)
+        self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()
 
     @property
@@ -400,7 +401,7 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
         own = language.own_bibliography(text, command)
         names = {bibliography.key for bibliography in own}
         files = map(draft.named_bibs.get, names)
-        there = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
+        there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}
         if own and named[-1] not in names and not there.issuperset(keys):
             places.add(own[-1].end)
     return replaced(text, [(end, end, f",{named[-1]}") for end in sorted(places)])

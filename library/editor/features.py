@@ -16,9 +16,9 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.formats.drafts.entries import BIB_ENTRY
 from citerec.formats.drafts.language import PLACEHOLDER
 from citerec.formats.letters import normalise_title, title_key
 from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_note, short_authors
@@ -226,7 +226,7 @@ class Features(Workspace):
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
         paper = library.by_id(id)
-        keys = {match[2] for match in BIB_ENTRY.finditer(text)}
+        keys = BibtexText(text).all_keys()
         beside = next((added for added in self.added(file) if added not in keys), "")
         place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
         written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
