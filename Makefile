@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck wheel bench clean
+.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck wheel docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ typecheck: $(INSTALLED) ## check the type hints
 
 wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (needs a package index)
 	.ci/wheel
+
+docs: $(INSTALLED) ## build the site in outputs/site; dead links fail
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --strict
 
 bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
 	@set -e; for script in speed/[a-z]*.py; do \

@@ -150,6 +150,33 @@ def curve_plot(
     return figure
 
 
+def interval_plot(
+    path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
+) -> Figure:
+    """Draw {panel: {label: (value, low, high)}} as dots with their intervals; returns the figure."""
+    figure, axes = panels(title, [1] * len(values))
+    labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
+    for panel, (name, rows) in zip(axes, values.items(), strict=True):
+        for label, (value, low, high) in rows.items():
+            colour = COLOURS[labels.index(label) % len(COLOURS)]
+            error = [[max(value - low, 0)], [max(high - value, 0)]]
+            panel.errorbar([value], [labels.index(label)], xerr=error, fmt="o", color=colour, capsize=3)
+            panel.annotate(
+                f"{value:.3f}",
+                (value, labels.index(label)),
+                (0, 6),
+                fontsize=8.5,
+                ha="center",
+                textcoords="offset points",
+            )
+        end = 1.1 * max(high for *_, high in rows.values())
+        label = textwrap.fill(name, 72 // len(values))
+        panel.set(xlabel=label, xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
+        panel.set_yticks(range(len(labels)), labels if panel is axes[0] else [""] * len(labels))
+    save(figure, path)
+    return figure
+
+
 def set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
     """Make the x axis logarithmic, with a tick at each count, labelled if there is room."""
     axes.set_xscale("log")

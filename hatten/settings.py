@@ -273,7 +273,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
 @dataclass(frozen=True)
 class FastHAttenSettings(HAttenSettings):
-    """model=hatten_fast: HAtten with a mean path, which is trained first and alone (docs/guide/hatten.md)."""
+    """model=hatten_fast: HAtten with a mean path that is trained first, alone (docs/research/hatten.md)."""
 
     rounds: int = setting(5, least=1)
     """number of rounds of mining, training and validation"""

@@ -111,7 +111,7 @@ class Retriever(ABC):
     comparable = False
     """whether scores mean the same for all queries and corpora"""
     encodings: tuple[str, ...] = ("local",)
-    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/guide/scale.md)"""
+    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/research/scale.md)"""
     encoding = "local"
 
     def __init__(self) -> None:

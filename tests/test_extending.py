@@ -1,4 +1,4 @@
-"""What docs/guide/extending.md shows runs outside the checkout, as it stands there."""
+"""What docs/research/extending.md shows runs outside the checkout, as it stands there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "guide" / "extending.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "research" / "extending.md").read_text("utf-8")
 SMALL = "data.papers=200 data.contexts=600 model.rounds=1 model.batch.queries=8 model.batch.steps_per_round=2"
 
 

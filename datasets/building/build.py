@@ -1,4 +1,4 @@
-"""Build a corpus from full texts: citerec data build source=FILES output=DIR (docs/guide/build.md)."""
+"""Build a corpus from full texts: citerec data build source=FILES output=DIR (docs/research/build.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BuildSettings(ContextRules, Tolerance):
     abstracts, years) before the full texts.
 
     DIR is a new folder. The command writes papers.json.gz, contexts.json.gz, train.json, val.json, test.json
-    and report.md, which counts what was dropped and why. See docs/guide/build.md for layouts and rules.
+    and report.md, which counts what was dropped and why. See docs/research/build.md for layouts and rules.
     """
 
     source: tuple[str, ...]

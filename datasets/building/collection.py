@@ -147,7 +147,7 @@ class BuildReport:
         texts, contexts, advice = Counter(self.counts["full texts"]), self.counts["contexts"], dict(ADVICE)
         texts_read = f"{texts.pop('read', 0):,} full texts, {contexts['citations']:,} citations"
         if contexts["the cited paper was not found"]:
-            add = "add titles and abstracts of the cited papers to source (docs/guide/build.md)"
+            add = "add titles and abstracts of the cited papers to source (docs/research/build.md)"
             titled = any(reference.title for reference in self.unresolved)
             use = "use candidates=title, or " if titled and self.settings["candidates"] == "abstract" else ""
             advice["the cited paper was not found"] = use + add

@@ -1,4 +1,4 @@
-"""Statistics of a paper collection: citerec data count data.papers=FILES (docs/guide/data.md).
+"""Statistics of a paper collection: citerec data count data.papers=FILES (docs/research/data.md).
 
 The counts are those in Table 1 of Nogueira et al. 2020.
 """

@@ -52,7 +52,8 @@ class Buildable(msgspec.Struct, forbid_unknown_fields=True):
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test; highlight:
-    retrievers to colour in the plot of recall (default: the best); expected: {DATA/NAME: {measure: value}},
+    retrievers to colour in the plot of recall (default: the best); shown: retrievers in the page's table
+    (default: all; the others are in its CSV files); expected: {DATA/NAME: {measure: value}},
     from which results may differ by tolerance."""
 
     page: str
@@ -65,6 +66,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     building: dict[str, Buildable] = {}
     compare: list[tuple[str, str]] = []
     highlight: list[str] = []
+    shown: list[str] = []
     expected: dict[str, dict[str, float]] = {}
     tolerance: float = 0.005
 
@@ -169,7 +171,11 @@ def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
-    named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
+    named = [
+        ("highlight", file.highlight),
+        ("shown", file.shown),
+        *(("compare", pair) for pair in file.compare),
+    ]
     named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
     for key, names in named:
         if unknown := sorted({*names} - known):

@@ -1,4 +1,4 @@
-"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.placeholders)."""
+"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.reader)."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNIN
     """Return the papers of .bib files, as `citerec build` reads them for a library, which it writes."""
     with quiet(level):
         built, _ = create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
-    return [built.paper(row) for row in range(len(built))]
+    return [*built.papers()]
 
 
 @contextlib.contextmanager

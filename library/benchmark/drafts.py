@@ -25,7 +25,7 @@ from citerec.base.files import atomic_write, digest_file
 from citerec.base.progress import count_progress
 from citerec.datasets.published.drafts import draft_folder
 from citerec.evaluation.benchmark import Benchmark, Data, Output, RetrieverFactory
-from citerec.evaluation.report import METRICS, PER_QUERY, Part, Provenance, Report
+from citerec.evaluation.report import METRICS, PER_QUERY, Column, Metrics, Part, Provenance, Report
 from citerec.evaluation.settings import DRAFT
 from citerec.evaluation.significance import DRAWS
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -48,6 +48,7 @@ from citerec.library.benchmark.results import (
     DraftResult,
     Ranks,
     drafts_metrics,
+    headline_rows,
     per_query,
     read_results,
     result_parts,
@@ -121,6 +122,12 @@ class Drafts(Benchmark):
         report = Report(f"Drafts: {settings.model}", metrics, parts)
         report.write(folder, provenance)
         return report
+
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return baseline and models, with R@10 and MRR of each command under the first protocol."""
+        baseline = next(iter(outputs.values())).settings["baseline"]
+        return headline_rows({name: output.metrics for name, output in outputs.items()}, baseline)
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:

@@ -93,7 +93,7 @@ def _marked(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without marks."""
+    """Return a text without marks."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 

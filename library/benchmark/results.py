@@ -175,13 +175,13 @@ _COLUMNS = (
     Column("mrr", "MRR", interval=True),
     Column("hit@1", "hit@1"),
     Column("first/recall@10", "first: R@10"),
-    Column("first/mrr", "MRR"),
+    Column("first/mrr", "first: MRR"),
     Column("again/recall@10", "re-citations: R@10"),
-    Column("again/mrr", "MRR"),
+    Column("again/mrr", "re-citations: MRR"),
     Column("first/group/recall@10", "first, in their group: R@10"),
-    Column("first/group/mrr", "MRR"),
+    Column("first/group/mrr", "first, in their group: MRR"),
     Column("again/group/recall@10", "re-citations, in their group: R@10"),
-    Column("again/group/mrr", "MRR"),
+    Column("again/group/mrr", "re-citations, in their group: MRR"),
 )
 BINS = 10
 SURE = 0.5
@@ -195,10 +195,14 @@ def result_parts(
     return [
         _count(next(iter(metrics.values()))),
         Table.of(_rows(metrics, baseline), _COLUMNS, "drafts"),
-        *_differences(metrics, baseline),
-        *_reliability(results),
-        _draft_table(results, baseline),
+        *_under("Differences", _differences(metrics, baseline)),
+        *_under("Probabilities", _reliability(results)),
+        *_under("By draft", [_draft_table(results, baseline)]),
     ]
+
+
+def _under(heading: str, tables: list[Table]) -> list[Part]:
+    return [f"### {heading}", *tables] if tables else []
 
 
 def _count(metrics: Metrics) -> str:
@@ -225,6 +229,26 @@ def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dic
     return rows
 
 
+def headline_rows(
+    results: Mapping[str, Metrics], baseline: str | None
+) -> tuple[dict[str, Metrics], list[Column]]:
+    """Return the baseline and the models, and columns of each command, under the first protocol."""
+    first = next(iter(next(iter(results.values())))).split("/")[0]
+    rows: dict[str, dict[str, float]] = {}
+    for label, found in _rows(results, baseline).items():
+        group, _, name = label.partition(": ")
+        protocol, command = group.split(", ")
+        if protocol == LABELS[first]:
+            rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in found.items()})
+    commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)
+    columns = [
+        Column(f"{command}/{key}", f"{command}: {MEASURES[key]}", interval=key == "recall@10", best=True)
+        for command in commands
+        for key in TESTED
+    ]
+    return dict(rows), columns
+
+
 def _labels(group: str) -> tuple[str, str]:
     protocol, command = group.split("/")
     return LABELS[protocol], command
@@ -249,9 +273,10 @@ def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[T
                 tested.append(row)
     for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
         row[column] = format_p(p, tests=len(places))
-    test = ["difference", "p", "p, Holm"]
-    head = ["A", "bibliographies", "command", "citations", f"R@10, A / {baseline}", *test]
-    return [Table([*head, f"MRR, A / {baseline}", *test], tested, brief=False)] if tested else []
+    head = ["A", "bibliographies", "command", "citations"]
+    for label in (MEASURES[measure] for measure in TESTED):
+        head += [f"{label}, A / {baseline}", *(f"{label}, {of}" for of in ("difference", "p", "p, Holm"))]
+    return [Table(head, tested, brief=False)] if tested else []
 
 
 def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:

@@ -26,7 +26,7 @@ from citerec.formats.drafts.language import MISSING, Source
 from citerec.library.ask.display import retraction_note
 from citerec.library.drafts.reader import PlaceholderReader, read_source
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Identities
+from citerec.library.papers.merging import leaders_of
 from citerec.library.settings import CheckSettings
 
 SHOWN = 10
@@ -219,7 +219,7 @@ def _unknown_keys(
         row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
-                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
+                message = f"is not in {where}, but in the library: {library.paper(row).title}"
                 yield _at(citation, "unknown", message)
             continue
         close = get_close_matches(citation.key, entries, 1, 0.8)
@@ -238,11 +238,8 @@ def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[F
 def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
     """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
     read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
-    identities = Identities()
-    for _, paper in read:
-        identities.add(paper)
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
-    for leader, entry_and_paper in zip(identities.leaders().tolist(), read, strict=True):
+    for leader, entry_and_paper in zip(leaders_of(paper for _, paper in read), read, strict=True):
         groups.setdefault(leader, []).append(entry_and_paper)
     for group in groups.values():
         published = next((entry for entry, paper in group if is_published(paper)), None)
@@ -293,12 +290,11 @@ def _in_library(
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
-    identities = Identities(library.identities)
-    for _, paper in read:
-        identities.add(paper)
-    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), read, strict=True):
-        if row < len(library):
-            yield entry, library.paper(row)
+    papers = library.related(paper for _, paper in read)
+    rows = leaders_of((paper for _, paper in read), papers.identities)
+    for row, (entry, _) in zip(rows, read, strict=True):
+        if row < len(papers):
+            yield entry, papers.paper(row)
 
 
 def _retracted(

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,48 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield real_path(path)
 
 
+@dataclass
+class _Filled:
+    """How the places of a draft are filled.
+
+    edits: by file. cited, unsure, in_fields: numbers of places that are filled, left with a comment, and left
+    since fields are around them. commands: filled ones, and the keys that they cite.
+    """
+
+    edits: dict[Path, list[Edit]] = field(default_factory=dict)
+    cited: int = 0
+    unsure: int = 0
+    in_fields: int = 0
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _fill_places(suggestions: Suggestions, keys: _KeyAssigner, sure: float) -> _Filled:
+    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below."""
+    draft, language, filled = suggestions.draft, draft_language(suggestions.draft.path), _Filled()
+    cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
+    for place, papers in zip(draft.places, suggestions.papers, strict=True):
+        cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
+        others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
+        command, count = language.fill(place.command, [keys.key_for(paper) for paper in others]) or ("", 0)
+        if not count:
+            continue
+        if not language.can_replace(place.file, place.start, place.end):
+            filled.in_fields += 1
+            continue
+        best = others[:count]
+        certain = [paper.probability for paper in best if paper.probability is not None]
+        edits = filled.edits.setdefault(place.file, [])
+        if certain and min(certain) * len(best) < sure:
+            filled.unsure += 1
+            edits.append(_comment(draft, place, others[:SHOWN]))
+            continue
+        filled.cited += 1
+        edits.append((place.start, place.end, command))
+        cited |= {keys.cite(paper) for paper in best}
+        filled.commands.setdefault(place.command, []).extend(map(keys.key_for, best))
+    return filled
+
+
 def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
     """Write the copies. Return lines for the user: what was written, and what is left to do.
 
@@ -166,71 +208,44 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     for key, entry in draft.cited.items():
         if entry is None and key in ids:  # only the library has the entry of this key
             keys.new[key] = ids[key]
-    edits: dict[Path, list[Edit]] = {}
-    cited_places, unsure, in_fields, typed = 0, 0, 0, 0
-    cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
-    commands: dict[str, list[str]] = {}  # filled ones, and the keys that they cite
-    for place, papers in zip(draft.places, suggestions.papers, strict=True):
-        cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
-        others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
-        filled = language.fill(place.command, [keys.key_for(paper) for paper in others])
-        if not filled or not filled[1]:
-            continue
-        if not language.can_replace(place.file, place.start, place.end):
-            in_fields += 1
-            continue
-        best = others[: filled[1]]
-        certain = [paper.probability for paper in best if paper.probability is not None]
-        if certain and min(certain) * len(best) < sure:
-            unsure += 1
-            edits.setdefault(place.file, []).append(_comment(draft, place, others[:SHOWN]))
-            continue
-        cited_places += 1
-        edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
-        cited |= {keys.cite(paper) for paper in best}
-        commands.setdefault(place.command, []).extend(map(keys.key_for, best))
+    filled, typed = _fill_places(suggestions, keys, sure), 0
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
+        edits = filled.edits.get(file, [])
         if isinstance(language, Office):
-            own = edits.get(file, [])
-            contents[target], typed = _office_copy(language, file, own, keys.papers, library, copies.plain)
+            contents[target], typed = _office_copy(language, file, edits, keys.papers, library, copies.plain)
         else:
-            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits.get(file, [])))
+            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits))
     names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
-    lines = [f"{names}: filled {cited_places} of {places} missing citations; check each of them"]
-    if unsure:
-        lines.append(
-            f"{unsure} left with a comment, since no paper is probable enough; sure=0 fills them, too"
-        )
+    lines = [f"{names}: filled {filled.cited} of {places} missing citations; check each of them"]
+    if filled.unsure:
+        why = "since no paper is probable enough; sure=0 fills them, too"
+        lines.append(f"{filled.unsure} left with a comment, {why}")
     if typed:
         lines.append(f"{count_noun(typed, 'citation')} of keys in brackets written out")
-    if in_fields:
-        lines.append(f"{in_fields} left as they are, since fields are around them")
+    if filled.in_fields:
+        lines.append(f"{filled.in_fields} left as they are, since fields are around them")
     if sure and not any(paper.probability is not None for papers in suggestions.papers for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
     if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
         for key, id in keys.new.items():
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             at, new = new_entry(written, paper, key, abstract=True, language=language)
             written = f"{written[:at]}{new}{written[at:]}"
-        texts[copies.bib] = written
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
-        if (
-            texts.keys() > {copies.bib}
-            and copies.rename_bib
-            and not _rename_bibliography(draft, texts, copies)
-        ):
+        if texts and copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
+        texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
-        texts[target] = _name_in_own_bibliographies(draft, texts[target], commands)
+        texts[target] = _name_in_own_bibliographies(draft, texts[target], filled.commands)
     contents |= {target: text.encode() for target, text in texts.items()}
-    missing = {
+    others = {
         file: target
         for file, target in copies.others.items()
         if target not in contents and not target.exists()
     }
-    _write_all(copies.folder, contents, missing)
+    _write_all(copies.folder, contents, others)
     return lines
 
 
@@ -256,7 +271,7 @@ def _office_copy(
     ]
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
-        paper = library.paper(library.corpus.paper_row(ids[key]))
+        paper = library.by_id(ids[key])
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
         items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}

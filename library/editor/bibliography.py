@@ -29,7 +29,7 @@ from citerec.library.drafts.check import Entry
 from citerec.library.drafts.copies import numbered_keys
 from citerec.library.editor.documents import Document, Outline, outline
 from citerec.library.papers.library import Library
-from citerec.library.papers.merging import Identities
+from citerec.library.papers.merging import leaders_of
 
 MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""
@@ -104,17 +104,14 @@ def match_entries(
     by_key: dict[str, Entry] = {}
     for entry in entries:
         by_key.setdefault(entry.key, entry)
-    existing = len(library) if library else 0
-    identities = Identities(library.identities if library else None)
-    parsed = [entry for entry in by_key.values() if entry.paper]
-    for entry in parsed:
-        assert entry.paper is not None
-        identities.add(entry.paper)
+    parsed = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
+    papers = library.related(parsed.values()) if library else None
+    leaders = leaders_of(parsed.values(), papers.identities if papers else None)
     ids, same = {}, dict[int, dict[str, str]]()
-    for entry, leader in zip(parsed, identities.leaders()[existing:].tolist(), strict=True):
+    for entry, leader in zip(map(by_key.__getitem__, parsed), leaders, strict=True):
         same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
-        if library and leader < existing:
-            ids[entry.key] = library.corpus.paper_ids[leader]
+        if papers and leader < len(papers):
+            ids[entry.key] = papers.corpus.paper_ids[leader]
     doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
     return Bibliography(tuple(files), target, by_key, ids, doubles)
 

@@ -84,14 +84,15 @@ class Features(Workspace):
                 return []
             context = f"{words} {TARGET_MARKER}"
         title = title_key(normalise_title(outline.title)) if outline.title else 0
-        own = np.flatnonzero((library.identities[:, 3] == np.uint64(title)) & (title != 0))
+        papers = library.related([LibraryPaper("", title=outline.title)])
+        own = np.flatnonzero((papers.identities[:, 3] == np.uint64(title)) & (title != 0))
         query = Query(
             context,
             title=outline.title,
             abstract=outline.abstract,
             year=outline.year,
             known=self._ids([key for key, *_ in outline.cited], bibliography),
-            own=library.corpus.paper_ids[int(own[0])] if len(own) else None,
+            own=papers.corpus.paper_ids[int(own[0])] if len(own) else None,
             passages=self._citing(document, outline, bibliography),
             place=outline.place(offset),
         )
@@ -224,7 +225,7 @@ class Features(Workspace):
             content = file.read_bytes().decode("utf-8-sig", "replace")
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
-        paper = library.paper(library.corpus.paper_row(id))
+        paper = library.by_id(id)
         keys = {match[2] for match in BIB_ENTRY.finditer(text)}
         beside = next((added for added in self.added(file) if added not in keys), "")
         place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
@@ -235,7 +236,7 @@ class Features(Workspace):
     def entry_added(self, file: Path, id: str, key: str) -> None:
         """Remember an entry that the editor has added, and may not have saved or told of yet."""
         if library := self.library:
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             self.add(file, check.Entry(key, file, 0, paper))
 
     # Code actions.
@@ -300,7 +301,7 @@ class Features(Workspace):
         ids = self._ids([place.key], bibliography)
         paper = entry.paper if entry else None
         if ids and library:
-            paper = library.paper(library.corpus.paper_row(ids[0]))
+            paper = library.by_id(ids[0])
         if paper is None:
             return None
         return types.Hover(self._describe(paper, "hover"), document.range(place.start, place.end))
@@ -326,28 +327,31 @@ class Features(Workspace):
         main = self.memory(document).main
         same = {key: keys for keys in bibliography.same for key in keys}
         cited, level = {key for key, *_ in outline.cited}, types.DiagnosticSeverity
-        missing = "missing", "a citation is missing", level.Information
-        findings = [(*span, *missing) for span in outline.missing]
-        preprints = {finding.key: finding.message for finding in self._preprints(bibliography, cited)}
+        findings: list[types.Diagnostic] = []
+
+        def tell(span: tuple[int, int], code: str, message: str, severity: types.DiagnosticSeverity) -> None:
+            place = document.range(*span)
+            findings.append(types.Diagnostic(place, message, severity, code, source="citerec"))
+
+        for span in outline.missing:
+            tell(span, "missing", "a citation is missing", level.Information)
+        preprints = {preprint.key: preprint.message for preprint in self._preprints(bibliography, cited)}
         for key, start, end in outline.cited if where else ():
             if key in preprints:
-                findings.append((start, end, "preprint", f"{key} {preprints[key]}", level.Information))
+                tell((start, end), "preprint", f"{key} {preprints[key]}", level.Information)
             if note := retraction_note(self._retracted(key, bibliography)):
-                findings.append((start, end, "retracted", f"{key} was {note}", level.Warning))
+                tell((start, end), "retracted", f"{key} was {note}", level.Warning)
             if others := [other for other in same.get(key, ()) if other != key and other in cited]:
                 message = f"{key} and {', '.join(others)} name the same paper"
-                findings.append((start, end, "same-paper", message, level.Warning))
+                tell((start, end), "same-paper", message, level.Warning)
             if key in bibliography.entries or key in outline.labels or (main and main.source.is_label(key)):
                 continue
             if library is not None and library.row(key) is not None:
                 message = f"{key} is in the library, but not in {where}"
-                findings.append((start, end, "no-entry", message, level.Information))
+                tell((start, end), "no-entry", message, level.Information)
             else:
-                findings.append((start, end, "unknown-key", f"{key} is not in {where}", level.Warning))
-        return [
-            types.Diagnostic(document.range(start, end), message, severity, code, source="citerec")
-            for start, end, code, message, severity in findings[:MAX_DIAGNOSTICS]
-        ]
+                tell((start, end), "unknown-key", f"{key} is not in {where}", level.Warning)
+        return findings[:MAX_DIAGNOSTICS]
 
     def _retracted(self, key: str, bibliography: Bibliography) -> str:
         """Return who says that the paper of a key was retracted: its entry or the library."""

@@ -54,7 +54,7 @@ def read_works(name: str, library: Path, on_bad: OnBadRecord) -> Iterator[tuple[
         if real_path(path) == real_path(library):
             raise InputError(f"from={name}: is the library itself; name another one, or a file")
         other = Library.open(path)
-        yield from ((path.name, other.paper(row)) for row in range(len(other)))
+        yield from ((path.name, paper) for paper in other.papers())
         return
     if is_retraction_watch(path):
         yield from ((path.name, paper) for paper in read_retraction_watch(path, on_bad))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -34,7 +34,7 @@ from citerec.retrieval.queries import Queries, marked_sentence
 COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
 """Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
 marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
-weight; and weight of the words around what the mark stands for. docs/guide/fulltexts.md says where each was
+weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
 chosen."""
 
 _WORD = re.compile(r"\w")
@@ -129,16 +129,27 @@ class FullTexts:
             ) from None
         if index is None:
             return None
-        corpus_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
-        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
-        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        none = np.empty(0, np.int64)
         vectors = None if networks is None else PassageVectors(folder, store, index, networks)
-        return cls(store, index, encoder, rows, place, vectors)
+        return cls(store, index, encoder, none, none, vectors).among(corpus)
+
+    def among(self, corpus: Corpus) -> Self:
+        """Return the same texts for a corpus that may have other papers."""
+        found = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
+        rows, place = np.array(found, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        return replace(self, rows=rows, place=place)
+
+    def papers(self, context: str, depth: int) -> list[str]:
+        """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
+        best = self.index.best(self._word_scores(context, near=True))
+        order = np.argsort(-best, kind="stable")[:depth]
+        return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
 
     # For the ranker.
 
     def find(self, queries: Queries, depth: int) -> Ragged:
-        """As rerank.ranker.features.PassageScores."""
+        """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
         rows = []
         for text in queries.texts("context"):
             best = self.index.best(self._word_scores(text, near=True))
@@ -148,7 +159,8 @@ class FullTexts:
         return Ragged.from_rows(rows)
 
     def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """As rerank.ranker.features.PassageScores."""
+        """Return features of papers [Q, K] by their passages: the BM25 of all words, that of those near the
+        mark, and the cosine with the queries' vectors [Q, D]; NaN without a text."""
         columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
         for query, text in enumerate(queries.texts("context")):
             with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)

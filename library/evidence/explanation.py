@@ -139,7 +139,7 @@ class Explainer:
         return explanations
 
     def _surnames(self, query: Queries) -> list[tuple[int, int, str]]:
-        """The words of the context that the ranker compares with authors (rerank.ranker.author_names)."""
+        """Return the words of the context that the ranker compares with authors (its author_names)."""
         if self._statistics is None or not has_authors(self._corpus):
             return []
         usual = usual_words(self._statistics.with_query_words(query), query)

@@ -77,7 +77,7 @@ class PassageIndex:
     scales: Floats | None
 
     def __len__(self) -> int:
-        """Number of passages."""
+        """Return the number of passages."""
         return int(self.offsets[-1])
 
     @classmethod
@@ -109,7 +109,7 @@ class PassageIndex:
     # Scores.
 
     def word_scores(self, words: Sequence[str], weights: Floats) -> Floats:
-        """BM25 of all passages [N] for words, each with a weight; of a repeated term the largest counts."""
+        """Return the BM25 of all passages [N] for weighted words; of a repeated term the largest counts."""
         return self.postings.scores(*self._weighted_terms(words, weights))
 
     def most_words(self, words: Sequence[str], weights: Floats) -> float:
@@ -131,7 +131,7 @@ class PassageIndex:
         return unique.astype(np.int32), largest
 
     def cosines(self, vector: Floats, passages: Rows) -> Floats:
-        """Cosines of a vector [D] with passages [n]; NaN without vectors."""
+        """Return the cosines of a vector [D] with passages [n]; NaN without vectors."""
         cosines = np.full(len(passages), np.nan, np.float32)
         if self.vectors is not None:
             _dot(self.vectors, self.scales, passages.astype(np.int64), vector.astype(np.float32), cosines)

@@ -30,7 +30,7 @@ class Passage(msgspec.Struct, frozen=True, array_like=True):
     kind: str = ""
 
     def page(self, offset: int = 0) -> int:
-        """The page of the character at an offset; 0 if unknown."""
+        """Return the page of the character at an offset; 0 if unknown."""
         place = bisect_right(self.starts, offset, key=lambda start: start[0]) - 1
         return self.starts[place][1] if place >= 0 else 0
 
@@ -95,7 +95,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _starts_between(starts: Starts, start: int, end: int) -> Starts:
-    """The pages of a part of a text, by offsets in this part."""
+    """Return the pages of a part of a text, by offsets in this part."""
     first = max(bisect_right(starts, start, key=lambda start_and_page: start_and_page[0]) - 1, 0)
     inside = [(max(offset - start, 0), page) for offset, page in starts[first:] if offset < end]
     return inside or [(0, 0)]

@@ -212,7 +212,7 @@ def _exit_name(code: int) -> str:
 
 
 def unreadable(file: Path) -> str:
-    """Why a file is not opened at all; "" if it is."""
+    """Return why a file is not opened at all; "" if it is."""
     try:
         status = file.stat()
     except FileNotFoundError:

@@ -182,7 +182,7 @@ class TextStore:
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction."""
+        """Begin a transaction, which is undone if an exception comes."""
         with self._errors(), self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:

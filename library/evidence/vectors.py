@@ -37,7 +37,7 @@ class PassageVectors:
         self.store = VectorStore(folder / ENCODED, f"{networks.identity} {PASSAGE}", networks.dim)
 
     def __len__(self) -> int:
-        """Number of texts."""
+        """Return the number of texts."""
         return len(self._index.papers)
 
     @property
@@ -73,8 +73,8 @@ class PassageVectors:
                 advance(len(rows[start : start + PART]))
 
     def cosines(self, context: str, papers: NDArray[np.int64]) -> Floats:
-        """Cosines [n] of a context with the passages of papers, rows of the index, one paper after the other;
-        NaN for texts without vectors."""
+        """Return the cosines [n] of a context with the passages of papers (rows of the index), in their
+        order; NaN for texts without vectors."""
         counts, keys = np.diff(self._index.offsets)[papers].tolist(), self.keys[papers]
         parts = [np.full(count, np.nan, np.float32) for count in counts]
         encoded = np.flatnonzero(self.store.known(keys)).tolist()

@@ -36,10 +36,10 @@ NICE = 10
 
 @dataclass(frozen=True)
 class Reading:
-    """What the networks have read: of `papers`, `known` now, `new` of them in so many seconds."""
+    """What the networks have read: `read` of `papers`, `new` of them in so many seconds."""
 
     papers: int
-    known: int
+    read: int
     new: int = 0
     seconds: float = 0.0
     what: str = "papers"
@@ -48,11 +48,11 @@ class Reading:
 
     @property
     def complete(self) -> bool:
-        return self.known == self.papers and (self.texts is None or self.texts.complete)
+        return self.read == self.papers and (self.texts is None or self.texts.complete)
 
     def __str__(self) -> str:
-        """In one line, for people."""
-        state = f"all {self.papers:,}" if self.known == self.papers else f"{self.known:,} of {self.papers:,}"
+        """Describe it in one line, for people."""
+        state = f"all {self.papers:,}" if self.read == self.papers else f"{self.read:,} of {self.papers:,}"
         rate = f", {self.new:,} now in {self.seconds:.1f} s" if self.new else ""
         texts = f"; {self.texts}" if self.texts else ""
         return f"{state} {self.what} read by the encoder{rate}{texts}"
@@ -66,17 +66,14 @@ def texts_of(library: Library) -> PassageVectors | None:
 
 def state(library: Library) -> Reading | None:
     """Return what the networks of a library have read; None as for `Library.networks`."""
-    networks = library.networks
-    return None if networks is None else _state(library, networks)
-
-
-def _state(library: Library, networks: NetworkRetriever) -> Reading:
+    if (networks := library.networks) is None:
+        return None
     networks.refresh()
     reading = Reading(len(library), len(library) - len(networks.missing()))
     if (texts := texts_of(library)) is not None:
         texts.refresh()
-        known = len(texts) - len(texts.missing())
-        reading = replace(reading, texts=Reading(len(texts), known, what=TEXTS))
+        of_texts = Reading(len(texts), len(texts) - len(texts.missing()), what=TEXTS)
+        reading = replace(reading, texts=of_texts)
     return reading
 
 
@@ -86,17 +83,16 @@ def encode(
     most: int = MOST_ENCODED,
     pool: Executor | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    networks: NetworkRetriever | None = None,
 ) -> Reading | None:
     """Let the networks read the papers that they have not read, and then full texts if the library wants
     that; None as for `Library.networks`.
 
     What is done is kept if this is stopped at any time. wait: for another process that does the same. most:
     papers to read. pool: threads, by default those of answers. tell: is told how long it will take, if that
-    is long. networks: those of the library, by default `Library.networks`, which on disk reads all records.
+    is long.
     Raises InputError if another process does it and `wait` is false, OSError if the folder cannot be written.
     """
-    if (networks := networks or library.networks) is None:
+    if (networks := library.networks) is None:
         return None
     with file_lock(library.path / LOCK, WORK, wait):
         done = _encode(library, networks, len(library), "papers", most, pool, tell)
@@ -115,7 +111,7 @@ def _encode(
     pool: Executor | None,
     tell: Callable[[str], None],
 ) -> Reading:
-    """As `encode`, for the papers or for their full texts."""
+    """Encode the papers, or their full texts; the rest as for `encode`."""
     networks.refresh()
     before, started = networks.missing(), time.perf_counter()
     missing = before[:most]
@@ -170,10 +166,10 @@ def _encode_or_say_why_not(library: Library) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
     try:
-        networks = library.networks
-        if networks is None or _state(library, networks).complete:  # perhaps where nothing may be written
+        reading = state(library)
+        if reading is None or reading.complete:  # perhaps where nothing may be written
             return
         with ThreadPoolExecutor(1, initializer=give_way) as pool:
-            encode(library, wait=False, pool=pool, networks=networks)
+            encode(library, wait=False, pool=pool)
     except (InputError, OSError) as error:
         log.warning("%s: its papers are not read in the background (%s)", library.path, error_text(error))

@@ -2,7 +2,7 @@
 
     library.json        version, current generation, model, sources, counts, dates
     library.lock        locked by the process that changes the library
-    generations/N/      the papers and what finds them (memory.generation)
+    generations/N/      the papers and what finds them (storage, lance)
 
 A build and each change write a new generation, then replace library.json, then remove the old generation. A
 killed process therefore leaves either the old library or the new one. Processes that have the old generation
@@ -82,6 +82,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model's encoder reads their passages."""
     pdfs: list[str] = []
     """Folders of PDFs of any papers, absolute."""
+    lance: int = 0
+    """Version of its table in LanceDB (library.papers.lance); 0: it is held in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}
@@ -214,17 +216,12 @@ def generation_folder(path: Path, manifest: Manifest) -> Path:
     return path / GENERATIONS / str(manifest.generation)
 
 
-def next_generation(path: Path) -> int:
-    """Return the number of the generation to write. Call it with the folder locked."""
-    existing = [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
-    return max(existing, default=0) + 1
-
-
 @contextmanager
 def new_generation(path: Path) -> Iterator[tuple[int, Path]]:
     """Yield the number and folder of a generation to write, with its manifest. If that fails, the folder is
     removed, else the generations before. Call it with the library's folder locked."""
-    number = next_generation(path)
+    names = [folder.name for folder in (path / GENERATIONS).iterdir()]
+    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
     folder = path / GENERATIONS / str(number)
     try:
         yield number, folder

@@ -96,6 +96,17 @@ class Identities:
         return leaders
 
 
+def leaders_of(papers: Iterable[LibraryPaper], existing: NDArray[np.uint64] | None = None) -> list[int]:
+    """Return, for each paper, the place of the first record of the same work.
+
+    existing: identities [B, F] of other papers, such as a library's, which come first.
+    """
+    identities = Identities(existing)
+    for paper in papers:
+        identities.add(paper)
+    return identities.leaders()[0 if existing is None else len(existing) :].tolist()
+
+
 def _find_leader(
     own: Identity, leaders_by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
 ) -> int | None:
@@ -166,7 +177,7 @@ class Deduplicator:
         self._ends.append(self._ends[-1] + len(line))
 
     def __len__(self) -> int:
-        """Number of records added."""
+        """Return the number of records added."""
         return len(self._ends) - 1
 
     def finish(self) -> None:

@@ -264,8 +264,15 @@ def answer_question(recommender: Recommender, question: Question, link: Link = f
     """Recommend papers for a question. Raises InputError for an invalid one."""
     recommendations = []
     filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
-    asked = question.text, question.title, question.abstract, question.k
-    papers = recommender.recommend(*asked, known=question.known, filters=filters, rerank=question.rerank)
+    papers = recommender.recommend(
+        question.text,
+        question.title,
+        question.abstract,
+        question.k,
+        known=question.known,
+        filters=filters,
+        rerank=question.rerank,
+    )
     library = recommender.library
     for paper in papers:
         recommended = Recommended(**paper.as_json())

@@ -238,6 +238,9 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
             return JSONResponse({"detail": line.partition(";")[0]}, 507)
         return JSONResponse({"detail": line}, 422)
 
+    async def answer(request: Request, work: Callable[[], T]) -> T:
+        return await reads.run(work, request.is_disconnected)
+
     @app.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page)
@@ -254,50 +257,43 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.get("/library", responses={503: PROBLEMS[503]})
     async def about() -> messages.About:
         """Describe the library."""
-        return await reads.run(
-            lambda: messages.About.describe(recommender, Path(settings.library).resolve().name)
-        )
+        name = Path(settings.library).resolve().name
+        return await reads.run(lambda: messages.About.describe(recommender, name))
 
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend(question: messages.Question, request: Request) -> messages.Answer:
         """Recommend papers to cite in a passage, best first."""
-        return await reads.run(
-            lambda: messages.answer_question(recommender, question, link), request.is_disconnected
-        )
+        return await answer(request, lambda: messages.answer_question(recommender, question, link))
 
     @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend_batch(batch: messages.Questions, request: Request) -> messages.Answers:
         """Recommend papers for several passages."""
-        return await reads.run(
-            lambda: messages.answer_questions(recommender, batch.queries, link), request.is_disconnected
-        )
+        return await answer(request, lambda: messages.answer_questions(recommender, batch.queries, link))
 
     @app.post("/passages", responses=PROBLEMS)
     async def passages(claim: messages.Claim, request: Request) -> messages.FoundPassages:
         """Find the passages of a paper's full text that fit a claim best, with their pages."""
-        return await reads.run(
-            lambda: messages.find_passages(recommender, claim, link), request.is_disconnected
-        )
+        return await answer(request, lambda: messages.find_passages(recommender, claim, link))
 
     @app.get("/pdf", responses=PROBLEMS | {200: {"content": {"application/pdf": {}}}})
     async def pdf(id: messages.Name, request: Request) -> Response:
         """Return the PDF whose text a paper has, to this machine only."""
         if not is_local:
             raise HTTPException(403, "PDFs are not served to other machines")
-        file = await reads.run(lambda: recommender.text_file(id), request.is_disconnected)
+        file = await answer(request, lambda: recommender.text_file(id))
         if not Path(file).is_file():
             raise HTTPException(404, "the PDF is not on this machine")
         return FileResponse(file, media_type="application/pdf", content_disposition_type="inline")
 
     async def search(search: messages.Search, request: Request) -> messages.Found:
         """Find papers by title, authors, year or key, also by the beginnings of words."""
-        return await reads.run(lambda: messages.find_papers(recommender, search), request.is_disconnected)
+        return await answer(request, lambda: messages.find_papers(recommender, search))
 
     options: Any = {"responses": PROBLEMS, "response_model_exclude_unset": True}
 
     @app.get("/search", **options)
     async def search_by_url(wanted: Annotated[messages.Search, Query()], request: Request) -> messages.Found:
-        """Like POST /search."""
+        """Find papers, as POST /search does."""
         return await search(wanted, request)
 
     app.post("/search", **options)(search)
@@ -325,9 +321,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         format: messages.EntryFormat = "bibtex",
     ) -> Response:
         """Return the entries of papers, by id or key."""
-        text = await reads.run(
-            lambda: messages.write_entries(recommender, id, format), request.is_disconnected
-        )
+        text = await answer(request, lambda: messages.write_entries(recommender, id, format))
         return PlainTextResponse(text)
 
     @app.delete("/papers/{id:path}", **changes)

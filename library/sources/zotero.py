@@ -64,8 +64,8 @@ def read_zotero(name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
 def _read(name: str) -> tuple[ZoteroLibrary, str, dict[str, str], dict[str, tuple[str, ...]]]:
     """Return the library of a source, the collection that it names, Better BibTeX's keys, and PDFs."""
     if name.endswith(".sqlite"):
-        database = Path(name)
-        return read_database(database), "", citation_keys(database), read_attachments(database)
+        file = Path(name)
+        return read_database(file), "", citation_keys(file), read_attachments(file)
     group, collection = check_place(name)
     database = find_database()[0]
     try:

@@ -48,10 +48,10 @@ def assert_same_answers(one: Path, other: Path) -> None:
 def test_the_first_answers_come_without_and_with_what_was_read(library: Library) -> None:
     before = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
     reading = state(library)
-    assert reading is not None and reading.known == 0
+    assert reading is not None and reading.read == 0
     assert not (library.path / ENCODED).exists()  # only the first papers were read, and only in memory
     done = encode(library)
-    assert done is not None and done.known == done.papers == done.new == len(library)
+    assert done is not None and done.read == done.papers == done.new == len(library)
     after = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
     assert all(-1 <= paper.features["encoder"] <= 1 for paper in after)
     assert before[0].key == after[0].key == "kingma2015adam"
@@ -83,7 +83,7 @@ def test_a_killed_encoding_goes_on_where_it_was(
     assert len([*(library.path / ENCODED).glob(f"*{SUFFIX}")]) == 2
     monkeypatch.setattr(Networks, "encode", read)
     left = state(Library.open(library.path))
-    assert left is not None and left.known == 32
+    assert left is not None and left.read == 32
     done = encode(Library.open(library.path))
     assert done is not None and done.new == len(library) - 32
     whole = Library.create(tmp_path / "whole", list(read_source(EXAMPLES, print)))
@@ -120,7 +120,7 @@ def test_a_library_may_put_it_off_or_do_without(tmp_path: Path, capsys: pytest.C
         build(BuildSettings(library=str(path), source=(str(EXAMPLES),), model=model, encode=False))
         assert "encoder" not in capsys.readouterr().out
         reading = state(Library.open(path))
-        assert (None if reading is None else reading.known) == known
+        assert (None if reading is None else reading.read) == known
         assert answers(path)
 
 

@@ -20,7 +20,6 @@ from citerec.evaluation.benchmarks.contexts.shared import (
 from citerec.evaluation.protocol import GROUPS, metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
-from citerec.evaluation.significance import DRAWS
 
 COSTS = (
     Column("seconds_per_query", "ms", decimals=2, scale=1000),
@@ -38,17 +37,10 @@ class Prefetch(CorpusBenchmark):
         *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
         "seconds_per_query",
     )
-    about = f"""\
-- A query is a context with the title and abstract of its citing paper, which is never among its candidates.
-  R@k is the share of the cited papers among the top k, MRR the mean of 1 / rank. The best value of a column
-  is bold.
-- In brackets: 95 % confidence intervals. Intervals and tests draw citing papers with all of their queries
-  ({DRAWS:,} times), since the contexts of one paper are not independent (`evaluation/significance.py`).
-- ms: time per query in batches, including encoding. MB: size of the index. Papers/s: indexing, including
-  encoding; empty if the index was loaded from disk.
-- Tables are transductive (all queries, all candidates) unless they say otherwise. Inductive: queries whose
-  cited papers no training context cites, among the candidates that none cites, a different pool.
-- Draft: the citing paper's other citations are known, and may include the cited paper."""
+    headline: ClassVar[Sequence[Column]] = (
+        Column("recall@10", "R@10", interval=True, best=True),
+        Column("mrr", "MRR", best=True),
+    )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         metrics: dict[str, Any] = {}

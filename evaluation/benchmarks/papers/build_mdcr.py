@@ -268,7 +268,7 @@ class MdcrSettings(Settings):
 
     Each model's DIR is the output of citerec evaluate benchmark=field_level on the same queries. The command
     writes mdcr.json and mdcr_data.jsonl, which benchmark=mdcr evaluates (benchmark.file=DIR/mdcr.json), and
-    report.md. See docs/guide/global.md for how candidates are chosen.
+    report.md. See docs/research/global.md for how candidates are chosen.
     """
 
     papers: tuple[str, ...]

@@ -194,6 +194,7 @@ class MDCR(PoolBenchmark):
     settings: MDCRSettings
     settings_class = MDCRSettings
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+    headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by field, by type of candidates (candidate_types.json), and per query."""

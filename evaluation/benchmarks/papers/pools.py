@@ -36,14 +36,6 @@ MAX_JSON_BYTES = 1 << 28
 """Maximum size of a JSON file."""
 SPLIT = "test"
 
-ABOUT = """\
-- A query is a paper, by its title and abstract; the papers that it cites, or papers similar to it, are
-  relevant. Numbers are percent unless the text says otherwise; the best value of a column is bold, ± is the
-  standard deviation over samplings of pools.
-- Figures "as published" are on other data unless the text says otherwise: compare differences between models,
-  not absolute numbers."""
-"""Introduction of results pages of benchmarks whose queries are papers."""
-
 Percent = dict[str, dict[str, float]]
 """{group of queries: {measure: percent}}, with the measure names of the official script."""
 JudgedPools = dict[str, dict[str, int]]
@@ -68,7 +60,6 @@ class PoolBenchmark(Benchmark):
     """A benchmark with its own queries and candidates, ranked by scores from a file or a retriever."""
 
     settings: PoolSettings
-    about = ABOUT
 
     @abstractmethod
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:

@@ -12,7 +12,6 @@ from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, depth_columns
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import BASE, GAIN, pipeline_name
-from citerec.evaluation.benchmarks.papers.pools import ABOUT
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
 from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
@@ -29,8 +28,7 @@ class GlobalPrefetch(Prefetch):
     name, settings_class = "global_prefetch", ContextSettings
     columns = (F1, "map", "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
-    about = ABOUT
-
+    headline = (Column(F1, "F1@20", best=True), Column("mrr", "MRR", best=True))
     published = ("query-forms",)
 
     @classmethod
@@ -51,7 +49,7 @@ class GlobalReranking(Pipeline):
     name, heading = "global_rerank", "Global reranking"
     columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
-    about = ABOUT
+    headline = (Column(f"{BASE}{F1}", "F1@20 before"), *GlobalPrefetch.headline)
     published = ("rerankers",)
 
     def __init__(self, **options: Any) -> None:

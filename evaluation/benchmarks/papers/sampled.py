@@ -44,6 +44,7 @@ from citerec.evaluation.report import (
     RUN,
     Column,
     Curves,
+    Metrics,
     Part,
     Report,
     Table,
@@ -372,6 +373,16 @@ class DatasetLevel(SampledBenchmark):
     compared_by_group = True
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return MAP in the smallest and the largest pool."""
+        rows, _ = super().headlines(outputs)
+        sizes = sorted({int(size) for output in outputs.values() for size in output.metrics})
+        chosen = dict.fromkeys((sizes[0], sizes[-1]))
+        return rows, [
+            Column(f"{size}/map", f"MAP, {size:,} papers", decimals=2, best=True) for size in chosen
+        ]
+
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         settings = self.settings
         test, val = sampler.queries(settings.queries, tuning.queries if tuning else 0)
@@ -430,6 +441,7 @@ class FieldLevel(SampledBenchmark):
     settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+    headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)

@@ -388,7 +388,7 @@ ENTRY = "@misc{two, title={Work of two}, year=2001}"
             {},
             "found: 1 full texts, 1 citations; dropped: the cited paper was not found: 1 (use "
             "candidates=title, or add titles and abstracts of the cited papers to source "
-            "(docs/guide/build.md))",
+            "(docs/research/build.md))",
         ),
         (
             {"a.tex": rf"{HEAD} It cites \cite{{two}}.\bibliography{{gone}}"},

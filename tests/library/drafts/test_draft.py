@@ -736,7 +736,7 @@ def certain(found: Draft, recommender: Recommender, *probabilities: float) -> Su
         [replace(paper, probability=one) for paper in sorted(papers, key=lambda paper: order[paper.id])]
         for papers, one in zip(made.papers, probabilities, strict=True)
     ]
-    return replace(made, found=papers)
+    return replace(made, papers=papers)
 
 
 @pytest.mark.parametrize(
@@ -793,7 +793,7 @@ def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:
     found = read_draft(tmp_path / "a.md")
     copies = plan_copies(found, tmp_path / "b.md", None)
     made = certain(found, recommender, 0.2, 0.9)
-    made = replace(made, found=[[replace(paper, key="a--b") for paper in made.papers[0]], made.papers[1]])
+    made = replace(made, papers=[[replace(paper, key="a--b") for paper in made.papers[0]], made.papers[1]])
     write_copies(made, recommender.library, copies, 0.5)
     text = (tmp_path / "b.md").read_text()
     assert text.startswith("Graphs [@?]<!-- citerec: not sure: a-b, a-b, a-b --> are old, Adam [@")

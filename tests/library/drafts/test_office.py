@@ -99,9 +99,9 @@ def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path)
     path = write(tmp_path / "a.docx", paragraph(".docx", "Models such as BERT [CITE] are old."))
     parsed, recommender = read_draft(path), Recommender.open(library)
     found = suggest(parsed, recommender, 2)
-    unsure = [[replace(paper, probability=0.1) for paper in found.found[0]]]
+    unsure = [[replace(paper, probability=0.1) for paper in found.papers[0]]]
     plan = plan_copies(parsed, tmp_path / "b.docx", None)
-    lines = write_copies(replace(found, found=unsure), recommender.library, plan, 0.5)
+    lines = write_copies(replace(found, papers=unsure), recommender.library, plan, 0.5)
     assert "1 left with a comment" in lines[1]
     assert text_of(tmp_path / "b.docx").startswith(
         "Models such as BERT [CITE] [citerec: not sure: devlin2019"

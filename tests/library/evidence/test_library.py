@@ -281,7 +281,7 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
 
     assert exit_code(killed) == -signal.SIGKILL
     half = state(Library.open("mine"))
-    assert half is not None and half.texts is not None and (half.texts.known, half.texts.papers) == (1, 2)
+    assert half is not None and half.texts is not None and (half.texts.read, half.texts.papers) == (1, 2)
     output()
     run(["update", "library=mine"])
     assert "all 2 full texts read by the encoder, 1 now" in output()
@@ -317,7 +317,7 @@ def test_the_encoder_reads_passages_for_those_who_want_it(
     background.start(Library.open("mine"))
     background.join()
     read = state(Library.open("mine"))
-    assert read is not None and read.texts is not None and read.texts.known == read.texts.papers > 0
+    assert read is not None and read.texts is not None and read.texts.read == read.texts.papers > 0
 
 
 def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
