@@ -21,7 +21,6 @@ from citerec.datasets.tokenize import sentence_starts
 from citerec.rerank.ranker.paper_names import (
     Names,
     SortedNames,
-    count_names,
     ngram_hashes,
     word_hash,
     word_hashes,
@@ -65,18 +64,17 @@ def has_authors(corpus: Corpus) -> bool:
     return "author" in str(corpus.settings.get("field")).lower()
 
 
-def author_names(corpus: Corpus, rows: Rows, others: NDArray[np.uint64] = _NONE) -> dict[str, Names]:
-    """Surnames of the papers `rows` as names: of the `first_authors` and of `other_authors`.
+def author_names(corpus: Corpus) -> dict[str, Names]:
+    """Return surnames as names of papers: of the `first_authors` and of `other_authors`.
 
-    others: names of further papers, for the counts. The weight of a surname that n authors of the P papers
-    have is log(P / n) / log P.
+    The weight of a surname that n authors of the P papers have is log(P / n) / log P.
     """
+    rows = np.arange(len(corpus.paper_ids))
     if not has_authors(corpus):
         empty = Names(np.zeros(len(rows) + 1, np.int64), _NONE, np.empty(0, np.float32))
         return {"first_authors": empty, "other_authors": empty}
     authors, hashes = hash_authors(corpus, rows)
-    different, place = np.unique(hashes, return_inverse=True)
-    times = count_names(different, hashes) + count_names(different, others)
+    different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
     if corpus.whole is not None:
         times = corpus.whole.count_hashes(AUTHOR, different)
     papers = max(corpus.total_papers, 2)

@@ -17,7 +17,6 @@ from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.letters import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
-from citerec.rerank.ranker.texts import ParallelRows
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH
 
@@ -28,7 +27,6 @@ _HAS_INNER = re.compile(r"\d|(?<=[\w+\-])[A-Z]")
 _KINDS = re.sub(rb"[^A-Z0-9a]", b" ", re.sub(rb"[a-z_+\-]", b"a", bytes(range(256))))
 _KINDS = re.sub(rb"[A-Z]", b"A", re.sub(rb"[0-9]", b"0", _KINDS))
 """Kinds of bytes: capital, digit, other letter, + and -, and space."""
-_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
     "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
@@ -63,15 +61,6 @@ def initials(title: str) -> list[str]:
     return list(dict.fromkeys(acronyms))
 
 
-def abstract_names(abstract: str) -> list[str]:
-    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
-
-    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
-    ['AGM', 'AdaGrad']
-    """
-    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_inner(abstract)]))
-
-
 def _inner(text: str) -> list[str]:
     return _INNER.findall(text) if _has_inner(text) else []
 
@@ -104,9 +93,13 @@ def ngram_hashes(words: NDArray[np.uint64], starts: NDArray[np.integer], length:
 
 
 @dataclass(frozen=True)
-class Names(ParallelRows):
-    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
+class Names:
+    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1).
 
+    Row i is offsets[i]:offsets[i + 1] of both columns.
+    """
+
+    offsets: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     weights: Floats
 
@@ -117,13 +110,12 @@ class Names(ParallelRows):
         find: Callable[[str], list[str]],
         texts: Iterable[str],
         kind: str,
-        others: NDArray[np.uint64] | None = None,
     ) -> Names:
         """Find names in the texts of papers.
 
-        find: returns the names in a text. kind: of names, in the statistics of the whole collection. others:
-        names of further papers, for the counts. The weight of a name in n of N papers is log(N / n) / log N,
-        but at most the rarity of its rarest word in all texts.
+        find: returns the names in a text. kind: of names, in the statistics of the whole collection. The
+        weight of a name in n of N papers is log(N / n) / log N, but at most the rarity of its rarest word in
+        all texts.
         """
         lengths, hashes, read, words = hash_texts(corpus, find, texts)
         counts = [
@@ -141,8 +133,6 @@ class Names(ParallelRows):
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
         if corpus.whole is not None:
             times = corpus.whole.count_hashes(kind, different)
-        elif others is not None:
-            times = times + count_names(different, others)
         papers = corpus.total_papers
         own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)
@@ -173,30 +163,17 @@ def hash_texts(
 
 @dataclass(frozen=True)
 class SortedNames:
-    """Names that are looked up by their hash.
-
-    order: rows of the first names, ascending by hash; names that were added later are scanned.
-    """
+    """Names that are looked up by their hash. order: rows of all names, ascending by hash."""
 
     names: Names
     order: NDArray[np.int64]
 
     def rows(self, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the rows of all names with one of these hashes."""
-        wanted, sorted_ones = np.unique(wanted), len(self.order)
-        first, later = self.names.hashes[:sorted_ones], self.names.hashes[sorted_ones:]
-        starts = np.searchsorted(first, wanted, sorter=self.order)
-        ends = np.searchsorted(first, wanted, side="right", sorter=self.order)
-        found = self.order[concat_ranges(starts, ends)[0]]
-        return np.append(found, sorted_ones + np.flatnonzero(np.isin(later, wanted)))
-
-
-def count_names(different: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Count how often each of the `different` names, in ascending order, is among `hashes`."""
-    if not len(different):
-        return np.zeros(0, np.int64)
-    place = np.searchsorted(different, hashes).clip(max=len(different) - 1)
-    return np.bincount(place[different[place] == hashes], minlength=len(different))
+        wanted = np.unique(wanted)
+        starts = np.searchsorted(self.names.hashes, wanted, sorter=self.order)
+        ends = np.searchsorted(self.names.hashes, wanted, side="right", sorter=self.order)
+        return self.order[concat_ranges(starts, ends)[0]]
 
 
 @compiled(nogil=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from citerec.base.packages import compiled
-from citerec.datasets.columns import concat_ranges
-from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.arrays import Floats
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
@@ -38,32 +37,13 @@ class CitingTexts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ParallelRows:
-    """Rows of parallel columns: row i is offsets[i]:offsets[i + 1] of each."""
+class WeightedTexts:
+    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009).
+
+    Row i is offsets[i]:offsets[i + 1] of both columns.
+    """
 
     offsets: NDArray[np.int64]
-
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return [field.name for field in fields(self) if field.name not in ("offsets", "average")]
-
-    def select_and_append(self, kept: Rows, more: Self) -> Self:
-        """Select the rows `kept`, and append further ones."""
-        if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-            index: slice | NDArray[np.int64] = slice(self.offsets[kept[0]], self.offsets[kept[-1] + 1])
-            offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
-        else:
-            index, offsets = concat_ranges(self.offsets[kept], self.offsets[kept + 1])
-        columns = {
-            name: np.append(getattr(self, name)[index], getattr(more, name)) for name in self.columns()
-        }
-        return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
-
-
-@dataclass(frozen=True)
-class WeightedTexts(ParallelRows):
-    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009)."""
-
     terms: NDArray[np.int32]
     weights: Floats
     average: Floats
@@ -98,13 +78,13 @@ def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
     return np.log(1 + np.maximum(texts - frequency + 0.5, 0.5) / (frequency + 0.5)).astype(np.float32)
 
 
-def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
+def nearness(distance: NDArray[np.integer], before: bool = False, reach: float = NEAR) -> Floats:
     """Return 1 / (1 + |d| / reach) for words at distance d after the mark (d > 0) or before it (d < 0).
 
-    side: -1 gives 0 to words that are not before the mark, 1 to words that are not after it.
+    before: 0 for words that are not before the mark.
     """
     weights = (reach / (reach + np.abs(distance))).astype(np.float32)
-    return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
+    return np.where(distance < 0, weights, np.float32(0)) if before else weights
 
 
 @compiled(nogil=True)
