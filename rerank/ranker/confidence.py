@@ -30,12 +30,14 @@ KNOWN, OTHERS, OVERLAPS = "known", "known, others", "known, overlaps"
 cite it that overlap with the context."""
 KNOWN_SCALE = "known, score"
 """Their score, less the mean of these papers'."""
-WORDS, DISTANCE = "elsewhere_words", "elsewhere_distance"
+WORDS = "elsewhere_words"
+ELSEWHERE = ("elsewhere_count", WORDS, "elsewhere_distance")
 """Columns of papers cited elsewhere, less their mean; WORDS times the logarithm of their number."""
 BESIDE_WORDS = "beside_words"
 BESIDE = ("beside_cosine", "beside_encoder", "beside_order")
 """Columns of papers like those that passages beside the context cite, or next to them in the library, less
-their mean over the list."""
+their mean over the list; with other weights for papers cited elsewhere (AGAIN)."""
+AGAIN = "known, "
 BEST = ("context_cosine", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 L2, STEPS, LEAST_SCALE = 1e-4, 100, 1e-3
@@ -60,13 +62,18 @@ def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     known = lists.column("known") > 0
     count = np.add.reduceat(known, starts, dtype=np.float32)
     others = np.log(lists.lengths - count + 1).astype(np.float32)[query]
-    columns = {name: np.where(known, lists.column(name), np.nan) for name in (WORDS, DISTANCE)}
+    columns = {name: np.where(known, lists.column(name), np.nan) for name in ELSEWHERE}
     elsewhere = np.isfinite(columns[WORDS])
     overlaps = known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
     columns |= {KNOWN_SCALE: np.where(known, scores, np.nan), **{name: lists.column(name) for name in BESIDE}}
     centred, _ = centre(Lists(list(columns), np.stack(list(columns.values()), axis=1), lists.offsets))
     inputs = dict(zip(columns, centred.T, strict=True))
     inputs[WORDS] *= np.log(np.maximum(count, 1))[query]
+    for name in BESIDE:
+        inputs[name], inputs[AGAIN + name] = (
+            np.where(known, 0, inputs[name]),
+            np.where(known, inputs[name], 0),
+        )
     inputs |= {KNOWN: known.astype(np.float32), OTHERS: np.where(known, others, 0)}
     return inputs | {
         OVERLAPS: overlaps.astype(np.float32),

@@ -560,6 +560,12 @@ def known(x: Candidates) -> NDArray[np.floating]:
 
 
 @feature(DRAFT)
+def elsewhere_count(x: Candidates) -> Floats:
+    """log of the number of passages that cite it, [Q, K]."""
+    return x.elsewhere["count"]
+
+
+@feature(DRAFT)
 def elsewhere_words(x: Candidates) -> Floats:
     """Highest cosine of the context's words with those of a passage that cites it, [Q, K]."""
     return x.elsewhere["words"]
