@@ -17,7 +17,7 @@ import logging
 import random
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from citerec.base.settings import Settings, cache_setting
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus, prepare_store
+from citerec.datasets.published.drafts import LIST, read_list
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static, static_retriever
@@ -140,9 +141,7 @@ def make(settings: BuiltInSettings) -> None:
     networks = write_networks(settings, folder / NETWORKS)
     store = VectorStore(Path(settings.cache_dir) / "encoded", networks.identity, networks.dim)
     reader = ListReader(folder / StaticModel.folder, NetworkRetriever(networks, store), settings.lists)
-    drafts, left_out = find_drafts(Path(settings.drafts))
-    for line in left_out:
-        log.warning("%s", line)
+    drafts = Path(settings.drafts)
     others = [reader.read_data(path, settings.cache_dir) for path in settings.data]
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
@@ -198,17 +197,20 @@ class ListReader:
         pairs = ".pairs" if self.model is not None else ""
         return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
 
-    def read_drafts(self, drafts: Sequence[MaskedDraft], part: str) -> list[TrainingLists]:
-        """Read the lists of DRAFT_QUERIES masked citations at most of each draft of a part, or of no part.
+    def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
+        """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of a folder's list.
 
         They are asked over its author's bibliography, and over the same without abstracts.
         """
-        chosen = [draft for draft in drafts if draft.part in ("", part)]
+        names = [draft.name for draft in read_list(folder / LIST) if draft.part == part]
         lists = []
-        with quiet(logging.ERROR), count_progress("reading drafts", len(chosen)) as advance:
-            for number, draft in enumerate(chosen):
-                file = self._file(draft.name)
-                lists.append(load_lists(file) or save_lists(self._read_draft(draft, number), file))
+        with count_progress("reading lists of drafts", len(names)) as advance:
+            for number, name in enumerate(names):
+                if (read := load_lists(file := self._file(name))) is None:
+                    with quiet(logging.ERROR):
+                        [draft], _ = find_drafts(folder, names=[name])
+                        read = save_lists(self._read_draft(draft, number), file)
+                lists.append(read)
                 advance(1)
         return lists
 
@@ -262,12 +264,17 @@ class ListReader:
         others = rng.permutation(np.setdiff1d(np.arange(len(corpus.paper_ids)), cited))
         papers = np.union1d(cited, others[: max(PAPERS - len(cited), 0)])
         train = corpus.split(TRAIN)
-        inside = Ragged(np.isin(train.positives.values, papers), train.positives.offsets)
-        chosen = [all(row) for row in inside] & (rng.random(len(train)) < SHARE)
+        inside = np.isin(train.positives.values, papers)
+        chosen = np.logical_and.reduceat(inside, train.positives.offsets[:-1])
+        chosen &= rng.random(len(train)) < SHARE
         titles_only = rng.random(len(corpus.paper_ids)) < SHARE
         with TemporaryDirectory() as place:
             part = copy_part(
-                corpus, papers, titles_only, {**asked, TRAIN: train.take(chosen)}, Path(place) / "corpus"
+                corpus,
+                papers,
+                titles_only,
+                {**asked, TRAIN: train.take(np.flatnonzero(chosen))},
+                Path(place) / "corpus",
             )
             ranker = self._over(part)
             parts = [
@@ -313,19 +320,15 @@ class ListReader:
 
 def _queries(corpus: Corpus, library: Corpus) -> Queries:
     """Return the validation contexts of a data set that cite papers of a library."""
-    split, asked, positives = training_split(corpus, "val", None, SEED), [], []
+    split, asked, positives = training_split(corpus, "val", None, SEED), list[Query](), list[list[int]]()
     for context, cited in zip(split.contexts.tolist(), split.positives, strict=True):
         ids = [corpus.paper_ids[row] for row in cited.tolist()]
         rows = [library.paper_row(paper) for paper in ids if library.has_paper(paper)]
         if rows and len(asked) < TEXT_QUERIES:
-            own, text = int(corpus.citing[context]), corpus.context_texts[context]
-            about = {
-                "title": corpus.titles[own],
-                "abstract": corpus.abstracts[own],
-                "year": int(corpus.years[own]),
-            }
-            inside = library.has_paper(corpus.paper_ids[own])
-            asked.append(Query(text, **about, own=corpus.paper_ids[own] if inside else None))
+            row, text = int(corpus.citing[context]), corpus.context_texts[context]
+            title, abstract, year = corpus.titles[row], corpus.abstracts[row], int(corpus.years[row])
+            own = corpus.paper_ids[row] if library.has_paper(corpus.paper_ids[row]) else None
+            asked.append(Query(text, title, abstract, year, own=own))
             positives.append(rows)
     return replace(Queries.from_list(library, asked), positives=Ragged.from_rows(positives))
 
@@ -378,16 +381,14 @@ def copy_part(
             own = corpus.paper_ids[row] if row >= 0 else f"outside{row}"
             yield ContextRecord(corpus.context_ids[context], text, own, outside=row < 0)
 
-    queries = {
-        name: partial(
-            list,
-            [
-                QueryRecord(corpus.context_ids[context], [corpus.paper_ids[row] for row in cited.tolist()])
-                for context, cited in zip(split.contexts.tolist(), split.positives, strict=True)
-            ],
-        )
-        for name, split in splits.items()
-    }
+    def query_records(split: Split) -> list[QueryRecord]:
+        asked = zip(split.contexts.tolist(), split.positives, strict=True)
+        return [
+            QueryRecord(corpus.context_ids[context], [corpus.paper_ids[row] for row in cited.tolist()])
+            for context, cited in asked
+        ]
+
+    queries = {name: partial(query_records, split) for name, split in splits.items()}
     source = Source(corpus.name, {}, paper_records, context_records, queries)
     prepare_store(source, folder, {"tokenizer": "default", "candidates": "all", "field": "authors"})
     return Corpus(folder, corpus.name)
@@ -404,9 +405,8 @@ def load_lists(file: Path | None) -> TrainingLists | None:
 def save_lists(lists: TrainingLists, file: Path | None) -> TrainingLists:
     """Write lists to a file, if there is one, and return them."""
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(file, "wb") as part:
-            np.savez(part, **asdict(lists))
+        with atomic_write(file) as part, part.open("wb") as out:
+            np.savez(out, **asdict(lists))
     return lists
 
 

@@ -115,7 +115,7 @@ Measures = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model, and measures of its cross-fitted scores by way of ranking; DRAFT: by all that a draft tells."""
+    """A model, and measures of its cross-fitted scores by way of ranking; DRAFT: with what a draft tells."""
 
     model: RankingModel
     measures: Mapping[str, Measures]
