@@ -198,7 +198,7 @@ class ListReader:
         return Path(self.kept) / f"{name}{pairs}.npz" if self.kept else None
 
     def read_drafts(self, folder: Path, part: str) -> list[TrainingLists]:
-        """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of a folder's list.
+        """Read the lists of at most DRAFT_QUERIES masked citations of each draft of a part of the list.
 
         They are asked over its author's bibliography, and over the same without abstracts.
         """
@@ -419,7 +419,9 @@ def write_networks(settings: BuiltInSettings, folder: Path) -> Networks:
         bert, tokenizer = read_bert(Path(settings.encoder)), Path(settings.encoder) / "tokenizer.json"
         # Trained with the citing title half of the time; without it, queries rank better (README.md).
         with atomic_folder(folder) as part:
-            Networks.write(part, {GRAPH: bert}, tokenizer.read_text("utf-8"), Lengths(citing_title=0))
+            Networks.write(
+                part, {GRAPH: replace(bert, head=None)}, tokenizer.read_text("utf-8"), Lengths(citing_title=0)
+            )
     networks = Networks.open(folder)
     if settings.cross_encoder:
         bert = read_bert(Path(settings.cross_encoder))

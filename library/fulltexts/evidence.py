@@ -142,32 +142,23 @@ class FullTexts:
         """As rerank.ranker.features.PassageScores."""
         found = []
         for text in queries.texts("context"):
-            best, _ = self.index.best(self._word_scores(text, near=True))
+            best, _ = self.index.best(self._word_scores(text))
             best[self.rows < 0] = 0
             order = np.argsort(-best, kind="stable")[:depth]
             found.append(self.rows[order[best[order] > 0]])
         return Ragged.from_rows(found)
 
-    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
+    def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """As rerank.ranker.features.PassageScores."""
-        columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
+        scores = np.full(papers.shape, np.nan, np.float32)
         for query, text in enumerate(queries.texts("context")):
             known = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
-            places = self.place[papers[query, known]]
-            if not len(places):
-                continue
-            for name in ("words", "near"):
-                scores = self._word_scores(text, near=name == "near")
-                columns[name][query, known] = self.index.best(scores, places)[0]
-            if vectors is not None:
-                passages, offsets = self.index.passages_of(places)
-                cosines = self.index.cosines(vectors[query], passages)
-                columns["cosine"][query, known] = np.maximum.reduceat(cosines, offsets[:-1])
-        return columns
+            if len(places := self.place[papers[query, known]]):
+                scores[query, known] = self.index.best(self._word_scores(text), places)[0]
+        return scores
 
-    def _word_scores(self, text: str, near: bool) -> Floats:
-        words, weights = query_words(text, NEAR, 1)
-        return self.index.word_scores(words, weights if near else np.ones_like(weights))
+    def _word_scores(self, text: str) -> Floats:
+        return self.index.word_scores(*query_words(text, NEAR, 1))
 
     # For people.
 

@@ -38,7 +38,7 @@ BESIDE = ("beside_cosine", "beside_encoder", "beside_order")
 """Columns of papers like those that passages beside the context cite, or next to them in the library, less
 their mean over the list; with other weights for papers cited elsewhere (AGAIN)."""
 AGAIN = "known, "
-BEST = ("context_cosine", "encoder")
+BEST = ("dense", "encoder")
 """Columns whose highest value tells how well a list fits: they mean the same in every library."""
 L2, STEPS, LEAST_SCALE = 1e-4, 100, 1e-3
 

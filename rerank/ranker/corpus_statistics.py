@@ -21,7 +21,6 @@ from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names
 from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness
 from citerec.retrieval.arrays import Floats, load_arrays
-from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.lexical.bm25 import citing_contexts
 from citerec.retrieval.lexical.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
 from citerec.retrieval.queries import Queries, QueryField, target_marker_id
@@ -64,7 +63,6 @@ class CorpusStatistics:
     near: texts of training contexts, weighted by nearness to the mark.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
     cited_by: citing papers of each paper, as rows of `papers` [m], which are rows of the corpus.
-    context_vectors [n, D]: of contexts.
     """
 
     RAGGED = ("citing", "cited_by")
@@ -73,7 +71,7 @@ class CorpusStatistics:
     SORTED = ("first_authors", "initials")
     """Names that have an order, by which they are looked up (SortedNames)."""
     ORDERS = ("first_authors_order", "initials_order")
-    ARRAYS = ("rarity", "source", "papers", "context_vectors", *ORDERS)
+    ARRAYS = ("rarity", "source", "papers", *ORDERS)
     title: WeightedTexts
     near: WeightedTexts
     title_names: Names
@@ -85,14 +83,13 @@ class CorpusStatistics:
         self.corpus, self.terms = corpus, terms or Terms.from_words(corpus.words, *TERM_OPTIONS)
         self.beginnings = beginnings or Terms.from_words(corpus.words, *BEGINNING_OPTIONS)
         self.mark = target_marker_id(corpus)
-        self.title_lengths = np.log1p(corpus.title_tokens.lengths)
 
     @classmethod
-    def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> CorpusStatistics:
-        """Read a corpus; dense: an indexed retriever for the vectors, which are empty without it."""
+    def build(cls, corpus: Corpus) -> CorpusStatistics:
+        """Read a corpus."""
         statistics = cls(corpus)
         statistics._read_papers(corpus)
-        statistics._read_contexts(corpus, dense)
+        statistics._read_contexts(corpus)
         for array in statistics._arrays().values():
             array.setflags(write=False)  # like mapped arrays, so that loops are compiled once for both
         return statistics
@@ -177,15 +174,10 @@ class CorpusStatistics:
         self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
         return queries
 
-    def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
+    def _read_contexts(self, corpus: Corpus) -> None:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
-        self.near = WeightedTexts.from_counts(
-            self.near_counts(queries.words("context")), self.rarity, B_SHORT
-        )
-        dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
-        self.context_vectors = np.empty((0, dim), np.float32)
-        if dense is not None and len(queries):
-            self.context_vectors = dense.encode_queries(keep_fields(queries, "context"))
+        counts = self.near_counts(queries.words("context"))
+        self.near = WeightedTexts.from_counts(counts, self.rarity, B_SHORT)
 
     @_in_blocks
     def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:

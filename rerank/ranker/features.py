@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.rerank.ranker.author_names import HALF, capitalised_words, usual_words, years_near
-from citerec.rerank.ranker.corpus_statistics import CorpusStatistics, keep_fields
+from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.rerank.ranker.paper_names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes, word_hashes
 from citerec.rerank.ranker.texts import (
     CitingTexts,
     TermRows,
     WeightedTexts,
-    best_cosines,
     best_products,
     dot_products,
     nearness,
@@ -87,9 +86,9 @@ class PassageScores(Protocol):
     def find(self, queries: Queries, depth: int) -> Ragged:
         """Return the papers [Q] whose passages have most of the words of each query, best first."""
 
-    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """Return the scores of the best passage of papers [Q, K], by column of the group PASSAGES; NaN for
-        papers without a full text. vectors: of the contexts, [Q, D]."""
+    def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """Return the BM25 of the best passage of papers [Q, K] for the words of each context, by nearness to
+        the mark; NaN for papers without a full text."""
 
 
 class Candidates:
@@ -148,10 +147,11 @@ class Candidates:
         text, term, _ = self._query_statistics.locate_terms(self.queries.words(field))
         return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
 
-    def near_terms(self, before: bool = False) -> TermRows:
-        """Return the terms of the contexts by nearness to the mark; before: those before the mark alone."""
+    @cached_property
+    def near_terms(self) -> TermRows:
+        """Terms of the contexts, by nearness to the mark."""
         text, term, distance = self._query_statistics.locate_terms(self.queries.words("context"))
-        return TermRows(self.offsets(text), term, nearness(distance, before))
+        return TermRows(self.offsets(text), term, nearness(distance))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -164,12 +164,6 @@ class Candidates:
         """Vectors of the candidates in the dense retriever, [Q, K, D]."""
         assert self.dense is not None
         return self.dense.indexed_vectors(np.maximum(self.papers, 0).ravel()).reshape(*self.papers.shape, -1)
-
-    @cached_property
-    def context_vectors(self) -> Floats:
-        """Vectors of the contexts alone in the dense retriever, [Q, D]."""
-        assert self.dense is not None
-        return self.dense.encode_queries(keep_fields(self.queries, "context"))
 
     # Comparisons of queries with candidates.
 
@@ -195,12 +189,6 @@ class Candidates:
         """The training contexts that cite each paper."""
         cited = self.statistics.citing
         return CitingTexts(cited.offsets, cited.values, self.statistics.source)
-
-    @cached_property
-    def best_passages(self) -> dict[str, Floats]:
-        """Scores of the best passage of each candidate's full text [Q, K]."""
-        assert self.passages is not None
-        return self.passages.best(self.queries, self.papers, self.context_vectors if self.by_cosine else None)
 
     @cached_property
     def citations(self) -> NDArray[np.float64]:
@@ -383,15 +371,6 @@ def check_features(names: Sequence[str] | None, parts: Collection[str]) -> tuple
 
 
 @feature(RETRIEVERS)
-def context_cosine(x: Candidates) -> Floats:
-    """Cosine of the context alone with the paper in the dense retriever, [Q, K]."""
-    if not x.by_cosine:
-        return x.unknown
-    cosines: Floats = (x.paper_vectors @ x.context_vectors[:, :, None])[:, :, 0]
-    return cosines
-
-
-@feature(RETRIEVERS)
 def encoder(x: Candidates) -> Floats:
     """Cosine of the passage with the paper by a network that has read all papers, [Q, K]."""
     part = complete_encoder(x.parts)
@@ -426,15 +405,9 @@ def section_title_share(x: Candidates) -> NDArray[np.floating]:
 
 
 @feature(WORDS, relative=True)
-def title_before(x: Candidates) -> Floats:
-    """BM25 of the context's terms before the mark, by nearness to it, against the title, [Q, K]."""
-    return x.product(x.near_terms(before=True), x.statistics.title)
-
-
-@feature(WORDS, relative=True)
 def abstract_near(x: Candidates) -> Floats:
     """BM25 of the context's terms, by nearness to the mark, against the abstract, [Q, K]."""
-    return x.product(x.near_terms(), x.statistics.abstract)
+    return x.product(x.near_terms, x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
@@ -448,35 +421,15 @@ def title_beginnings(x: Candidates) -> Floats:
     return x.product(TermRows(x.offsets(text), term, nearness(distance)), x.statistics.title_beginnings)
 
 
-@feature(WORDS, relative=True)
-def citing_abstract(x: Candidates) -> Floats:
-    """BM25 of the citing paper's abstract against the paper's, [Q, K]."""
-    return x.product(x.terms("abstract"), x.statistics.abstract)
-
-
 # Training contexts that cite the paper, without those of the citing paper; NaN if none does.
 
 
 @feature(CITING, relative=True)
 def citing_words(x: Candidates) -> Floats:
     """BM25 of the context against the most similar context that cites the paper, both by nearness, [Q, K]."""
-    texts, citing = x.statistics.near.rows, x.citing_texts
-    best, _ = best_products(x.near_terms(), texts, x.scratch, x.papers, citing, x.queries.citing)
-    return _best(best)
-
-
-@feature(CITING)
-def citing_cosine(x: Candidates) -> Floats:
-    """Cosine of the context with the nearest one that cites the paper, in the dense retriever, [Q, K]."""
-    vectors = x.statistics.context_vectors
-    if not x.by_cosine or not len(vectors):
-        return x.unknown
-    return _best(best_cosines(x.context_vectors, vectors, x.papers, x.citing_texts, x.queries.citing))
-
-
-def _best(similarities: Floats) -> Floats:
-    """Return the highest of similarities [Q, K, n]; NaN for -inf, without any."""
-    return np.where(np.isneginf(similarities[..., 0]), np.float32(np.nan), similarities[..., 0])
+    texts, own = x.statistics.near.rows, x.queries.citing
+    best = best_products(x.near_terms, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
+    return np.where(np.isneginf(best), np.float32(np.nan), best)
 
 
 @feature(CITING)
@@ -517,36 +470,16 @@ def year_near(x: Candidates) -> Floats:
 
 
 @feature(PAPER)
-def age(x: Candidates) -> NDArray[np.floating]:
-    """log(1 + years from the paper to the citing paper), [Q, K]."""
-    return np.log1p(np.maximum(x.years_before, 0))
-
-
-@feature(PAPER)
 def later(x: Candidates) -> NDArray[np.floating]:
     """1 if it is from a later year than the citing paper, else 0, [Q, K]."""
     return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
 
 
-@feature(PAPER)
-def title_length(x: Candidates) -> NDArray[np.floating]:
-    """log(1 + words of the title), [Q, K]."""
-    return x.statistics.title_lengths[x.papers]
-
-
-# The best passage of the paper's full text; NaN without one.
-
-
 @feature(PASSAGES, relative=True)
 def passage_near(x: Candidates) -> Floats:
     """BM25 of the context's words, weighted by nearness to the mark, [Q, K]."""
-    return x.best_passages["near"]
-
-
-@feature(PASSAGES)
-def passage_cosine(x: Candidates) -> Floats:
-    """Cosine of the context alone in the dense retriever, [Q, K]."""
-    return x.best_passages["cosine"]
+    assert x.passages is not None
+    return x.passages.best(x.queries, x.papers)
 
 
 # Where else the draft cites the paper, or papers like it; NaN if unknown, or not in other passages.

@@ -31,7 +31,6 @@ from citerec.rerank.ranker.features import (
     Candidates,
     PassageScores,
     check_features,
-    first_dense,
     first_network,
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
@@ -234,7 +233,7 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        self.statistics = CorpusStatistics.build(corpus, first_dense(self.parts))
+        self.statistics = CorpusStatistics.build(corpus)
 
     def _select_parts(self, corpus: Corpus) -> None:
         """Select the retrievers that fit the corpus."""

@@ -37,7 +37,6 @@ from citerec.rerank.ranker.texts import (
     CitingTexts,
     TermRows,
     WeightedTexts,
-    best_cosines,
     best_products,
     dot_products,
 )
@@ -72,7 +71,7 @@ def open_statistics(
     for part in parts.values():
         part.index(corpus)
     queries = Queries.from_contexts(corpus, corpus.split(split).contexts)
-    return CorpusStatistics.build(corpus, parts.get("dense")), parts, queries
+    return CorpusStatistics.build(corpus), parts, queries
 
 
 @settings(max_examples=25)
@@ -94,17 +93,13 @@ def test_kernels_match_matrix_products(seed: int) -> None:
     source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
     citing = CitingTexts(cited.offsets, cited.values, source)
     best, rows = best_products(asked, held, scratch, papers, citing, own)
-    vectors, table = (rng.normal(size=(n, 6)).astype(np.float32) for n in (3, TEXTS))
-    nearest = best_cosines(vectors, table, papers, citing, own)
-    for values, every in ((best, whole), (nearest, vectors @ table.T)):
-        for q, k in np.ndindex(papers.shape):
-            texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
-            there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
-            padded = there + [-np.inf] * (TOP - len(there))
-            np.testing.assert_allclose(values[q, k], padded, rtol=1e-4, atol=1e-5)
-            shown = rows[q, k][: len(there)]
-            assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
-            np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
+    for q, k in np.ndindex(papers.shape):
+        texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
+        there = sorted((whole[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
+        np.testing.assert_allclose(best[q, k], there + [-np.inf] * (TOP - len(there)), rtol=1e-4, atol=1e-5)
+        shown = rows[q, k][: len(there)]
+        assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
+        np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
 
 
 def test_term_weights_are_those_of_bm25() -> None:
@@ -140,7 +135,7 @@ def test_initials() -> None:
 
 
 def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:
-    statistics = CorpusStatistics.build(tiny_corpus, None)
+    statistics = CorpusStatistics.build(tiny_corpus)
     row = tiny_corpus.paper_row("parsing")
     names = statistics.title_names.from_texts(
         tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"], "title_names"
@@ -160,19 +155,19 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["title_before"])["title_before"]
+    found = Candidates(statistics, parts, queries, papers).columns(["abstract_near"])["abstract_near"]
     stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
-    titles = statistics.title
+    abstracts = statistics.abstract
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
         mark = words.index(statistics.mark)
         weight: dict[int, float] = {}
         for place, word in enumerate(words):
             for term in stems[word]:
-                weight[term] = weight.get(term, 0) + (place < mark) / (1 + abs(place - mark) / 6)
+                weight[term] = weight.get(term, 0) + 1 / (1 + abs(place - mark) / 6)
         for k in range(0, 20, 3):
-            part = slice(titles.offsets[papers[q, k]], titles.offsets[papers[q, k] + 1])
-            pairs = zip(titles.terms[part].tolist(), titles.weights[part].tolist(), strict=True)
+            part = slice(abstracts.offsets[papers[q, k]], abstracts.offsets[papers[q, k] + 1])
+            pairs = zip(abstracts.terms[part].tolist(), abstracts.weights[part].tolist(), strict=True)
             assert found[q, k] == pytest.approx(
                 sum(weight.get(t, 0) * w for t, w in pairs), rel=1e-4, abs=1e-5
             )
@@ -183,14 +178,14 @@ def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> No
     split = demo_corpus.split("train")
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
     found = Candidates(statistics, parts, queries, papers)
-    columns = found.columns(["citing_words", "citing_cosine"])
+    columns = found.columns(["citing_words"])
     citing = demo_corpus.citing[split.contexts]
     cites = {(int(a), int(b)) for a, row in zip(citing, split.positives, strict=True) for b in row}
     for q in range(0, len(queries), 17):
         for k in range(30):
             others = {a for a, b in cites if b == papers[q, k] and a != citing[q]}
             assert found.citations[q, k] == len(others)
-            for name in ("citing_words", "citing_cosine"):
+            for name in ("citing_words",):
                 assert np.isnan(columns[name][q, k]) == (not others)
 
 
@@ -251,7 +246,7 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(statistics, parts, queries, papers).columns()
-    unknown = {"encoder", "encoder_title", "context_cosine", "age", "later"}
+    unknown = {"encoder", "encoder_title", "later"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
@@ -270,10 +265,10 @@ def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
 
 
 def test_names_of_features_are_checked() -> None:
-    assert check_features("age", ()) == ("age",) and check_features(None, ()) is None
-    assert check_features(["bm25", "age"], ["bm25"]) == ("bm25", "age")
+    assert check_features("later", ()) == ("later",) and check_features(None, ()) is None
+    assert check_features(["bm25", "later"], ["bm25"]) == ("bm25", "later")
     for wrong in (["text"], []):
-        with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, context_cosine"):
+        with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, encoder"):
             check_features(wrong, ["bm25"])
 
 
@@ -304,7 +299,7 @@ def test_beginnings_of_words_are_shared_by_languages(context: str, title: str, t
     source = Source("made", {}, papers=lambda: papers, contexts=tuple, splits={})
     prepare_store(source, tmp_path / "store", {"tokenizer": "default", "candidates": "all"})
     corpus = Corpus(tmp_path / "store")
-    statistics = CorpusStatistics.build(corpus, None)
+    statistics = CorpusStatistics.build(corpus)
     asked = Queries.from_list(corpus, [Query(context), Query("The networked TARGETCIT")])
     rows = np.tile(np.arange(3, dtype=np.int32), (2, 1))
     columns = Candidates(statistics, {}, asked, rows).columns(["title_beginnings", "title_share"])

@@ -44,8 +44,8 @@ from citerec.train import train
 from citerec.training.hub import ABOUT, CARD
 
 WHOLE = '{"format": "ranker-6", %s}'
-MIXED = {"bm25": 1.0, "title_before": 0.5, "citing_words": 0.7, "popularity": 0.3, "name_near": 1.0}
-DEVIATIONS = {"bm25": 3.5, "title_before": 1.5, "citing_words": 2.0, "popularity": 0.7, "name_near": 0.1}
+MIXED = {"bm25": 1.0, "title_share": 0.5, "citing_words": 0.7, "popularity": 0.3, "name_near": 1.0}
+DEVIATIONS = {"bm25": 3.5, "title_share": 1.5, "citing_words": 2.0, "popularity": 0.7, "name_near": 0.1}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
