@@ -49,18 +49,16 @@ from citerec.library.memory.library import MemoryLibrary
 from citerec.library.models import BUILT_IN, NETWORKS
 from citerec.library.papers import LibraryPaper
 from citerec.library.question import mark_query
-from citerec.rerank.ranker.features import DRAFT, FEATURES
 from citerec.rerank.ranker.linear import TrainingLists
 from citerec.rerank.ranker.model import Ranker, RankingModel
-from citerec.rerank.ranker.networks import PAIRS, READ
 from citerec.rerank.ranker.training import (
     CONTEXT,
     SENTENCE,
     WHOLE,
     WITH_TITLE,
-    Fitted,
     Measures,
     fit_networks,
+    measure_read,
     measure_ways,
     read_lists,
     training_split,
@@ -146,13 +144,13 @@ def make(settings: BuiltInSettings) -> None:
     if settings.texts:
         others.append(reader.read_texts(settings.data[0], settings.texts, settings.cache_dir))
     lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-    fitted = _fit(given, lists)
+    fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
     if networks.scores_pairs:  # of the first papers of the ranking without it
         reader = replace(reader, model=fitted.model)
         lists = TrainingLists.concat(reader.read_drafts(drafts, FIT) + others)
-        fitted = _fit(given, lists)
+        fitted = fit_networks(given, lists, _of_drafts(lists), SEED)
     if settings.ablation:
-        print_ablation(given, lists, fitted)
+        print_ablation(given, lists)
         return
     about = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
@@ -172,8 +170,9 @@ def make(settings: BuiltInSettings) -> None:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
-def _fit(settings: RankerSettings, lists: TrainingLists) -> Fitted:
-    return fit_networks(settings, lists, np.isin(lists.source, (DRAFTS, TITLES)), SEED)
+def _of_drafts(lists: TrainingLists) -> Mask:
+    """Which lists are of drafts, [Q]."""
+    return np.isin(lists.source, (DRAFTS, TITLES))
 
 
 @dataclass(frozen=True)
@@ -446,23 +445,23 @@ def read_bert(folder: Path) -> Bert:
     return Bert(values, heads, float(config.get("layer_norm_eps", 1e-12)), head)
 
 
-def print_ablation(settings: RankerSettings, lists: TrainingLists, whole: Fitted) -> None:
+def print_ablation(settings: RankerSettings, lists: TrainingLists) -> None:
     """Print R@10 and MRR of drafts with all features, and how they change without each, cross-fitted."""
-    before = _row(whole.measures)
+    before = _row(settings, lists)
     print("| feature left out |", " | ".join(before), "|")
-    print("| all |", " | ".join(f"{recall:.3f} / {mrr:.3f}" for recall, mrr in before.values()), "|")
-    for name in [column for column in lists.columns if column in FEATURES]:
-        after = _row(_fit(settings, lists.without(name)).measures)
-        changes = (tuple(np.subtract(after[key], before[key])) for key in before)
+    print("| none |", " | ".join(f"{recall:.3f} / {mrr:.3f}" for recall, mrr in before.values()), "|")
+    for name in lists.columns:
+        after = _row(settings, lists.without(name))
+        changes = (np.subtract(after[key], before[key]).tolist() for key in before)
         print(f"| {name} |", " | ".join(f"{recall:+.3f} / {mrr:+.3f}" for recall, mrr in changes), "|")
 
 
-def _row(measures: Mapping[str, Measures]) -> dict[str, tuple[float, float]]:
+def _row(settings: RankerSettings, lists: TrainingLists) -> dict[str, tuple[float, float]]:
     """Return R@10 and MRR of drafts, asked as questions and as drafts, where all papers have been read."""
-    way = PAIRS[READ] if PAIRS[READ] in measures else READ
+    measures = measure_read(settings, lists, _of_drafts(lists), SEED)
     return {
-        f"{name}, {source}": (of[source]["recall@10"], of[source]["mrr"])
-        for name, of in (("ask", measures[way]), (DRAFT, measures[DRAFT]))
+        f"{name}, {source}": (by_source[source]["recall@10"], by_source[source]["mrr"])
+        for name, by_source in zip(("ask", "draft"), measures, strict=True)
         for source in (DRAFTS, TITLES)
     }
 

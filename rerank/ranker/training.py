@@ -147,6 +147,20 @@ def fit_networks(settings: RankerSettings, lists: TrainingLists, calibrated: Mas
     return Fitted(RankingModel(model, confidences[BARE], networks=networks), measures)
 
 
+def measure_read(
+    settings: RankerSettings, lists: TrainingLists, calibrated: Mask, seed: int
+) -> tuple[Measures, Measures]:
+    """Return measures of cross-fitted scores where networks have read all papers: as questions and as drafts.
+
+    Others as in `fit_networks`, of the calibrated lists alone.
+    """
+    scores = cross_fit(settings, lists.without(PAIR), seed)[calibrated[lists.query]]
+    lists = lists.take(calibrated)
+    if PAIR in lists.columns:
+        scores = _fit_rescoring(lists, scores, PAIR, PAIRS_DEPTH).scores(lists, scores, PAIR)
+    return measure(lists, scores), measure(lists, _cross_calibrated(settings, lists, scores, seed))
+
+
 def _cross_calibrated(settings: RankerSettings, lists: TrainingLists, scores: Floats, seed: int) -> Floats:
     """Return probabilities [n] by confidences that were not fitted to the same citing papers."""
     fold, probabilities = folds_of(lists, settings.folds, seed), np.empty(len(scores), np.float32)

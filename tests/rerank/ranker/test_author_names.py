@@ -199,10 +199,12 @@ def test_named_papers_are_the_rarest_and_nearest() -> None:
     hashes = np.array([word_hash(name) for of in names for name in of], np.uint64)
     authors = Names(offsets, hashes, np.array([0.9, 0.8, *[0.1] * 30], np.float32))
     none = Names(np.zeros(len(names) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
-    by_hash = (SortedNames(names, np.argsort(names.hashes, kind="stable")) for names in (authors, none))
+    first, initials = (SortedNames(of, np.argsort(of.hashes, kind="stable")) for of in (authors, none))
     years = np.arange(2000, 2000 + len(names))
     texts = ["Ho TARGETCIT", "Lee and Wu TARGETCIT", "Lee and Wu 2000 TARGETCIT", "lee TARGETCIT"]
-    found = [row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], *by_hash, years)]
+    found = [
+        row.tolist() for row in named_papers([*texts, f"Wu {'x ' * 10} TARGETCIT"], first, initials, years)
+    ]
     assert found == [list(range(3, 23)), [1, 0], [0, 1], [], []]
 
 
