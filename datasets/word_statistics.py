@@ -22,10 +22,10 @@ from citerec.datasets.columns import load_array, save_arrays
 
 Hashes = NDArray[np.uint64]
 
-WORD, BM25_TERM, TERM, BEGINNING, PAIR = "word", "bm25_term", "term", "beginning", "pair"
+WORD, BM25_TERM, TERM, BEGINNING = "word", "bm25_term", "term", "beginning"
 """Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
-(retrieval.lexical.terms) by the papers that have them; pairs of adjacent terms in titles by their
-occurrences. The ranker's names (CorpusStatistics.NAMES) are further kinds."""
+(retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES) are
+further kinds."""
 ENTRIES, BLOCKS, TOTALS = "counts", "blocks", "statistics.json"
 """Files: what occurs, checksums of its blocks, totals."""
 ENTRY = np.dtype([("hash", "<u8"), ("count", "<u4")])
@@ -33,7 +33,6 @@ BLOCK_ENTRY = np.dtype([("first", "<u8"), ("digest", "<u8")])
 """The first hash of a block of entries, and its checksum."""
 BLOCK = 340
 """Entries of a block: 4 KB, a page."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class WordStatistics:
@@ -121,12 +120,6 @@ def hash_names(names: Iterable[str]) -> Hashes:
     return np.fromiter(
         (xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")) for name in names), np.uint64
     )
-
-
-def hash_pairs(first: Hashes, second: Hashes) -> Hashes:
-    """Hash pairs of names, given by their hashes [n]."""
-    mixed = (first * _MIX) ^ (first >> np.uint64(32))
-    return (mixed ^ second) * _MIX
 
 
 @lru_cache

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from citerec.datasets.columns import Ragged, offsets_of, save_arrays
+from citerec.datasets.columns import Ragged, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BEGINNING, TERM
@@ -56,22 +56,21 @@ def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
 
 
 class CorpusStatistics:
-    """Precomputed data of a corpus for features: P papers, n training contexts of m citing papers.
+    """Precomputed data of a corpus for features: P papers, n training contexts.
 
     title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words.
     title_names, initials, first_authors, other_authors: names of papers.
     near: texts of training contexts, weighted by nearness to the mark.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
-    cited_by: citing papers of each paper, as rows of `papers` [m], which are rows of the corpus.
     """
 
-    RAGGED = ("citing", "cited_by")
+    RAGGED = ("citing",)
     TEXTS = ("title", "abstract", "title_beginnings", "near")
     NAMES = ("title_names", "initials", "first_authors", "other_authors")
     SORTED = ("first_authors", "initials")
     """Names that have an order, by which they are looked up (SortedNames)."""
     ORDERS = ("first_authors_order", "initials_order")
-    ARRAYS = ("rarity", "source", "papers", *ORDERS)
+    ARRAYS = ("rarity", "source", *ORDERS)
     title: WeightedTexts
     near: WeightedTexts
     title_names: Names
@@ -114,11 +113,6 @@ class CorpusStatistics:
         row = np.repeat(np.arange(len(self.title.offsets) - 1), np.diff(self.title.offsets))
         sums = np.bincount(row, self.title.weights, len(self.title.offsets) - 1)
         return sums.astype(np.float32)
-
-    @property
-    def has_contexts(self) -> bool:
-        """True if the corpus has training contexts."""
-        return len(self.source) > 0
 
     def _read_papers(self, corpus: Corpus) -> None:
         title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
@@ -167,11 +161,6 @@ class CorpusStatistics:
         self.citing = citing_contexts(
             Split(TRAIN, np.arange(len(split)), split.positives), papers, MAX_CITING
         )
-        self.papers, place = np.unique(self.source, return_inverse=True)
-        citing = np.repeat(place, split.positives.lengths)
-        cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
-        cited, citing = np.divmod(cited, max(len(self.papers), 1))
-        self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
         return queries
 
     def _read_contexts(self, corpus: Corpus) -> None:

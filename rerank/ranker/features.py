@@ -108,7 +108,7 @@ class Candidates:
         self.corpus = statistics.corpus
         self._query_statistics = statistics.with_query_words(queries)
         self._authors: dict[str, Floats] = {}
-        size = max(statistics.terms.size, statistics.beginnings.size, len(statistics.papers))
+        size = max(statistics.terms.size, statistics.beginnings.size)
         self.scratch = np.zeros(max(size, 1), np.float32)
         """zeros for the kernels of rerank.ranker.texts"""
 
@@ -189,20 +189,6 @@ class Candidates:
         """The training contexts that cite each paper."""
         cited = self.statistics.citing
         return CitingTexts(cited.offsets, cited.values, self.statistics.source)
-
-    @cached_property
-    def citations(self) -> NDArray[np.float64]:
-        """Training papers that cite each candidate, except the citing paper; NaN without training papers."""
-        cited = self.statistics.cited_by
-        if not self.statistics.has_contexts:
-            return np.full(self.papers.shape, np.nan)
-        found = cited.lengths[self.papers].astype(np.float64)
-        own = self.queries.citing
-        for query in np.flatnonzero((own >= 0) & np.isin(own, self.statistics.papers)):
-            rows = np.flatnonzero(cited.values == np.searchsorted(self.statistics.papers, own[query]))
-            cited_rows = np.searchsorted(cited.offsets, rows, side="right") - 1
-            found[query] -= np.isin(self.papers[query], cited_rows)
-        return found
 
     @cached_property
     def _ngrams(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
@@ -430,12 +416,6 @@ def citing_words(x: Candidates) -> Floats:
     texts, own = x.statistics.near.rows, x.queries.citing
     best = best_products(x.near_terms, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
-
-
-@feature(CITING)
-def popularity(x: Candidates) -> NDArray[np.floating]:
-    """log(1 + training papers that cite it, except the citing paper), [Q, K]."""
-    return np.log1p(x.citations)
 
 
 # Names of the paper in the context, d words from the mark: rarity / (1 + d / reach), from 0 (not mentioned)

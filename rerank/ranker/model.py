@@ -74,7 +74,7 @@ class RankingModel(Pretrained):
     title = "ranker"
     description = """\
 A learned ranker for citation recommendation: it ranks the union of several retrievers' top papers by
-features such as their scores, words in common, names near the mark, popularity and age. The retrievers are
+features such as their scores, words in common, and names and years near the mark. The retrievers are
 those under `parts` below; the dense one's model is in the folder `dense`.
 
 ```sh
