@@ -152,33 +152,23 @@ class FullTexts:
         """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
         rows = []
         for text in queries.texts("context"):
-            best = self.index.best(self._word_scores(text, near=True))
+            best = self.index.best(self._word_scores(text))
             best[self.rows < 0] = 0
             order = np.argsort(-best, kind="stable")[:depth]
             rows.append(self.rows[order[best[order] > 0]])
         return Ragged.from_rows(rows)
 
-    def best(self, queries: Queries, papers: NDArray[np.int32], vectors: Floats | None) -> dict[str, Floats]:
-        """Return features of papers [Q, K] by their passages: the BM25 of all words, that of those near the
-        mark, and the cosine with the queries' vectors [Q, D]; NaN without a text."""
-        columns = {name: np.full(papers.shape, np.nan, np.float32) for name in ("words", "near", "cosine")}
+    def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """As rerank.ranker.features.PassageScores."""
+        scores = np.full(papers.shape, np.nan, np.float32)
         for query, text in enumerate(queries.texts("context")):
             with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
-            places = self.place[papers[query, with_text]]
-            if not len(places):
-                continue
-            for name in ("words", "near"):
-                scores = self._word_scores(text, near=name == "near")
-                columns[name][query, with_text] = self.index.best(scores, places)
-            if vectors is not None:
-                passages, offsets = self.index.passages_of(places)
-                cosines = self.index.cosines(vectors[query], passages)
-                columns["cosine"][query, with_text] = np.maximum.reduceat(cosines, offsets[:-1])
-        return columns
+            if len(places := self.place[papers[query, with_text]]):
+                scores[query, with_text] = self.index.best(self._word_scores(text), places)
+        return scores
 
-    def _word_scores(self, text: str, near: bool) -> Floats:
-        words, weights = query_words(text, NEAR, 1)
-        return self.index.word_scores(words, weights if near else np.ones_like(weights))
+    def _word_scores(self, text: str) -> Floats:
+        return self.index.word_scores(*query_words(text, NEAR, 1))
 
     # For people.
 
