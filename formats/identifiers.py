@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _DATE_YEAR = re.compile(r"(?<!\d)(?<!^-)(0[1-9]\d\d|[12]\d(?:\d[\dXu]|[XxUu]{2}))(?:\d{4})?(?!\d)")
@@ -100,6 +102,21 @@ def identifier(kind: str, value: str) -> str:
     elif kind == "arxiv":
         value = find_arxiv_id(value) or value
     return f"{kind}:{value}" if kind and value else ""
+
+
+def identifiers(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return all identifiers of a record by kind, whose values may be lists, numbers or strings.
+
+    >>> identifiers({"doi": ["10.1/A", None], "pubmed_id": 12, "arxiv": ""})
+    ('doi:10.1/a', 'pmid:12')
+    """
+    values = (
+        (kind.removesuffix("_id"), value)
+        for kind, listed in (record or {}).items()
+        for value in (listed if isinstance(listed, list) else [listed])
+    )
+    named = (identifier(kind, str(value)) for kind, value in values if value)
+    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def clean_doi(text: str) -> str:

@@ -13,15 +13,8 @@ from typing import Any
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.formats.articles.layouts.fields import read_identifiers
-from citerec.formats.documents import (
-    CitationSpan,
-    Document,
-    FullText,
-    Metadata,
-    Paragraph,
-    Reference,
-)
+from citerec.formats.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
+from citerec.formats.identifiers import identifiers
 from citerec.formats.json_lines import CitedId, Object, Offset, PaperId, Year, validate
 
 
@@ -70,7 +63,7 @@ def read_s2orc(record: Object, where: str) -> Document:
         paper.year,
         tuple(author.name or "" for author in paper.authors or ()),
         tuple(dict.fromkeys(field.category or "" for field in paper.s2fieldsofstudy or ())),
-        read_identifiers(paper.externalids),
+        identifiers(paper.externalids),
     )
     part = "body" if "body" in record else "content"
     if record.get(part) is None:
