@@ -28,8 +28,8 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+")
 
 def find_year(text: str) -> int:
     """The first year from 1900 to 2099 in a text; 0 if none."""
-    found = _YEAR.search(text)
-    return int(found[0]) if found else 0
+    match = _YEAR.search(text)
+    return int(match[0]) if match else 0
 
 
 def date_year(text: str) -> int:
@@ -38,8 +38,8 @@ def date_year(text: str) -> int:
     >>> [date_year(text) for text in ("1687///", "c. 1450", "199X", "2010-05/2012-02", "20180301", "-0399")]
     [1687, 1450, 1990, 2010, 2018, 0]
     """
-    found = _DATE_YEAR.search(text.strip())
-    return int(re.sub("[XxUu]", "0", found[1])) if found else 0
+    match = _DATE_YEAR.search(text.strip())
+    return int(re.sub("[XxUu]", "0", match[1])) if match else 0
 
 
 def arxiv_year(paper: str) -> int:
@@ -77,8 +77,8 @@ def find_arxiv_id(text: str) -> str:
     >>> [find_arxiv_id(text) for text in texts]
     ['2112.01206', 'hep-th/9901001', '']
     """
-    found = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
-    return found[1] if found else ""
+    match = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
+    return match[1] if match else ""
 
 
 def identifier_kind(kind: str) -> str:
@@ -125,5 +125,5 @@ def clean_doi(text: str) -> str:
     >>> clean_doi("https://doi.org/10.1145/3397271.3401075")
     '10.1145/3397271.3401075'
     """
-    found = _DOI.search(text)
-    return found[0].rstrip(".,;}\"'").lower() if found and found[0].isprintable() else ""
+    match = _DOI.search(text)
+    return match[0].rstrip(".,;}\"'").lower() if match and match[0].isprintable() else ""

@@ -72,7 +72,7 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
     trees = _Trees(where)
     parser = ET.XMLParser(target=trees)
     parser.entity.update(_ENTITIES)
-    pending = found = 0
+    pending = count = 0
     try:
         while chunk := file.read(_CHUNK):
             pending += len(chunk)
@@ -81,13 +81,13 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
             parser.feed(chunk)
             if trees.done:
                 yield from trees.done
-                found += len(trees.done)
+                count += len(trees.done)
                 trees.done.clear()
                 pending = 0
         parser.close()
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{where}: malformed XML: {error}") from None
-    if not found:
+    if not count:
         raise InputError(f"{where}: must be a JATS or TEI document, not {trees.root!r}")
 
 

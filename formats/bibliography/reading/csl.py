@@ -43,8 +43,8 @@ def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
     """Parse an item of CSL JSON."""
     item = csl_item(fields)
     key = fields.text("citation-key", "citekey")
-    if not key and (found := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
-        key = found[1]
+    if not key and (match := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
+        key = match[1]
     collections = fields.texts("collections", "categories")
     return entry_paper(item, key or fields.text("id"), collections)
 
@@ -111,13 +111,15 @@ def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
 def hayagriva_item(record: Mapping[str, Any]) -> Item:
     """Return the item of an entry of Typst's YAML (https://github.com/typst/hayagriva)."""
     parents = record.get("parent")
-    parents = [one for one in (parents if isinstance(parents, list) else [parents]) if isinstance(one, dict)]
-    parents += [further for one in parents if isinstance(further := one.get("parent"), dict)]
-    kind, above = (str(one.get("type", "")).lower() for one in (record, parents[0] if parents else {}))
+    parents = [
+        parent for parent in (parents if isinstance(parents, list) else [parents]) if isinstance(parent, dict)
+    ]
+    parents += [further for parent in parents if isinstance(further := parent.get("parent"), dict)]
+    kind, above = (str(entry.get("type", "")).lower() for entry in (record, parents[0] if parents else {}))
     csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")
     texts = _hayagriva_texts(record)
-    for one in parents:
-        above_it = _hayagriva_texts(one)
+    for parent in parents:
+        above_it = _hayagriva_texts(parent)
         texts |= {name: above_it[name] for name in (_INHERITED & above_it.keys()) - texts.keys()}
     texts["title"] = _value(record.get("title"))
     texts["container-title"] = _value(parents[0].get("title")) if parents else ""
@@ -153,13 +155,13 @@ def _value(value: Any) -> str:
 
 
 def _names(value: Any) -> list[Name]:
-    found = []
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, dict):
+    names = []
+    for person in value if isinstance(value, list) else [value]:
+        if isinstance(person, dict):
             parts = ("name", "given-name", "prefix", "suffix")
-            family, given, prefix, suffix = (_value(one.get(part)) for part in parts)
+            family, given, prefix, suffix = (_value(person.get(part)) for part in parts)
             is_whole = " " in family and not (given or prefix or suffix)
-            found.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
-        elif isinstance(one, str):
-            found += parse_all_inverted([one])
-    return [name for name in found if name.full]
+            names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+        elif isinstance(person, str):
+            names += parse_all_inverted([person])
+    return [name for name in names if name.full]
