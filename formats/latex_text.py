@@ -83,7 +83,7 @@ _GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφ
 
 @cache
 def _converter() -> tuple[LatexNodes2Text, Any]:
-    """The converter and its context database of macro arguments."""
+    """Return the converter and its context database of macro arguments."""
     texts, arguments = texts_of_macros(), arguments_of_macros()
     dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
     kept = [(name, "{") for name in _KEPT.split()]
@@ -217,7 +217,7 @@ def _brace_open_brackets(latex: str) -> str:
 
 
 def braced_argument(text: str, start: int) -> tuple[str, int]:
-    """The content of the braces that open at `start`, and their end; unclosed braces end with the text."""
+    """Return the content of the braces that open at `start`, and their end: that of the text if unclosed."""
     depth = 0
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)

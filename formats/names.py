@@ -334,7 +334,7 @@ def written_names(names: Iterable[Name], write: Callable[[str], str]) -> str:
 
 @lru_cache(1 << 16)
 def surname(name: str) -> str:
-    """The last word of a family name, folded; "" if empty.
+    """Return the last word of a family name, folded; "" if empty.
 
     >>> [surname(name) for name in ("Ann B. Lee", "van der Maaten, Laurens", "K. Müller, Jr.", "Penkov MA")]
     ['Lee', 'Maaten', 'Muller', 'Penkov']

@@ -84,7 +84,7 @@ def read_jats(root: ET.Element, paper: str, where: str) -> Document:
 
 
 def _abstract(abstracts: Sequence[ET.Element]) -> str:
-    """The text of the abstract without a type, else of one whose type is not that of a summary."""
+    """Return the text of the abstract without a type, else of one whose type is not that of a summary."""
     plain = [abstract for abstract in abstracts if not abstract.get("abstract-type")]
     plain += [
         abstract for abstract in abstracts if not _OTHER_ABSTRACTS.search(abstract.get("abstract-type", ""))

@@ -95,7 +95,7 @@ class Bibliography:
         self.pairs: frozenset[tuple[str, str]] = frozenset().union(*self._pairs.values())
 
     def without_authors(self, ref: str) -> Bibliography:
-        """The same in which an entry has no authors, as if read from such references."""
+        """Return a bibliography in which an entry has no authors, as if read from such references."""
         other = copy.copy(self)
         other._surnames = self._surnames | {ref: frozenset[str]()}
         other.everyone -= {name for name in self._surnames[ref] if self._entries[name] == 1}
@@ -103,7 +103,7 @@ class Bibliography:
         return other
 
     def surnames(self, refs: Sequence[str]) -> frozenset[str]:
-        """The author surnames of some entries."""
+        """Return the author surnames of some entries."""
         return frozenset().union(*(self._surnames.get(ref, frozenset()) for ref in refs))
 
 
@@ -277,5 +277,5 @@ def find_names_before(
 
 
 def _surname_in(name: str) -> str:
-    """The surname in a match of NAME, which may be in the genitive."""
+    """Return the surname in a match of NAME, which may be in the genitive."""
     return surname(_GENITIVE.sub("", name))

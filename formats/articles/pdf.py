@@ -113,7 +113,7 @@ def _read_page(document: pypdfium2.PdfDocument, number: int) -> tuple[str, list[
 
 
 def _page_angle(page: Any, text_page: Any, text: str) -> float:
-    """The angle of text that is upright on a page, which may be rotated when it is shown."""
+    """Return the angle of text that is upright on a page, which may be rotated when it is shown."""
     if not page.get_rotation():
         return 0.0
     letters = [letter.start() for letter in re.finditer(r"[^\W\d_]", text)]
@@ -161,7 +161,7 @@ class _Letters:
         yield begin, end
 
     def _box(self, index: int) -> Box:
-        """The box of a character, as high as its font, where text is upright."""
+        """Return the box of a character, as high as its font, where text is upright."""
         box = pdfium.FS_RECTF()
         pdfium.FPDFText_GetLooseCharBox(self._page, index, ctypes.byref(box))
         if not self._angle:
@@ -178,7 +178,7 @@ class _Letters:
         return x.value * math.sin(self._angle) + y.value * math.cos(self._angle)
 
     def _height(self, start: int, end: int) -> float:
-        """The size of a line's letters, beside smaller marks and code, and a heading at its beginning."""
+        """Return the size of a line's letters, beside smaller marks and code, and a heading before it."""
         if (size := self._size(start)) == self._size(end - 1):
             return size
         step = (end - 1 - start) / 4
@@ -186,7 +186,7 @@ class _Letters:
         return sorted(self._size(place - self._text[place].isspace()) for place in places)[3]
 
     def _size(self, index: int) -> float:
-        """The size of a character's font: brackets and signs have higher boxes than letters."""
+        """Return the size of a character's font: brackets and signs have higher boxes than letters."""
         matrix = pdfium.FS_MATRIX()
         pdfium.FPDFText_GetMatrix(self._page, index, ctypes.byref(matrix))
         size = math.hypot(matrix.c, matrix.d) * pdfium.FPDFText_GetFontSize(self._page, index)

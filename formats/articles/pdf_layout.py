@@ -63,7 +63,7 @@ def by_columns(lines: Sequence[Line], width: float) -> list[Line]:
 
 
 def _gutter(lines: Sequence[Line], width: float) -> float | None:
-    """The place in the middle half of a page that fewest lines cross; None if more than a third does."""
+    """Return the place in the middle half of a page that fewest lines cross; None if over a third does."""
     places = [width * (0.25 + i / 200) for i in range(101)]
     crossed = [sum(line.left < x < line.right for line in lines) for x in places]
     least = min(crossed)
@@ -204,7 +204,7 @@ def _whole_words(lines: Sequence[Line]) -> Counter[str]:
 
 
 def _text_height(lines: Iterable[Line]) -> float:
-    """The height of most characters."""
+    """Return the height of most characters."""
     heights: Counter[float] = Counter()
     for line in lines:
         heights[round(line.height, 1)] += len(line.text)
@@ -323,7 +323,7 @@ def _join_word(text: str, more: str, words: Counter[str]) -> str:
 
 
 def find_title(lines: Sequence[Line]) -> str:
-    """The largest letters in the upper half of the first page; "" if they are no title."""
+    """Return the largest letters in the upper half of the first page; "" if they are no title."""
     first = [line for line in lines if line.page == lines[0].page and sum(map(str.isalpha, line.text)) > 3]
     if not first:
         return ""

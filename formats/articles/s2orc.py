@@ -91,7 +91,7 @@ class _AnnotatedSpans:
         self._where, self._field = where, f"{field}.annotations"
 
     def spans(self, kind: str) -> list[_Annotation]:
-        """The annotations of a kind, in text order."""
+        """Return the annotations of a kind, in text order."""
         value, at = self._lists.get(kind), f"{self._field}.{kind}"
         if isinstance(value, str):
             try:
@@ -111,7 +111,7 @@ class _AnnotatedSpans:
         return disjoint
 
     def texts(self, kind: str) -> list[str]:
-        """The texts that the annotations of a kind cover."""
+        """Return the texts that the annotations of a kind cover."""
         return [self.text[span.start : span.end].strip() for span in self.spans(kind)]
 
 

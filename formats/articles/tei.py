@@ -50,7 +50,7 @@ def _full_text(root: ET.Element) -> FullText:
 
 
 def _cited(node: ET.Element) -> list[str]:
-    """The entries that a `ref` cites; a `ref` to two entries becomes two spans."""
+    """Return the entries that a `ref` cites; a `ref` to two entries becomes two spans."""
     if node.tag != "ref" or node.get("type") != "bibr":
         return []
     return [target.removeprefix("#") for target in node.get("target", "").split()] or [""]
@@ -82,6 +82,6 @@ def _reference(entry: ET.Element) -> Reference:
 
 
 def _year(element: ET.Element) -> int:
-    """The year of the first `date` with a year in an element; 0 if none."""
+    """Return the year of the first `date` with a year in an element; 0 if none."""
     dates = (date.get("when", "") or flat_text(date) for date in element.iter("date"))
     return next(filter(None, map(find_year, dates)), 0)

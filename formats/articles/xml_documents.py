@@ -92,7 +92,7 @@ def read_trees(file: IO[bytes], where: str) -> Iterator[ET.Element]:
 
 
 def flat_text(element: ET.Element | None, skipped: Collection[str] = ()) -> str:
-    """The text of an element with single spaces, without `skipped` elements; "" for None."""
+    """Return the text of an element with single spaces, without `skipped` elements; "" for None."""
     return "" if element is None else read_paragraph(element, "", skipped, lambda node: ()).text.strip()
 
 

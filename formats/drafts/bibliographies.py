@@ -45,8 +45,10 @@ class References:
         return {name: self._find(name) for name in dict.fromkeys(self.names)}
 
     def _find(self, name: str) -> Path | str:
-        """A file that is not at its place, such as an absolute path of another computer, is looked for by its
-        name: beside the document and up to two folders below."""
+        """Return a file by its name in the document, or why it is not read.
+
+        One that is not at its place, such as an absolute path of another computer, is looked for by its name:
+        beside the document and up to two folders below."""
         folder, why = self.path.parent, "there is no such file"
         root = real_path(self.root or folder)
         written = name if name.endswith((".bib", *OTHER_FILES)) else f"{name}.bib"
@@ -80,7 +82,7 @@ class References:
         return {file.name: real_path(file) for file in self._inside("*.bib")}
 
     def _inside(self, pattern: str) -> list[Path]:
-        """The files beside the document that may be read."""
+        """Return the files beside the document that may be read."""
         root = real_path(self.root or self.path.parent)
         files = (file for file in sorted(self.path.parent.glob(pattern)) if file.is_file())
         return [file for file in files if real_path(file).is_relative_to(root)]

@@ -97,7 +97,7 @@ def read_printed(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _split_label(item: str) -> tuple[str, int]:
-    """The label at the start of an item, in brackets with balanced braces, and where the key starts."""
+    """Return the label at the start of an item, in brackets, and where the key starts."""
     depth = 0
     for place, sign in enumerate(item if item.startswith("[") else ""):
         depth += {"{": 1, "}": -1}.get(sign, 0)

@@ -239,7 +239,7 @@ class Latex(Language):
         return identified(Metadata("", title, summary, year, _find_authors(text)), paper)
 
     def bibliographies(self, text: str) -> list[Key]:
-        """Those of a part or of commands of multibib come before those of the whole draft."""
+        """Return the bibliographies: those of a part or of commands of multibib first."""
         files = _named_files(
             sorted(BIBLIOGRAPHY.finditer(text), key=lambda match: bool(_OF_ALL.match(match[0])))
         )
@@ -367,7 +367,7 @@ def _unpack(path: Path) -> Iterator[Path]:
 
 
 def _first_argument(macro: re.Pattern[str], source: str) -> str:
-    """The argument of the first use of a macro; "" if unused."""
+    """Return the argument of the first use of a macro; "" if unused."""
     return next((argument for _, argument, _ in macro_arguments(macro, source)), "")
 
 
@@ -387,7 +387,7 @@ def _find_authors(source: str) -> tuple[str, ...]:
 
 
 def document_body(source: str) -> str:
-    """The body of the document; included standalone documents lose their preambles."""
+    """Return the body of the document; included standalone documents lose their preambles."""
     start = depth = 0
     end = len(source)
     for tag in _DOCUMENT.finditer(source):

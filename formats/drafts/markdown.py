@@ -411,7 +411,7 @@ def _read_yaml(text: str, what: str) -> dict[str, Any]:
 
 
 def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
-    """The folder and fields of the book that a document belongs to; its own folder and {} if none.
+    """Return the folder and fields of the book that a document belongs to; its own folder and {} if none.
 
     For the main file, they include `chapters`. root: folder outside of which no file is read.
     """
@@ -444,7 +444,7 @@ def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str,
 
 
 def _names(value: object) -> Iterator[str]:
-    """The strings in nested lists and objects, in order."""
+    """Yield the strings in nested lists and objects, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

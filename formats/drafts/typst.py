@@ -181,7 +181,7 @@ class Typst(Language):
         return Metadata("", self.plain(title), summary, year)
 
     def bibliographies(self, text: str) -> list[Key]:
-        """The files are arguments of `bibliography`, variables that are, or any .bib file that is named."""
+        """Return the arguments of `bibliography`, variables that are, or any .bib file that is named."""
         spans = [call.span(1) for call in _BIBLIOGRAPHY.finditer(text)]
         words = {word for start, end in spans for word in _WORD.findall(text, start, end)}
         spans += [match.span(2) for match in _VARIABLE.finditer(text) if match[1] in words]

@@ -80,7 +80,7 @@ class Office(Language):
         return super().documents(path for path in files if not path.name.startswith("~$"))
 
     def citations(self, text: str) -> Iterator[Citation]:
-        """Only those in brackets: other words with @ are addresses here."""
+        """Yield the citations in brackets: other words with @ are addresses here."""
         return (citation for citation in MARKDOWN.citations(text) if text[citation.start] == "[")
 
     def cite(self, key: str) -> str:
@@ -98,8 +98,8 @@ class Office(Language):
         return Source(text, identified(self.metadata(text), paper), [*number_keys(cites)], references)
 
     def metadata(self, head: str) -> Metadata:
-        """Title and abstract have their styles; or the first paragraph, unless it cites, and what follows
-        that word."""
+        """Return what has the styles of title and abstract; or the first paragraph, unless it cites, and what
+        follows the word "abstract"."""
         lines = [line for line in head.split("\n") if line]
         title = next((line for line in lines if line.startswith(TITLE)), "")
         first = lines[0] if lines else SIGNS

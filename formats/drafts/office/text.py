@@ -226,7 +226,7 @@ class OfficeReader(ABC):
             self._fields[-1].data += text
 
     def show_field(self) -> None:
-        """The code of the last field is complete: a citation becomes its keys."""
+        """Begin the text of the last field, whose code is complete: a citation becomes its keys."""
         if not self._fields or self._fields[-1].read:
             return
         opened = self._fields[-1]
