@@ -6,13 +6,10 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
-from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
-from pylatexenc.latexwalker import LatexWalkerError
-from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
-from pylatexenc.macrospec import MacroSpec
+if TYPE_CHECKING:
+    from pylatexenc.latex2text import LatexNodes2Text
 
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
 
@@ -84,6 +81,12 @@ _GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφ
 @cache
 def _converter() -> tuple[LatexNodes2Text, Any]:
     """Return the converter and its context database of macro arguments."""
+    # Most texts have no LaTeX.
+    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+    from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
+    from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
+    from pylatexenc.macrospec import MacroSpec
+
     texts, arguments = texts_of_macros(), arguments_of_macros()
     dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
     kept = [(name, "{") for name in _KEPT.split()]
@@ -127,6 +130,8 @@ def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:
 
 @cache
 def _keeping_braces() -> LatexNodes2Text:
+    from pylatexenc.latex2text import LatexNodes2Text
+
     texts = _converter()[0].latex_context
     return LatexNodes2Text(
         latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
@@ -175,6 +180,8 @@ def text_in_braces(latex: str) -> str:
 
 
 def _convert(latex: str, converter: LatexNodes2Text) -> str:
+    from pylatexenc.latexwalker import LatexWalkerError
+
     try:
         text = converter.latex_to_text(
             _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
