@@ -135,8 +135,10 @@ class FullTexts:
 
     def among(self, corpus: Corpus) -> Self:
         """Return the same texts for a corpus that may have other papers."""
-        found = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
-        rows, place = np.array(found, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        corpus_rows = [
+            corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers
+        ]
+        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
         place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
         return replace(self, rows=rows, place=place)
 

@@ -267,8 +267,8 @@ class Library:
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
         if not isinstance(self.storage, Storage):
             records = [*records]
-        known = self.related(records)
-        with Deduplicator(self.path, known, separate=apart) as merged:
+        related = self.related(records)
+        with Deduplicator(self.path, related, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
             for paper in records:
                 merged.add(paper)
@@ -284,7 +284,7 @@ class Library:
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
             # Without hashes, the next update reads the contexts again: they may cite the new papers.
             fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
-            replaced = merged.replaced if known is self.storage else known.places[merged.replaced]
+            replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
             new = self.change(replaced, merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
 
