@@ -29,8 +29,8 @@ def test_a_loss_a_retriever_and_a_benchmark_of_another_folder(tmp_path: Path) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     (commands,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    path = os.pathsep.join(["mine", *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    places = os.pathsep.join(["mine", *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     for line in commands.splitlines()[1:]:
         trains = " train " in line
         small = SMALL if trains else SMALL.partition(" model.")[0]
