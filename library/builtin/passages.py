@@ -29,10 +29,10 @@ from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts, text_encoder
 from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import ReadText, TextPart
-from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN

@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import concat_ranges, offsets_of
 from citerec.rerank.ranker.features import FEATURES, RETRIEVERS, is_relative
-from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask
+
+if TYPE_CHECKING:
+    from citerec.rerank.settings import RankerSettings
 
 BLOCK = 1 << 14
 """Candidates per block of the Hessian."""
