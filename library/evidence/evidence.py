@@ -18,10 +18,10 @@ from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, 
 from citerec.datasets.tokenize import WordTable, default_tokenize
 from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
 from citerec.hatten.retriever import WordsRetriever
+from citerec.library.evidence import DATABASE, FOLDER
 from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
 from citerec.library.evidence.passages import Passage, TextPlace
-from citerec.library.evidence.refresh import FOLDER
-from citerec.library.evidence.store import DATABASE, TextStore
+from citerec.library.evidence.store import TextStore
 from citerec.library.evidence.vectors import PassageVectors
 from citerec.rerank.ranker.features import first_dense
 from citerec.rerank.ranker.model import Ranker
