@@ -27,6 +27,7 @@ from citerec.rerank.ranker.texts import (
     best_products,
     dot_products,
     nearness,
+    nearness_before,
 )
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Retriever
@@ -139,11 +140,11 @@ class Candidates:
         text, term, _ = self._query_statistics.locate_terms(self.queries.words(field))
         return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
 
-    @cached_property
-    def near_terms(self) -> TermRows:
-        """Terms of the contexts, by nearness to the mark."""
+    @property
+    def terms_before(self) -> TermRows:
+        """Terms of the contexts before the mark, by nearness to it."""
         text, term, distance = self._query_statistics.locate_terms(self.queries.words("context"))
-        return TermRows(self.offsets(text), term, nearness(distance))
+        return TermRows(self.offsets(text), term, nearness_before(distance))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -364,9 +365,9 @@ def section_title_share(x: Candidates) -> NDArray[np.floating]:
 
 
 @feature(WORDS, relative=True)
-def abstract_near(x: Candidates) -> Floats:
-    """BM25 of the context's terms, by nearness to the mark, against the abstract, [Q, K]."""
-    return x.product(x.near_terms, x.statistics.abstract)
+def abstract_words(x: Candidates) -> Floats:
+    """BM25 of the context's terms against the abstract, [Q, K]."""
+    return x.product(x.terms("context"), x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
@@ -385,9 +386,12 @@ def title_beginnings(x: Candidates) -> Floats:
 
 @feature(CITING, relative=True)
 def citing_words(x: Candidates) -> Floats:
-    """BM25 of the context against the most similar context that cites the paper, both by nearness, [Q, K]."""
-    texts, own = x.statistics.near.rows, x.queries.citing
-    best = best_products(x.near_terms, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
+    """BM25 of the words before the mark against those of the most similar context that cites the paper.
+
+    The nearer to the mark, the more they weigh, in both. [Q, K]
+    """
+    texts, own = x.statistics.before.rows, x.queries.citing
+    best = best_products(x.terms_before, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
 
 
@@ -429,7 +433,7 @@ def later(x: Candidates) -> NDArray[np.floating]:
     return np.where((years > 0) & (own > 0), years > own, np.nan)
 
 
-@feature(PASSAGES, relative=True)
+@feature(PASSAGES)
 def passage_near(x: Candidates) -> Floats:
     """BM25 of the context's words, weighted by nearness to the mark, [Q, K]."""
     assert x.passages is not None

@@ -155,16 +155,15 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["abstract_near"])["abstract_near"]
+    found = Candidates(statistics, parts, queries, papers).columns(["abstract_words"])["abstract_words"]
     stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
     abstracts = statistics.abstract
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
-        mark = words.index(statistics.mark)
         weight: dict[int, float] = {}
-        for place, word in enumerate(words):
+        for word in words:
             for term in stems[word]:
-                weight[term] = weight.get(term, 0) + 1 / (1 + abs(place - mark) / 6)
+                weight[term] = weight.get(term, 0) + 1
         for k in range(0, 20, 3):
             part = slice(abstracts.offsets[papers[q, k]], abstracts.offsets[papers[q, k] + 1])
             pairs = zip(abstracts.terms[part].tolist(), abstracts.weights[part].tolist(), strict=True)
