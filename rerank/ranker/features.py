@@ -37,7 +37,7 @@ from citerec.retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
-RETRIEVERS, WORDS, CITING, NAMES, PAPER = "retrievers", "words", "citing", "names", "paper"
+RETRIEVERS, WORDS, CITING, NAMES = "retrievers", "words", "citing", "names"
 PASSAGES, DRAFT = "passages", "draft"
 """Groups of features. PASSAGES: of full texts. DRAFT: what a draft tells; only rerank.ranker.confidence reads
 these."""
@@ -135,16 +135,15 @@ class Candidates:
 
     # Terms of queries.
 
+    def locate_terms(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Return, for each occurrence of a term in a field, its query, the term, and its distance after the
+        mark."""
+        return self._query_statistics.locate_terms(self.queries.words(field))
+
     def terms(self, field: str) -> TermRows:
         """Return the terms of a field of the queries, each occurrence with weight 1."""
-        text, term, _ = self._query_statistics.locate_terms(self.queries.words(field))
+        text, term, _ = self.locate_terms(field)
         return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
-
-    @property
-    def terms_before(self) -> TermRows:
-        """Terms of the contexts before the mark, by nearness to it."""
-        text, term, distance = self._query_statistics.locate_terms(self.queries.words("context"))
-        return TermRows(self.offsets(text), term, nearness_before(distance))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -175,12 +174,6 @@ class Candidates:
         terms = TermRows(self.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
         weights = np.maximum(self.statistics.title_weights[self.papers], 1e-9)
         return np.nan_to_num(self.product(terms, self.statistics.title)) / weights
-
-    @property
-    def citing_texts(self) -> CitingTexts:
-        """The training contexts that cite each paper."""
-        cited = self.statistics.citing
-        return CitingTexts(cited.offsets, cited.values, self.statistics.source)
 
     @cached_property
     def _ngrams(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
@@ -371,6 +364,13 @@ def abstract_words(x: Candidates) -> Floats:
 
 
 @feature(WORDS, relative=True)
+def abstract_near(x: Candidates) -> Floats:
+    """The same by nearness to the mark, [Q, K]."""
+    text, term, distance = x.locate_terms("context")
+    return x.product(TermRows(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
+
+
+@feature(WORDS, relative=True)
 def title_beginnings(x: Candidates) -> Floats:
     """BM25 of the first five letters of the context's words, by nearness, against those of the title, [Q, K].
 
@@ -390,8 +390,11 @@ def citing_words(x: Candidates) -> Floats:
 
     The nearer to the mark, the more they weigh, in both. [Q, K]
     """
+    text, term, distance = x.locate_terms("context")
+    terms = TermRows(x.offsets(text), term, nearness_before(distance))
+    citing = CitingTexts(x.statistics.citing.offsets, x.statistics.citing.values, x.statistics.source)
     texts, own = x.statistics.before.rows, x.queries.citing
-    best = best_products(x.terms_before, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
+    best = best_products(terms, texts, x.scratch, x.papers, citing, own)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
 
 
@@ -421,16 +424,6 @@ def author_near(x: Candidates) -> Floats:
 def year_near(x: Candidates) -> Floats:
     """Year of the paper: 3 / (3 + words between), 0 if it is not there, [Q, K]."""
     return x.year_scores
-
-
-# The paper itself.
-
-
-@feature(PAPER)
-def later(x: Candidates) -> NDArray[np.floating]:
-    """1 if it is from a later year than the citing paper, else 0, [Q, K]; NaN if a year is unknown."""
-    years, own = x.corpus.years[x.papers], x.queries.years[:, None]
-    return np.where((years > 0) & (own > 0), years > own, np.nan)
 
 
 @feature(PASSAGES)

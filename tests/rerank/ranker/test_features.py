@@ -243,7 +243,7 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(statistics, parts, queries, papers).columns()
-    unknown = {"encoder", "encoder_title", "later"}
+    unknown = {"encoder", "encoder_title"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
@@ -262,8 +262,8 @@ def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
 
 
 def test_names_of_features_are_checked() -> None:
-    assert check_features("later", ()) == ("later",) and check_features(None, ()) is None
-    assert check_features(["bm25", "later"], ["bm25"]) == ("bm25", "later")
+    assert check_features("known", ()) == ("known",) and check_features(None, ()) is None
+    assert check_features(["bm25", "known"], ["bm25"]) == ("bm25", "known")
     for wrong in (["text"], []):
         with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, encoder"):
             check_features(wrong, ["bm25"])

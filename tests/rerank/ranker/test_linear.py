@@ -132,7 +132,7 @@ def test_lists_are_concatenated_with_unknown_columns() -> None:
     assert second.without_draft().columns == ["a", "bm25"] and second.without("a", "bm25").columns == [
         "known"
     ]
-    assert second.column("bm25").tolist() == [2, 2] and np.isnan(second.column("later")).all()
+    assert second.column("bm25").tolist() == [2, 2] and np.isnan(second.column("popularity")).all()
 
 
 # Libraries that mix papers with and without abstracts.
