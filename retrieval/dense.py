@@ -63,10 +63,6 @@ class DenseRetriever(Retriever):
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         """Queries, or rows of contexts, [Q] -> [Q, D] of unit length, zeros if no word is known."""
 
-    def familiar(self, rows: NDArray[np.integer]) -> Mask | None:
-        """Which papers the model was trained to find, as `rows`; None if it does not say."""
-        return None
-
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
         """Encode papers with the chosen `encoding`, after `prepare`."""
         return encode_over_ray(self, corpus, rows) if self.encoding == "ray" else self.encode_papers(rows)

@@ -154,6 +154,7 @@ def make(settings: BuiltInSettings) -> None:
         return
     about = {
         "data": ", ".join(dict.fromkeys(lists.source.tolist())),
+        "split": "val",
         "lists": dict(Counter(lists.source.tolist())),
         "settings": {"l2": given.l2, "folds": given.folds, "seed": SEED},
         "networks": dict(networks.hashes),

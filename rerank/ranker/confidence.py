@@ -28,8 +28,8 @@ SCALE, NONE = "scale", "none"
 KNOWN, OTHERS, OVERLAPS = "known", "known, others", "known, overlaps"
 """Inputs of papers cited elsewhere: 1; the logarithm of the number of other candidates; 1 if only passages
 cite it that overlap with the context."""
-KNOWN_SCALE = "known, score"
-"""Their score, less the mean of these papers'."""
+KNOWN_SCALE, OTHERS_SCALE = "known, score", "others, score"
+"""Their score, less the mean of these papers'; and of the others beside them, less theirs."""
 WORDS = "elsewhere_words"
 ELSEWHERE = ("elsewhere_count", WORDS, "elsewhere_distance")
 """Columns of papers cited elsewhere, less their mean; WORDS times the logarithm of their number."""
@@ -65,7 +65,9 @@ def draft_inputs(lists: Lists, scores: Floats) -> dict[str, Floats]:
     columns = {name: np.where(known, lists.column(name), np.nan) for name in ELSEWHERE}
     elsewhere = np.isfinite(columns[WORDS])
     overlaps = known & ~elsewhere & np.logical_or.reduceat(elsewhere, starts)[query]
-    columns |= {KNOWN_SCALE: np.where(known, scores, np.nan), **{name: lists.column(name) for name in BESIDE}}
+    beside = ~known & (count > 0)[query]
+    columns |= {KNOWN_SCALE: np.where(known, scores, np.nan), OTHERS_SCALE: np.where(beside, scores, np.nan)}
+    columns |= {name: lists.column(name) for name in BESIDE}
     centred, _ = centre(Lists(list(columns), np.stack(list(columns.values()), axis=1), lists.offsets))
     inputs = dict(zip(columns, centred.T, strict=True))
     inputs[WORDS] *= np.log(np.maximum(count, 1))[query]

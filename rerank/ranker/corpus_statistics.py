@@ -19,7 +19,7 @@ from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BEGINNING, TERM
 from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, initials, title_names
-from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness
+from citerec.rerank.ranker.texts import B_SHORT, B, WeightedTexts, idf, nearness, nearness_before
 from citerec.retrieval.arrays import Floats, load_arrays
 from citerec.retrieval.lexical.bm25 import citing_contexts
 from citerec.retrieval.lexical.terms import BEGINNINGS, EUROPEAN, PAPERS_PER_BATCH, Terms
@@ -60,12 +60,12 @@ class CorpusStatistics:
 
     title, abstract: texts of papers. title_beginnings: titles as the beginnings of their words.
     title_names, initials, first_authors, other_authors: names of papers.
-    near: texts of training contexts, weighted by nearness to the mark.
+    near, before: texts of training contexts, weighted by nearness to the mark; only of the words before it.
     citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
     """
 
     RAGGED = ("citing",)
-    TEXTS = ("title", "abstract", "title_beginnings", "near")
+    TEXTS = ("title", "abstract", "title_beginnings", "near", "before")
     NAMES = ("title_names", "initials", "first_authors", "other_authors")
     SORTED = ("first_authors", "initials")
     """Names that have an order, by which they are looked up (SortedNames)."""
@@ -165,8 +165,11 @@ class CorpusStatistics:
 
     def _read_contexts(self, corpus: Corpus) -> None:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
-        counts = self.near_counts(queries.words("context"))
-        self.near = WeightedTexts.from_counts(counts, self.rarity, B_SHORT)
+        words = queries.words("context")
+        self.near, self.before = (
+            WeightedTexts.from_counts(self.near_counts(words, weigh), self.rarity, B_SHORT)
+            for weigh in (nearness, nearness_before)
+        )
 
     @_in_blocks
     def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
@@ -176,10 +179,12 @@ class CorpusStatistics:
         return counts
 
     @_in_blocks
-    def near_counts(self, words: Ragged) -> csr_matrix:
-        """Count the terms of texts, weighted by `nearness` to the mark, [n, T]."""
+    def near_counts(
+        self, words: Ragged, weigh: Callable[[NDArray[np.integer]], Floats] = nearness
+    ) -> csr_matrix:
+        """Count the terms of texts, weighted by their distance to the mark, [n, T]."""
         text, term, distance = self.locate_terms(words)
-        return csr_matrix((nearness(distance), (text, term)), shape=(len(words), self.terms.size))
+        return csr_matrix((weigh(distance), (text, term)), shape=(len(words), self.terms.size))
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

@@ -27,6 +27,7 @@ from citerec.rerank.ranker.texts import (
     best_products,
     dot_products,
     nearness,
+    nearness_before,
 )
 from citerec.retrieval.arrays import Floats, Mask
 from citerec.retrieval.base import Retriever
@@ -36,15 +37,8 @@ from citerec.retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
-RETRIEVERS, WORDS, CITING, NAMES, PAPER, PASSAGES, DRAFT = (
-    "retrievers",
-    "words",
-    "citing",
-    "names",
-    "paper",
-    "passages",
-    "draft",
-)
+RETRIEVERS, WORDS, CITING, NAMES = "retrievers", "words", "citing", "names"
+PASSAGES, DRAFT = "passages", "draft"
 """Groups of features. PASSAGES: of full texts. DRAFT: what a draft tells; only rerank.ranker.confidence reads
 these."""
 NETWORK = ("encoder", "encoder_title", "beside_encoder")
@@ -107,7 +101,6 @@ class Candidates:
         self.passages = passages
         self.corpus = statistics.corpus
         self._query_statistics = statistics.with_query_words(queries)
-        self._authors: dict[str, Floats] = {}
         size = max(statistics.terms.size, statistics.beginnings.size)
         self.scratch = np.zeros(max(size, 1), np.float32)
         """zeros for the kernels of rerank.ranker.texts"""
@@ -142,16 +135,15 @@ class Candidates:
 
     # Terms of queries.
 
+    def locate_terms(self, field: str) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Return, for each occurrence of a term in a field, its query, the term, and its distance after the
+        mark."""
+        return self._query_statistics.locate_terms(self.queries.words(field))
+
     def terms(self, field: str) -> TermRows:
         """Return the terms of a field of the queries, each occurrence with weight 1."""
-        text, term, _ = self._query_statistics.locate_terms(self.queries.words(field))
+        text, term, _ = self.locate_terms(field)
         return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
-
-    @cached_property
-    def near_terms(self) -> TermRows:
-        """Terms of the contexts, by nearness to the mark."""
-        text, term, distance = self._query_statistics.locate_terms(self.queries.words("context"))
-        return TermRows(self.offsets(text), term, nearness(distance))
 
     def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offsets [Q + 1] of entries that are sorted by query."""
@@ -170,9 +162,8 @@ class Candidates:
     def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
         """Score a text of each candidate for the queries by BM25, [Q, K]; NaN for papers without the text."""
         scores = dot_products(queries, texts.rows, self.scratch, self.papers)
-        return np.where(
-            texts.offsets[self.papers] == texts.offsets[self.papers + 1], np.float32(np.nan), scores
-        )
+        missing = texts.offsets[self.papers] == texts.offsets[self.papers + 1]
+        return np.where(missing, np.float32(np.nan), scores)
 
     def title_shares(self, field: str) -> NDArray[np.floating]:
         """Share of the title's idf in terms that are in a field of the query, [Q, K]."""
@@ -183,12 +174,6 @@ class Candidates:
         terms = TermRows(self.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
         weights = np.maximum(self.statistics.title_weights[self.papers], 1e-9)
         return np.nan_to_num(self.product(terms, self.statistics.title)) / weights
-
-    @property
-    def citing_texts(self) -> CitingTexts:
-        """The training contexts that cite each paper."""
-        cited = self.statistics.citing
-        return CitingTexts(cited.offsets, cited.values, self.statistics.source)
 
     @cached_property
     def _ngrams(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
@@ -214,13 +199,10 @@ class Candidates:
         name_rows = (names.offsets, names.hashes, names.weights)
         return nearest_names(*self._ngrams, *name_rows, self.papers, NAME_REACH)
 
-    def author_scores(self, authors: str) -> Floats:
+    def author_scores(self, names: Names) -> Floats:
         """Return weight * HALF / (HALF + d) of the authors whose surname is d words from the mark."""
-        if authors not in self._authors:
-            names = getattr(self.statistics, authors)
-            rows = (names.offsets, names.hashes, names.weights)
-            self._authors[authors] = nearest_names(*self._capitalised, *rows, self.papers, HALF)
-        return self._authors[authors]
+        rows = (names.offsets, names.hashes, names.weights)
+        return nearest_names(*self._capitalised, *rows, self.papers, HALF)
 
     @cached_property
     def _capitalised(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
@@ -253,25 +235,25 @@ class Candidates:
             np.add.at(count[query], column, 1)
             np.maximum.at(words[query], column, cosines[listed])
             np.minimum.at(distance[query], column, distances[listed])
-        found = {"count": np.log(np.maximum(count, 1)), "words": words, "distance": np.log(distance)}
-        return {name: np.where(count > 0, values, np.float32(np.nan)) for name, values in found.items()}
+        columns = {"count": np.log(np.maximum(count, 1)), "words": words, "distance": np.log(distance)}
+        return {name: np.where(count > 0, values, np.float32(np.nan)) for name, values in columns.items()}
 
     @cached_property
     def beside(self) -> dict[str, Floats]:
         """What passages beside the context cite (the features beside_...), [Q, K]."""
         shape, networks = self.papers.shape, complete_encoder(self.parts)
         names = ("words", "cosine", "encoder", "order")
-        found = {name: np.full(shape, np.nan, np.float32) for name in names}
+        columns = {name: np.full(shape, np.nan, np.float32) for name in names}
         for query, text in enumerate(self.queries.texts("context")):
             papers, words = self.queries.elsewhere.cited_beside(self.corpus, query, text)
             if not len(papers):
                 continue
             own = self.papers[query]
             same, weights = own[:, None] == papers, words + BESIDE_WEIGHT
-            found["words"][query] = np.where(same, words, 0).max(axis=1)
+            columns["words"][query] = np.where(same, words, 0).max(axis=1)
             if (places := self.corpus.places) is not None:
                 near = np.exp((1 - np.abs(places[own][:, None] - places[papers])) / NEIGHBOURS)
-                found["order"][query] = np.where(same, 0, near).max(axis=1)
+                columns["order"][query] = np.where(same, 0, near).max(axis=1)
             cosines = {}
             if self.by_cosine and self.dense is not None:
                 cosines["cosine"] = self.paper_vectors[query] @ self.dense.indexed_vectors(papers).T
@@ -279,14 +261,8 @@ class Candidates:
                 cosines["encoder"] = networks.paper_vectors(own) @ networks.paper_vectors(papers).T
             for name, values in cosines.items():
                 highest = np.where(same | np.isnan(values), -np.inf, values * weights).max(axis=1)
-                found[name][query] = np.where(np.isneginf(highest), np.nan, highest)
-        return found
-
-    @cached_property
-    def years_before(self) -> NDArray[np.float64]:
-        """Years from each candidate to the citing paper; NaN if unknown."""
-        years, own = self.corpus.years[self.papers], self.queries.years[:, None]
-        return np.where((years > 0) & (own > 0), own - years, np.nan)
+                columns[name][query] = np.where(np.isneginf(highest), np.nan, highest)
+        return columns
 
 
 def first_dense(parts: Mapping[str, Retriever]) -> DenseRetriever | None:
@@ -310,15 +286,6 @@ def fill_missing_scores(scores: Floats, papers: NDArray[np.int32]) -> Floats:
     mask = np.isfinite(scores) & (papers >= 0)
     lowest = np.where(mask, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     return np.where(mask, scores, np.where(np.isfinite(lowest), lowest, 0)).astype(np.float32)
-
-
-def log_ranks(scores: Floats) -> Floats:
-    """Return log(1 + rank) of the scores within their list [Q, K], ranks from 0."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    log_positions = np.log1p(np.arange(scores.shape[1], dtype=np.float32))
-    ranks = np.empty(order.shape, np.float32)
-    np.put_along_axis(ranks, order, np.broadcast_to(log_positions, order.shape), axis=1)
-    return ranks
 
 
 def is_listed(papers: NDArray[np.int32], rows: Ragged) -> Mask:
@@ -391,9 +358,16 @@ def section_title_share(x: Candidates) -> NDArray[np.floating]:
 
 
 @feature(WORDS, relative=True)
+def abstract_words(x: Candidates) -> Floats:
+    """BM25 of the context's terms against the abstract, [Q, K]."""
+    return x.product(x.terms("context"), x.statistics.abstract)
+
+
+@feature(WORDS, relative=True)
 def abstract_near(x: Candidates) -> Floats:
-    """BM25 of the context's terms, by nearness to the mark, against the abstract, [Q, K]."""
-    return x.product(x.near_terms, x.statistics.abstract)
+    """The same by nearness to the mark, [Q, K]."""
+    text, term, distance = x.locate_terms("context")
+    return x.product(TermRows(x.offsets(text), term, nearness(distance)), x.statistics.abstract)
 
 
 @feature(WORDS, relative=True)
@@ -412,9 +386,15 @@ def title_beginnings(x: Candidates) -> Floats:
 
 @feature(CITING, relative=True)
 def citing_words(x: Candidates) -> Floats:
-    """BM25 of the context against the most similar context that cites the paper, both by nearness, [Q, K]."""
-    texts, own = x.statistics.near.rows, x.queries.citing
-    best = best_products(x.near_terms, texts, x.scratch, x.papers, x.citing_texts, own)[0][..., 0]
+    """BM25 of the words before the mark against those of the most similar context that cites the paper.
+
+    The nearer to the mark, the more they weigh, in both. [Q, K]
+    """
+    text, term, distance = x.locate_terms("context")
+    terms = TermRows(x.offsets(text), term, nearness_before(distance))
+    citing = CitingTexts(x.statistics.citing.offsets, x.statistics.citing.values, x.statistics.source)
+    texts, own = x.statistics.before.rows, x.queries.citing
+    best = best_products(terms, texts, x.scratch, x.papers, citing, own)[0][..., 0]
     return np.where(np.isneginf(best), np.float32(np.nan), best)
 
 
@@ -437,7 +417,7 @@ def initials_near(x: Candidates) -> Floats:
 @feature(NAMES)
 def author_near(x: Candidates) -> Floats:
     """Surname of the first author, [Q, K]."""
-    return x.author_scores("first_authors")
+    return x.author_scores(x.statistics.first_authors)
 
 
 @feature(NAMES)
@@ -446,16 +426,7 @@ def year_near(x: Candidates) -> Floats:
     return x.year_scores
 
 
-# The paper itself.
-
-
-@feature(PAPER)
-def later(x: Candidates) -> NDArray[np.floating]:
-    """1 if it is from a later year than the citing paper, else 0, [Q, K]."""
-    return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
-
-
-@feature(PASSAGES, relative=True)
+@feature(PASSAGES)
 def passage_near(x: Candidates) -> Floats:
     """BM25 of the context's words, weighted by nearness to the mark, [Q, K]."""
     assert x.passages is not None

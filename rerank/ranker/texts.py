@@ -16,6 +16,8 @@ K1, B, B_SHORT = 1.2, 0.75, 0.3
 """BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
 NEAR = 6.0
 """Distance in words at which a word of a context has half the weight of one next to the mark."""
+BEFORE = 1.5
+"""As NEAR, for words just before the mark."""
 TOP = 3
 """Number of best citing contexts or papers that means are taken over."""
 
@@ -81,6 +83,11 @@ def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
 def nearness(distance: NDArray[np.integer], reach: float = NEAR) -> Floats:
     """Return 1 / (1 + |d| / reach) for words at distance d from the mark."""
     return (reach / (reach + np.abs(distance))).astype(np.float32)
+
+
+def nearness_before(distance: NDArray[np.integer]) -> Floats:
+    """Return 1 / (1 + |d| / BEFORE) for words before the mark (d < 0), 0 for others."""
+    return np.where(distance < 0, nearness(distance, BEFORE), np.float32(0))
 
 
 @compiled(nogil=True)

@@ -217,8 +217,8 @@ def test_a_ranker_is_made_of_drafts(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert one is not None and two is not None
     assert len(one) == 8 and len({*one.citing.tolist(), *two.citing.tolist()}) == 2
     lists, titles = one.take(one.source == DRAFTS), one.take(one.source == TITLES)
-    assert np.isfinite(lists.column("abstract_near")).all()
-    assert np.isnan(titles.column("abstract_near")).all()
+    assert np.isfinite(lists.column("abstract_words")).all()
+    assert np.isnan(titles.column("abstract_words")).all()
     assert sorted(lists.count) == [1, 1, 1, 2] and lists.cited.sum() == lists.count.sum()
     # Both citations of LDA know the other one; those of Porter share a passage.
     assert np.isfinite(lists.column("elsewhere_words")[lists.cited]).sum() == 2

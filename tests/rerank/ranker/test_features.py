@@ -155,16 +155,15 @@ def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> No
 def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
-    found = Candidates(statistics, parts, queries, papers).columns(["abstract_near"])["abstract_near"]
+    found = Candidates(statistics, parts, queries, papers).columns(["abstract_words"])["abstract_words"]
     stems = [[int(t) for t in statistics.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
     abstracts = statistics.abstract
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
-        mark = words.index(statistics.mark)
         weight: dict[int, float] = {}
-        for place, word in enumerate(words):
+        for word in words:
             for term in stems[word]:
-                weight[term] = weight.get(term, 0) + 1 / (1 + abs(place - mark) / 6)
+                weight[term] = weight.get(term, 0) + 1
         for k in range(0, 20, 3):
             part = slice(abstracts.offsets[papers[q, k]], abstracts.offsets[papers[q, k] + 1])
             pairs = zip(abstracts.terms[part].tolist(), abstracts.weights[part].tolist(), strict=True)
@@ -244,7 +243,7 @@ def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     statistics, parts, queries = open_statistics(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(statistics, parts, queries, papers).columns()
-    unknown = {"encoder", "encoder_title", "later"}
+    unknown = {"encoder", "encoder_title"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == unknown | {name for name, one in FEATURES.items() if one.group in (CITING, DRAFT)}
     assert not found["author_near"].any()
@@ -263,8 +262,8 @@ def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
 
 
 def test_names_of_features_are_checked() -> None:
-    assert check_features("later", ()) == ("later",) and check_features(None, ()) is None
-    assert check_features(["bm25", "later"], ["bm25"]) == ("bm25", "later")
+    assert check_features("known", ()) == ("known",) and check_features(None, ()) is None
+    assert check_features(["bm25", "known"], ["bm25"]) == ("bm25", "known")
     for wrong in (["text"], []):
         with pytest.raises(InputError, match=r"retriever.features: .* is not one of bm25, encoder"):
             check_features(wrong, ["bm25"])

@@ -18,9 +18,9 @@ from citerec.rerank.ranker.linear import FLOOR, LinearModel, Lists, TrainingList
 from citerec.rerank.ranker.model import RankingModel
 from citerec.tests.rerank.made import linear, make_corpus, over_bm25, top
 
-COLUMNS = ["bm25", "encoder", "abstract_near", "name_near", "length"]
+COLUMNS = ["bm25", "encoder", "abstract_words", "name_near", "length"]
 """Of fixed and of relative scale."""
-TYPICAL = {"bm25": 2.0, "encoder": 0.5, "abstract_near": 1.5, "name_near": 0.1}
+TYPICAL = {"bm25": 2.0, "encoder": 0.5, "abstract_words": 1.5, "name_near": 0.1}
 
 
 def make_lists(lists: Sequence[np.ndarray]) -> Lists:
@@ -74,7 +74,7 @@ def test_binary_columns_stay_as_large_as_they_are(papers: int, marked: int) -> N
     assert np.ptp(values) == pytest.approx(1 / TYPICAL["name_near"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["bm25", "abstract_near"])
+@pytest.mark.parametrize("name", ["bm25", "abstract_words"])
 def test_nearly_constant_columns_are_not_blown_up(name: str) -> None:
     column = np.full((100, len(COLUMNS)), 20.0)
     column[0, COLUMNS.index(name)] += 1e-3
@@ -132,12 +132,12 @@ def test_lists_are_concatenated_with_unknown_columns() -> None:
     assert second.without_draft().columns == ["a", "bm25"] and second.without("a", "bm25").columns == [
         "known"
     ]
-    assert second.column("bm25").tolist() == [2, 2] and np.isnan(second.column("later")).all()
+    assert second.column("bm25").tolist() == [2, 2] and np.isnan(second.column("popularity")).all()
 
 
 # Libraries that mix papers with and without abstracts.
 
-ABSTRACT = ("abstract_near",)
+ABSTRACT = ("abstract_words",)
 TEXTS = dict.fromkeys(("title_beginnings", "title_share", "bm25", *ABSTRACT), 1.0)
 
 
@@ -169,7 +169,7 @@ def test_the_only_abstract_is_the_mean_of_its_column(tmp_path: Path) -> None:
     titles = [" ".join(word(int(rank)) for rank in rng.integers(100, 900, 8)) for _ in range(91)]
     papers = [PaperRecord(f"p{row}", title, "") for row, title in enumerate(titles)]
     papers[0] = papers[0]._replace(abstract=" ".join(map(word, rng.integers(100, 900, 80).tolist())))
-    weights = {"abstract_near": 9.0, "title_beginnings": 0.1}
+    weights = {"abstract_words": 9.0, "title_beginnings": 0.1}
     made = over_bm25(make_corpus(tmp_path / "store", papers), weights)
     for row in range(5, 35):
         assert top(made, f"{titles[row]} TARGETCIT")[0] == f"p{row}"
