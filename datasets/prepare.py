@@ -51,8 +51,6 @@ from citerec.datasets.columns import (
     write_words,
 )
 from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
-from citerec.datasets.files.beir import beir_source, is_beir
-from citerec.datasets.files.beir import find_files as find_beir_files
 from citerec.datasets.files.source_files import file_source, find_files
 from citerec.datasets.records import (
     SPLITS,
@@ -439,6 +437,9 @@ def _check_field(field: str | None) -> None:
 def _folder_source(
     folder: Path, papers: Path | None, splits: Sequence[str], name: str | None, field: str | None, cache: Path
 ) -> Source:
+    from citerec.datasets.files.beir import beir_source, is_beir
+    from citerec.datasets.files.beir import find_files as find_beir_files
+
     in_beir = papers is None and is_beir(folder)
     files = find_beir_files(folder, splits) if in_beir else find_files(folder, papers, splits)
     with store_folder(cache) as stores:

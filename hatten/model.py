@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
-from citerec.hatten.published.checkpoint import PUBLISHED, load_reference_model
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
-from citerec.hatten.static.model import StaticModel
 from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
+
+if TYPE_CHECKING:
+    from citerec.hatten.static.model import StaticModel
 
 FORMAT, WORDS = "hatten-1", "words.json"
 """Format name, and file of the word list."""
@@ -69,6 +70,8 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
 
     def mean_path(self, place: str | Path = "") -> StaticModel:
         """The mean path as a static model; InputError, naming the place, if it has none."""
+        from citerec.hatten.static.model import StaticModel
+
         if self.encoder.mean is None:
             raise InputError(
                 f"{place}: this HAtten model has no mean path (model.encoder.residual=none); "
@@ -125,6 +128,8 @@ class HAttenRetriever(EncoderRetriever):
 
         arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
         """
+        from citerec.hatten.published.checkpoint import PUBLISHED, load_reference_model
+
         super().__init__(index)
         if isinstance(checkpoint, str | Path) and (vocabulary is not None or str(checkpoint) == PUBLISHED):
             encoder, words = load_reference_model(checkpoint, vocabulary, cache_dir)

@@ -31,7 +31,6 @@ from citerec.base.errors import InputError, UnusableFile
 from citerec.base.files import cache_folder, digest_file, disk_errors, expand_user, file_lock, open_bytes
 from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
-from citerec.datasets.citations.queries import open_papers
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
@@ -40,7 +39,6 @@ from citerec.datasets.published.recipes import recipe
 from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX, RELEASES, Release
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
-from citerec.datasets.splitting import YearSplitting
 from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
@@ -387,6 +385,9 @@ def open_published_papers(
 
     name: a key of RELEASES with papers.jsonl and queries.json. Otherwise like `open_papers`.
     """
+    from citerec.datasets.citations.queries import open_papers
+    from citerec.datasets.splitting import YearSplitting
+
     folder = ensure_release(name, cache_dir, address=address)
     papers, queries = find_file(folder, "papers.jsonl"), find_file(folder, "queries.json")
     no_years = YearSplitting(None, None, None)  # the file says which papers are queries

@@ -19,7 +19,6 @@ from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
 from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
 from citerec.hatten.training.mining import Pool
-from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.nets import to_device
 from citerec.retrieval.vectors import Reader
 from citerec.training.loop import RoundData, make_loader
@@ -153,6 +152,8 @@ class Batches(Dataset[Batch]):
         own = [rows[self.share.part(len(rows))] for rows in (contexts, cited, others)]
         if not self.config.varies_texts:
             return self.reader.queries(own[0]), self.reader.papers(own[1]), self.reader.papers(own[2])
+        from citerec.retrieval.encoders.article_text import ArticleReader
+
         assert isinstance(self.reader, ArticleReader)
         rng = np.random.default_rng((self.seed, TEXTS, self.round, step))
         titles = rng.random(len(contexts)) < self.config.titles

@@ -23,7 +23,6 @@ from citerec.hatten.settings import MiningSettings
 from citerec.hatten.training.word_overlap import WordSets
 from citerec.retrieval.base import top_k
 from citerec.retrieval.indexes.index import search_exact
-from citerec.retrieval.lexical.bm25 import BM25
 from citerec.training.processes import WHOLE, Share
 from citerec.training.queries import DataSets
 
@@ -164,6 +163,8 @@ class Mining:
 
     def by_bm25(self) -> Pool:
         """Prefetch by the BM25 of Gu et al. (retriever=bm25_gu); needs no trained encoder."""
+        from citerec.retrieval.lexical.bm25 import BM25
+
         query = ("title", "abstract", "context")
         bm25 = BM25("okapi", stopwords=None, query=query, threads=os.cpu_count() or 1)
         bm25.index(self.corpus)

@@ -24,11 +24,8 @@ from citerec.base.errors import InputError, error_text, missing_extra, quoted
 from citerec.base.files import atomic_write, expand_user, file_lock
 from citerec.base.settings import cache_setting
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.published.downloads import ensure_release, find_file
-from citerec.datasets.published.releases import RELEASES
 from citerec.datasets.records import MARKER_WORDS
 from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
-from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.settings import WordsSettings
 
 log = logging.getLogger(__name__)
@@ -230,6 +227,8 @@ class GloVe(Embeddings):
                 raise InputError(missing_extra(f"embeddings.source={PACKAGE}", "glove")) from None
             return Path(ROOT, "glove_6B_50d_emb.npy"), Path(ROOT, "glove_6B_index.parquet")
         if self.source == GLOVE:
+            from citerec.datasets.published.downloads import ensure_release, find_file
+
             name = f"{GLOVE}.{self._glove_dim()}d.txt"
             try:
                 file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
@@ -257,6 +256,10 @@ class ReferenceVectors(Embeddings):
     cache_dir: str = cache_setting()
 
     def load(self, corpus: Corpus) -> WordVectors:
+        from citerec.datasets.published.downloads import ensure_release
+        from citerec.datasets.published.releases import RELEASES
+        from citerec.hatten.published.pickles import load_array, load_word_list
+
         check_tokenizer(corpus, "reference", "embeddings=reference")
         array, words = RELEASES["reference-vectors"].files
         vectors, vocabulary = self.vectors, self.vocabulary
