@@ -2,7 +2,7 @@
 
 records     papers, contexts and queries            prepare           writes them to a store, once
 corpus      the store, mapped into memory           columns           its columns of texts and numbers
-tokenize    splits texts into words
+tokenize    splits texts into words                 word_statistics   counts of words in a collection
 generate    the demo corpus                         cloze             passages whose own title is to be found
 splitting   papers to splits, without leaks         near_duplicates   texts that are nearly the same
 formats/    files of records: our JSON, BEIR        published/        addresses, checksums and downloads

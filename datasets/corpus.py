@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
 from citerec.datasets.records import default_citing_id
+from citerec.datasets.word_statistics import WordStatistics
 
 STORE_VERSION = 2
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""
@@ -133,19 +134,21 @@ class Corpus:
             for split in manifest["splits"]
         }
 
+    whole: WordStatistics | None = None
+    """statistics of the collection that the papers are some of, for their words"""
     places: NDArray[np.int64] | None = None
     """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
     as in data sets, whose order only tells how they were made"""
 
     @property
     def total_papers(self) -> int:
-        """Number of papers."""
-        return len(self.paper_ids)
+        """Number of papers of the whole collection."""
+        return len(self.paper_ids) if self.whole is None else self.whole.papers
 
     @property
     def total_words(self) -> int:
-        """Number of occurrences of all words."""
-        return int(np.sum(self.word_counts))
+        """Number of occurrences of all words in the whole collection."""
+        return int(np.sum(self.word_counts)) if self.whole is None else self.whole.words
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self.paper_ids)} papers, {len(self.context_ids)} contexts)"

@@ -119,7 +119,8 @@ class WordsRetriever(DenseRetriever):
 
     def _index(self, corpus: Corpus) -> None:
         super()._index(corpus)
-        self.tell_unknown(self.known_share(corpus), corpus.name)
+        if corpus.whole is None:
+            self.tell_unknown(self.known_share(corpus), corpus.name)
 
     def tell_unknown(self, share: float, corpus: str) -> None:
         """Warn if the `known_share` of a corpus is low."""

@@ -93,13 +93,13 @@ class BuildSettings(AddSettings):
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
     storage: str = "memory"
-    """memory: where a library is held while it is asked"""
+    """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/guide/scale.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.storage != "memory":
-            limit = "a library is held in memory, which is enough for some two million papers"
-            raise InputError(f"storage={self.storage}: {limit}; leave it out")
+        if self.storage not in ("memory", "lance"):
+            ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
+            raise InputError(f"storage={self.storage}: a library is kept in {ways}")
         if self.encode_texts and self.source and not self.fulltext:
             raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:

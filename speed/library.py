@@ -3,8 +3,7 @@
     python -m citerec.speed.library --papers 1661201 --folder DIR
 
 generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
-runs in a separate process. The ceiling for building is parsing the same file; additions are compared with a
-change that writes everything anew. Over HTTP, a server process
+runs in a separate process. The ceiling for building is parsing the same file. Over HTTP, a server process
 (`citerec serve`) gets the contexts as passages from one user and from 20 at once; the baseline is the latency
 of GET /health, which does not use the library.
 """
@@ -37,9 +36,10 @@ from citerec.datasets.tokenize import default_tokenize
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.retriever import WordsRetriever
 from citerec.hatten.static.model import StaticModel
-from citerec.library.ask.question import mark_context
+from citerec.library.ask.question import Request, mark_context
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.ask.recommender import Recommender
-from citerec.library.commands.change import add, build, remove
+from citerec.library.commands.change import add, build
 from citerec.library.evidence.evidence import WordsEncoder
 from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import read_files
@@ -47,8 +47,9 @@ from citerec.library.evidence.refresh import refresh_texts
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN
-from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.library.settings import AddSettings, BuildSettings
 from citerec.library.sources.readers import read_source
+from citerec.retrieval.queries import Query
 from citerec.speed._common import (
     make_parser,
     memory_gb,
@@ -75,7 +76,12 @@ def build_library(args: argparse.Namespace) -> None:
     read = time_call(args, lambda: [None for _ in read_source(file, lambda _: None)])
     contexts = str(file.parent) if args.contexts else ""
     settings = BuildSettings(
-        library=str(args.library), source=(str(file),), contexts=contexts, model=args.model, overwrite=True
+        library=str(args.library),
+        source=(str(file),),
+        contexts=contexts,
+        model=args.model,
+        storage=args.storage,
+        overwrite=True,
     )
     built = time_call(args, lambda: build(settings))
     size = sum(path.stat().st_size for path in args.library.rglob("*") if path.is_file()) / 1e6
@@ -107,35 +113,35 @@ def add_papers(args: argparse.Namespace) -> None:
         f"(the first time {times[0]:.2f} s); opened in {1000 * opened:.0f} ms; "
         f"peak resident memory {memory_gb():.2f} GB"
     )
-    with contextlib.redirect_stdout(io.StringIO()):
-        last = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
-        anew = time_call(args, partial(remove, last))
-    print(
-        f"  all written anew, as when a paper is removed: {anew:.2f} s, peak resident memory "
-        f"{memory_gb():.2f} GB; added / anew: {added / anew:.2f}"
-    )
 
 
-def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, str, str]]:
-    """Yield context, title and abstract of the first contexts of the data."""
+def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, ...]]:
+    """Yield context, title, abstract and the id of the cited paper of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
     contexts = (record for record in read_contexts(file) if isinstance(record, ContextRecord))
     for context in islice(contexts, count):
-        row = library.row(context.citing_id) or 0
-        yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
+        paper = library.paper(library.row(context.citing_id) or 0)
+        yield context.text, paper.title, paper.abstract, context.cited_id or ""
+
+
+def _answer(recommender: Recommender, request: Request, answers: list[list[Recommendation]]) -> None:
+    answers += recommender.recommend_batch([request])
 
 
 def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
-    opened, times, library = time.perf_counter() - start, list[float](), recommender.library
-    for text, title, abstract in read_questions(args, library, args.questions):
-        ask = partial(recommender.recommend, mark_context(text), title, abstract)
-        times.append(1000 * time_call(args, ask))
+    opened, times, hits = time.perf_counter() - start, list[float](), list[bool]()
+    for text, title, abstract, cited in read_questions(args, recommender.library, args.questions):
+        answers: list[list[Recommendation]] = []
+        request = Request(Query(mark_context(text), title, abstract))
+        times.append(1000 * time_call(args, partial(_answer, recommender, request, answers)))
+        hits.append(cited in [paper.id for paper in answers[0]])
     p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
     print(
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
-        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
+        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; R@10 {np.mean(hits):.3f}; "
+        f"peak resident memory {memory_gb():.2f} GB"
     )
 
 
@@ -143,7 +149,7 @@ def serve_questions(args: argparse.Namespace) -> None:
     library = Library.open(args.library)
     questions = [
         {"text": text, "title": title, "abstract": abstract[:20_000]}
-        for text, title, abstract in read_questions(args, library, args.requests)
+        for text, title, abstract, _ in read_questions(args, library, args.requests)
     ]
     options = [f"reranker={args.reranker}"] if args.reranker else []
     command = [sys.executable, "-m", "citerec", "serve", f"library={args.library}", "port=0", *options]
@@ -263,6 +269,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--papers", type=int, default=0, help="number of papers to generate; 0: use the data")
     parser.add_argument("--folder", type=Path, help="folder of papers and library; default: temporary")
+    parser.add_argument("--storage", default="memory", help="memory or lance")
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the built-in one")
     parser.add_argument("--questions", type=int, default=51)
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))

@@ -7,4 +7,5 @@ attachments  PDF files that entries name
 bibtex, csl, ris  items in these formats, and back
 references   papers as BibTeX, RIS and CSL JSON
 typesetting  fields of BibTeX that LaTeX can typeset
+neighbours   a new entry of a .bib file, written and placed like the others
 """

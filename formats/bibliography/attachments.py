@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -51,8 +52,14 @@ def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, .
     found = []
     for name in names:
         paths = list(_possible(name, folders))
-        found.append(str(next((path for path in paths if path.exists()), paths[0])))
+        found.append(str(next(filter(_exists, paths), paths[0])))
     return tuple(dict.fromkeys(found))
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError):  # a name may be too long
+        return path.exists()
+    return False
 
 
 def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:

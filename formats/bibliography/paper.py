@@ -284,3 +284,12 @@ def fill_again(paper: LibraryPaper, former: LibraryPaper) -> LibraryPaper:
 def _filled_fields(paper: LibraryPaper) -> list[str]:
     names = (mark.partition(":")[0] for mark in paper.filled)
     return [name for name in names if name != RETRACTED]
+
+
+def retraction(source: str, date: str, doi: str) -> str:
+    """Return who says that a work was retracted.
+
+    >>> retraction("Crossref", "2010-02-06", "10.1016/s0140-6736(10)60175-4")
+    'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
+    """
+    return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))

@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from bibtexparser.entrypoint import parse_string
-
 from citerec.formats.bibliography.bibtex import entry_key, write_item
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import Item
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import entry_item
@@ -17,7 +16,8 @@ from citerec.formats.bibliography.ris import write_record
 from citerec.formats.bibliography.typesetting import typeset
 from citerec.formats.names import parse_name
 
-_KEY = re.compile(r"(\s*@\s*\w+\s*[{(]\s*)([^\s,{}()=]*)(?=\s*,)")
+_HEAD = re.compile(r"@\s*\w+\s*[{(]\s*")
+_KEY_END = re.compile(r"\s*[,})]")
 _PROCEEDINGS = re.compile(
     r"\b(?:Proc|Proceedings|Conference|Workshop|Symposium|Meeting)\b|^[A-Z][a-z]*[A-Z][A-Za-z]*(?:[ -]\d+)?$"
 )
@@ -35,13 +35,17 @@ def bibtex(papers: Iterable[LibraryPaper]) -> str:
 
 def _entry(paper: LibraryPaper) -> str:
     key = entry_key(paper.key or paper.id)
-    if raw := paper.bibtex.strip():
-        for field in (one for entry in parse_string(raw, parse_stack=[]).entries for one in entry.fields):
-            value = str(field.value)
-            if field.key.lower() == "abstract" and value != (written := typeset(field.key, value, raw)):
-                raw = raw.replace(value, written, 1)
-        return _KEY.sub(lambda start: f"{start[1]}{key}", raw, count=1)
-    return write_item(paper_item(paper), key)
+    if not (raw := paper.bibtex.strip()):
+        return write_item(paper_item(paper), key)
+    for entry in BibtexText(raw).entries[:1]:
+        for name, start, end in reversed(entry.fields or ()):
+            if name.lower() == "abstract":
+                raw = f"{raw[:start]}{typeset(name, raw[start:end], raw)}{raw[end:]}"
+        head = _HEAD.match(raw)
+        place = head.end() if head else len(raw)
+        if raw.startswith(entry.key, place) and _KEY_END.match(raw, place + len(entry.key)):
+            raw = f"{raw[:place]}{key}{raw[place + len(entry.key) :]}"
+    return raw
 
 
 def ris(papers: Iterable[LibraryPaper]) -> str:

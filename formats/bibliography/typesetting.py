@@ -6,9 +6,9 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from citerec.formats.bibliography.bibtex import GENRES
+from citerec.formats.bibliography.entries import quoted_value
 from citerec.formats.bibliography.item import MONTHS
 from citerec.formats.bibliography.latex import escape_bare, escape_latex, journal_name
-from citerec.formats.bibliography.reading.bibtex import quoted_value
 from citerec.formats.drafts.language import Language
 from citerec.formats.latex_text import braced_argument
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import html
-import logging
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
-from bibtexparser.entrypoint import parse_string
-from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
 from citerec.base.errors import InputError
 from citerec.base.files import read_limited, real_path
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.latex import latex_to_names, latex_to_text
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.identifiers import find_arxiv_id, find_year, identifier
 from citerec.formats.json_lines import json_type
 from citerec.formats.latex_text import braced_argument, macro_arguments, plain_text
-
-logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are skipped, as by BibTeX
+from citerec.formats.names import OTHERS, parse_names
 
 MAX_CSL_BYTES = 1 << 27
 """Maximum size of a CSL JSON file."""
-BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
-ALIASES = re.compile(r"[,\s]ids\s*=\s*(?:\{([^{}]*)\}|\"([^\"]*)\")", re.IGNORECASE)
-_BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _MAY_NAME_ARXIV = ("eprint", "arxivid", "journal", "url", "note", "doi")
 _ITEM = re.compile(r"\\(?:bibitem|harvarditem)\s*(?=[\[{])|\\bib\*?\s*(?=\{[^{}]*\}\s*\{\w+\}\s*\{)")
 """Those of LaTeX, harvard and amsrefs."""
@@ -48,48 +43,30 @@ _AUTHORS_END = 400
 
 
 def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
-    """Parse BibTeX entries by key, only the `wanted` ones since files can be huge; None means all."""
-    starts = list(BIB_ENTRY.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)][: len(starts)]
-    has_aliases, aliases, parts = bool(ALIASES.search(text)), dict[str, str](), []
-    for match, end in zip(starts, ends, strict=True):
-        part = text[match.start() : end]
-        others = find_aliases(part) if has_aliases else []
-        if wanted is None or any(key in wanted for key in (match[2], *others)):
-            parts.append(part)
-            aliases |= dict.fromkeys(others, match[2])
-    entries: dict[str, Reference] = {}
-    for entry in parse_string("\n".join(_BIB_STRINGS.findall(text) + parts)).entries if parts else ():
-        fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
-        entries[entry.key] = Reference(
-            title=plain_text(fields.get("title", "")),
-            authors=tuple(_author_names(fields.get("author", ""))),
-            year=find_year(fields.get("year", "") or fields.get("date", "")),
-            abstract=plain_text(fields.get("abstract", "")),
-            arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
-            identifiers=tuple(identifier(kind, fields[kind]) for kind in ("doi", "pmid") if fields.get(kind)),
-        )
-    entries = {alias: entries[key] for alias, key in aliases.items() if key in entries} | entries
-    return entries if wanted is None else {key: one for key, one in entries.items() if key in wanted}
+    """Return the entries of a BibTeX text by key and alias, only the `wanted` ones; None means all."""
+    bibliography = BibtexText(text)
+    entries, aliases = dict[str, Reference](), dict[str, Reference]()
+    for entry in bibliography.entries:
+        keys = [key for key in bibliography.keys(entry) if wanted is None or key in wanted]
+        if keys and (contents := bibliography.read(entry)):
+            reference = _bibtex_reference(contents.fields)
+            for key in keys:
+                (entries if key == entry.key else aliases).setdefault(key, reference)
+    return aliases | entries
 
 
-def find_aliases(entry: str) -> list[str]:
-    """Return the other keys of a BibTeX entry (biblatex's field ids).
-
-    >>> find_aliases("@article{moss2020, ids = {peat, moor}, year = 2020}")
-    ['peat', 'moor']
-    """
-    found = ALIASES.search(entry)
-    return [key for name in (found[1] or found[2] or "").split(",") if (key := name.strip())] if found else []
-
-
-def _author_names(authors: str) -> Iterator[str]:
-    """Yield each author as "Surname, Forename"."""
-    for name in split_multiple_persons_names(authors):
-        parts = parse_single_name_into_parts(name, strict=False)
-        last, first = plain_text(" ".join(parts.von + parts.last)), plain_text(" ".join(parts.first))
-        if last and last != "others":
-            yield f"{last}, {first}" if first else last
+def _bibtex_reference(fields: Mapping[str, str]) -> Reference:
+    names = parse_names(latex_to_names(fields.get("author", "")))
+    return Reference(
+        title=latex_to_text(fields.get("title", "")),
+        authors=tuple(
+            f"{name.short}, {name.given}" if name.given else name.short for name in names if name != OTHERS
+        ),
+        year=find_year(fields.get("year", "") or fields.get("date", "")),
+        abstract=latex_to_text(fields.get("abstract", "")),
+        arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
+        identifiers=tuple(identifier(kind, fields[kind]) for kind in ("doi", "pmid") if fields.get(kind)),
+    )
 
 
 def read_printed(text: str) -> dict[str, tuple[str, str]]:

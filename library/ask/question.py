@@ -15,7 +15,7 @@ from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.formats.drafts.language import Citation, replaced
 from citerec.formats.drafts.languages import LANGUAGES
 from citerec.library.limits import MAX_TEXT
-from citerec.library.papers.library import Library
+from citerec.library.papers.storage import Storage
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
@@ -130,29 +130,46 @@ class Filters:
         for name in ("exclude", "only"):
             object.__setattr__(self, name, listed(getattr(self, name), name))
 
-    def mask(self, library: Library) -> Mask | None:
+    def condition(self) -> str:
+        """Return years, venue and collection as a condition of LanceDB's tables; "" without any."""
+        parts = []
+        if self.years:
+            first, last = year_range(self.years)
+            parts.append(f"year >= {first} AND year <= {last}")
+        if self.venue:
+            parts.append(f"strpos(venue, {_literal(self.venue.casefold())}) > 0")
+        if self.collection:
+            parts.append(f"array_has(collections, {_literal(self.collection)})")
+        return " AND ".join(parts)
+
+    def mask(self, papers: Storage) -> Mask | None:
         """Return a mask [P] of the papers that pass; None means all. Raises InputError for a bad filter."""
         if not any((self.exclude, self.only, self.years, self.collection, self.venue)):
             return None
-        allowed = np.ones(len(library), np.bool_)
+        allowed = np.ones(len(papers), np.bool_)
         if self.only:
             allowed[:] = False
-            allowed[library.rows(self.only, "only")] = True
-        allowed[[row for name in self.exclude if (row := library.row(name)) is not None]] = False
+            allowed[papers.rows(self.only, "only")] = True
+        allowed[[row for name in self.exclude if (row := papers.row(name)) is not None]] = False
         if self.years:
             first, last = year_range(self.years)
-            allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
+            allowed &= (papers.corpus.years >= first) & (papers.corpus.years <= last)
         if self.collection:
-            lists = library.storage.metadata["collections"].combine_chunks()
+            lists = papers.metadata["collections"].combine_chunks()
             matches = pc.equal(pc.list_flatten(lists), self.collection)
             members = pc.list_parent_indices(lists).filter(matches)
             if not len(members):
                 raise InputError(f"collection={self.collection}: no paper of the library is in it")
-            allowed &= np.isin(np.arange(len(library)), members.to_numpy())
+            allowed &= np.isin(np.arange(len(papers)), members.to_numpy())
         if self.venue:
-            venues = library.storage.metadata["venue"]
+            venues = papers.metadata["venue"]
             allowed &= pc.match_substring(venues, self.venue, ignore_case=True).to_numpy()
         return allowed
+
+
+def _literal(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def year_range(years: str) -> tuple[int, int]:
@@ -190,19 +207,19 @@ def named_key(context: str) -> str:
     return alone[1] if alone else ""
 
 
-def named_papers(library: Library, context: str) -> tuple[list[int], str]:
+def named_papers(papers: Storage, context: str) -> tuple[list[int], str]:
     """Return the rows of the papers that a question names, and the name: its key, or authors and year.
 
     context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
     """
     key = named_key(context)
-    if key and (row := library.row(key)) is not None:
+    if key and (row := papers.row(key)) is not None:
         return [row], key
     mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
     if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
         names = [name for name in _SEPARATOR.split(citation["names"]) if name]
         for start in range(len(names)):  # "However, Lee (2020)"
-            if rows := library.storage.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
                 named = citation["names"].partition(names[start])
                 return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
     return [], ""

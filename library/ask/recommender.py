@@ -24,6 +24,7 @@ from citerec.library.ask.question import (
     cited_near,
     mark_context,
     mark_query,
+    named_key,
     named_papers,
 )
 from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
@@ -32,6 +33,7 @@ from citerec.library.papers.encoding import BackgroundEncoding, encode
 from citerec.library.papers.folder import damage_told
 from citerec.library.papers.library import Library
 from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
+from citerec.library.papers.storage import Storage
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Ranking, empty_rankings
@@ -88,7 +90,8 @@ class Recommender:
         from citerec.rerank.settings import ScoringSettings
 
         cross_encoder = Reranker.open(reranker, scoring or ScoringSettings(precision="fastest"))
-        cross_encoder.prepare(library.corpus)  # now rather than at the first query
+        if isinstance(library.storage, Storage):
+            cross_encoder.prepare(library.corpus)  # now rather than at the first query
         return cls(library, cross_encoder)
 
     @classmethod
@@ -154,25 +157,32 @@ class Recommender:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         reranks = self.reranker is not None and rerank is not False
         depth = max(depth, RERANK_DEPTH) if reranks else depth
-        library = self.refresh()
-        query, corpus = mark_query(request.query), library.corpus
+        papers, query = self._candidates(self.refresh(), request, depth), mark_query(request.query)
         if query.passages is None:
-            passages, place = cited_near(request.query.context, library.id_of)
+            passages, place = cited_near(request.query.context, papers.id_of)
             query = replace(query, passages=passages, place=place)
-        ids = map(library.id_of, query.known)
+        corpus, ids = papers.corpus, map(papers.id_of, query.known)
         queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
-        if not len(library):
-            return Ranked(library, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
-        with library.storage.lock:
-            allowed = request.filters.mask(library)
-            ranking = library.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
-            rows, name = named_papers(library, query.context)
+        if not len(papers):
+            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
+        with papers.lock:
+            allowed = request.filters.mask(papers)
+            ranking = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            rows, name = named_papers(papers, query.context)
         named = {row: name for row in rows if allowed is None or allowed[row]}
         if reranks:
             ranking = self._rerank(queries, ranking)
-        ranking = _named_first(ranking, list(named), library.retriever.log_probabilities)
+        ranking = _named_first(ranking, list(named), papers.retriever.log_probabilities)
         count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
-        return Ranked(library, queries, ranking, named, count)
+        return Ranked(papers, queries, ranking, named, count)
+
+    def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
+        """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
+        if isinstance(library.storage, Storage):
+            return library.storage
+        query, filters = mark_query(request.query), request.filters
+        named = [*query.known, *filters.only, named_key(query.context)]
+        return library.storage.candidates(query, depth, filters.condition(), named)
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
@@ -189,13 +199,18 @@ class Recommender:
         library = self.refresh()
         if not len(library):
             return []
-        with library.storage.lock:
-            rows, has_all = library.storage.search_index.search(query, max(k, IN_PART))
+        found = library.storage
+        if not isinstance(found, Storage):
+            found = found.search_candidates(query)
+            if not len(found):
+                return []
+        with found.lock:
+            rows, has_all = found.search_index.search(query, max(k, IN_PART))
             if has_all:
-                return [library.paper(row) for row in rows[:k]]
-            queries = Queries.from_list(library.corpus, [Query(query)])
-            more = library.storage.text_search.search(queries, max(k, IN_PART)).papers[0]
-        papers = map(library.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+                return [found.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(found.corpus, [Query(query)])
+            more = found.text_search.search(queries, max(k, IN_PART)).papers[0]
+        papers = map(found.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
         return sorted(papers, key=partial(count_words, query_words(query)), reverse=True)[:k]
 
     def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
@@ -207,26 +222,27 @@ class Recommender:
         """
         if not re.search(r"\w", claim):
             raise InputError("claim: has no words")
-        library, texts, row = self._full_text(name)
+        papers, texts, row = self._full_text(name)
         marked = mark_context(claim)
         context = claim if marked == append_mark(claim) else marked
         passages = texts.passages(context, [row], k).get(row, [])
-        explainer = library.storage.explainer
-        return library.paper(row), [explainer.sentence_in(context, passage) for passage in passages]
+        explainer = papers.explainer
+        return papers.paper(row), [explainer.sentence_in(context, passage) for passage in passages]
 
     def text_file(self, name: str) -> str:
         """Return the file that a paper's full text was read from. Raises InputError if it has none."""
         _, texts, row = self._full_text(name)
         return texts.file(row)
 
-    def _full_text(self, name: str) -> tuple[Library, FullTexts, int]:
+    def _full_text(self, name: str) -> tuple[Storage, FullTexts, int]:
         library = self.refresh()
-        [row] = library.rows([name], "key").tolist()
-        if (texts := library.full_texts) is None:
+        papers = library.storage if isinstance(library.storage, Storage) else library.storage.named([name])
+        [row] = papers.rows([name], "key").tolist()
+        if (texts := papers.full_texts) is None:
             raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")
         if not texts.has_text(row):
             raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
-        return library, texts, row
+        return papers, texts, row
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; records of existing papers complete them (library.papers.merging)."""
@@ -272,13 +288,13 @@ class Recommender:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Papers of a library ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
+    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
 
     ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
     names in it. count: papers that may be recommended.
     """
 
-    library: Library
+    papers: Storage
     query: Queries
     ranking: Ranking
     named: dict[int, str]
@@ -294,8 +310,8 @@ class Ranked:
     @cached_property
     def _texts(self) -> list[str]:
         """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
-        corpus, texts = self.library.corpus, []
-        fields = self.library.storage.select(self._rows, ["key", "authors", "venue"])
+        corpus, texts = self.papers.corpus, []
+        fields = self.papers.select(self._rows, ["key", "authors", "venue"])
         for row, paper in zip(self._rows.tolist(), fields, strict=True):
             authors, year, title = " ".join(paper["authors"]), corpus.years[row], corpus.titles[row]
             texts.append(plain_words(f"{paper['key']} {authors} {year} {title} {paper['venue']}"))
@@ -308,7 +324,7 @@ class Ranked:
     @cached_property
     def _note(self) -> str:
         """What to say above the papers."""
-        retriever, rows = self.library.retriever, self._rows[:TOGETHER]
+        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
         if not retriever.log_probabilities or not len(rows):
             return ""
         cosine = None
@@ -320,7 +336,7 @@ class Ranked:
     @property
     def ids(self) -> list[str]:
         """The ids of the ranked papers, best first."""
-        return [self.library.corpus.paper_ids[row] for row in self._rows.tolist()]
+        return [self.papers.corpus.paper_ids[row] for row in self._rows.tolist()]
 
     def matching(self, query: str) -> list[str]:
         """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
@@ -333,7 +349,7 @@ class Ranked:
 
     def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
         """Return the k best of these papers; those that are not ranked follow in the given order."""
-        corpus = self.library.corpus
+        corpus = self.papers.corpus
         rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
         kept = np.isin(self.ranking.papers[0], rows)
         others = rows[~np.isin(rows, self.ranking.papers[0])]
@@ -343,12 +359,12 @@ class Ranked:
         return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
 
     def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
-        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.library.retriever
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
         features = retriever.explain(self.query, rows[None]) if explain else {}
-        explanations = self.library.storage.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        explanations = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
         recommendations = []
         for index, (row, evidence) in enumerate(zip(rows.tolist(), explanations, strict=True)):
-            paper, score = self.library.paper(row), float(ranking.scores[0, index])
+            paper, score = self.papers.paper(row), float(ranking.scores[0, index])
             recommendation = Recommendation(
                 rank=index + 1,
                 score=score,

@@ -8,8 +8,6 @@ from itertools import chain
 from pathlib import Path
 from threading import Event
 
-import numpy as np
-
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user
 from citerec.formats.bibliography.paper import terminal_text
@@ -20,6 +18,7 @@ from citerec.library.papers.folder import (
     read_manifest,
 )
 from citerec.library.papers.library import Library
+from citerec.library.papers.storage import Storage
 from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
     AddSettings,
@@ -45,7 +44,8 @@ def build(settings: BuildSettings) -> None:
         print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
     if tell_texts(path):
         library = Library.open(path)
-    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
+    lacking = library.storage.without_abstract if isinstance(library.storage, Storage) else 0
+    if lacking:
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
             f"citerec enrich library={path} looks them up"

@@ -2,5 +2,4 @@
 
 reader      missing citations, their contexts, what else is cited     suggest  papers for every place
 copies      the draft with citations filled in                        check    keys and entries that are wrong
-neighbours  a new entry of a .bib file, written like the others
 """

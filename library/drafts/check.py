@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user, real_path
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import (
     PREPRINT_VENUE,
     LibraryPaper,
@@ -20,7 +21,6 @@ from citerec.formats.bibliography.paper import (
     terminal_text,
 )
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
-from citerec.formats.drafts.entries import BIB_ENTRY, find_aliases
 from citerec.formats.drafts.inputs import decode_text
 from citerec.formats.drafts.language import MISSING, Source
 from citerec.library.ask.display import retraction_note
@@ -33,7 +33,6 @@ SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
 _MACRO = re.compile(r"[\\#]")
 _ARTICLE = re.compile(r"\s*@\s*(?:article|inproceedings|conference)\b", re.IGNORECASE)
-_NOT_ENTRIES = ("string", "comment", "preamble")
 _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
 
 
@@ -157,18 +156,15 @@ def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
 def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
     for file in bibs:
         text = decode_text(file)
-        starts = [match for match in BIB_ENTRY.finditer(text) if match[1].lower() not in _NOT_ENTRIES]
+        bibliography = BibtexText(text)
         papers: dict[str, LibraryPaper] = {}
-        if starts:
+        if bibliography.entries:
             for paper in parse_bibtex(text, str(file), lambda _: None):
                 papers.setdefault(paper.key, paper)
-        ends = [*(match.start() for match in starts[1:]), len(text)]
-        line, counted = 1, 0
-        for match, end in zip(starts, ends, strict=False):
-            line += text.count("\n", counted, match.start())
-            counted = match.start()
-            aliases = find_aliases(text[match.start() : end])
-            yield Entry(match[2], file, line, papers.get(match[2]), aliases)
+        for entry in bibliography.entries:
+            if entry.key:
+                aliases = bibliography.keys(entry)[1:]
+                yield Entry(entry.key, file, entry.line, papers.get(entry.key), aliases)
 
 
 def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
@@ -219,7 +215,7 @@ def _unknown_keys(
         row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
-                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
+                message = f"is not in {where}, but in the library: {library.paper(row).title}"
                 yield _at(citation, "unknown", message)
             continue
         close = get_close_matches(citation.key, entries, 1, 0.8)
@@ -290,10 +286,11 @@ def _in_library(
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
-    rows = leaders_of((paper for _, paper in read), library.identities)
+    papers = library.related(paper for _, paper in read)
+    rows = leaders_of((paper for _, paper in read), papers.identities)
     for row, (entry, _) in zip(rows, read, strict=True):
-        if row < len(library):
-            yield entry, library.paper(row)
+        if row < len(papers):
+            yield entry, papers.paper(row)
 
 
 def _retracted(

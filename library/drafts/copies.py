@@ -17,17 +17,18 @@ from urllib.parse import quote
 from citerec.base.errors import InputError, count_noun
 from citerec.base.files import atomic_write, disk_errors, real_path
 from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.bibliography.references import paper_item
 from citerec.formats.drafts.bibliographies import OTHER_FILES
-from citerec.formats.drafts.entries import BIB_ENTRY, bib_entries
+from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.drafts.inputs import decode_text, exact_text
 from citerec.formats.drafts.language import replaced
 from citerec.formats.drafts.languages import language_of
 from citerec.formats.drafts.office.language import Office
 from citerec.formats.letters import normalise_title
 from citerec.library.ask.recommendation import Recommendation
-from citerec.library.drafts.neighbours import new_entry
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
 from citerec.library.papers.library import Library
 
@@ -230,7 +231,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sur
     if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
         for key, id in keys.new.items():
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             at, new = new_entry(written, paper, key, abstract=True, language=language)
             written = f"{written[:at]}{new}{written[at:]}"
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
@@ -271,7 +272,7 @@ def _office_copy(
     ]
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
-        paper = library.paper(library.corpus.paper_row(ids[key]))
+        paper = library.by_id(ids[key])
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
         items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}
@@ -310,7 +311,7 @@ class _KeyAssigner:
         """Ids of papers whose entries must be added to the bibliography, by key."""
         self._keys = {paper: key for key, paper in ids.items()}
         self._bibliographies = bibliographies
-        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(ids)
+        self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()
 
     @property
@@ -400,7 +401,7 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
         own = language.own_bibliography(text, command)
         names = {bibliography.key for bibliography in own}
         files = map(draft.named_bibs.get, names)
-        there = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
+        there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}
         if own and named[-1] not in names and not there.issuperset(keys):
             places.add(own[-1].end)
     return replaced(text, [(end, end, f",{named[-1]}") for end in sorted(places)])

@@ -14,7 +14,7 @@ from rich.text import Text
 from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
-from citerec.formats.bibliography.paper import terminal_text
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.formats.letters import normalise_title
 from citerec.library.ask.display import Labelled, table
 from citerec.library.ask.question import Filters, Request
@@ -98,18 +98,16 @@ def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | 
         key: normalise_title(entry.title) for key, entry in draft.cited.items() if entry and entry.title
     }
     titles = {*wanted.values(), normalise_title(draft.title)} - {""}
-    corpus = library.corpus
-    rows: dict[str, int] = {}
+    ids: dict[str, str] = {}
     if titles:
+        written = {draft.title, *(entry.title for entry in draft.cited.values() if entry and entry.title)}
+        corpus = library.related(LibraryPaper("", title=title) for title in written).corpus
         for row, title in enumerate(corpus.titles):
             if (letters := normalise_title(title)) in titles:
-                rows.setdefault(letters, row)
-    ids = {}
-    for key in draft.cited:
-        if (cited := rows.get(wanted[key]) if key in wanted else library.row(key)) is not None:
-            ids[key] = corpus.paper_ids[cited]
-    own = rows.get(normalise_title(draft.title))
-    return ids, None if own is None else corpus.paper_ids[own]
+                ids.setdefault(letters, corpus.paper_ids[row])
+    cited = {key: ids.get(wanted[key]) if key in wanted else library.id_of(key) for key in draft.cited}
+    known = {key: id for key, id in cited.items() if id is not None}
+    return known, ids.get(normalise_title(draft.title))
 
 
 def as_json(suggestions: Suggestions) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.paper import LibraryPaper, make_paper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.documents import Reference
 from citerec.formats.drafts.bibliographies import References
-from citerec.formats.drafts.entries import BIB_ENTRY, find_aliases
 from citerec.formats.drafts.inputs import Inputs, decode_text
 from citerec.formats.drafts.language import Language, Source
 from citerec.formats.drafts.languages import language_of
@@ -35,7 +35,6 @@ MAX_ENTRIES = 20_000
 """Entries of a document's .bib files that are parsed; keys of further ones are known."""
 MAX_MAIN_FILES, MAX_MAIN_BYTES, MAX_LEVELS = 100, 1 << 20, 5
 """Files in which the document that includes a chapter is looked for, their size, and levels of chapters."""
-_STRING = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ROOT = re.compile(r"^%\s*!\s*TEX\s+root\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _WHOLE = re.compile(r"\\documentclass\b|\\begin\s*\{document\}")
 
@@ -67,18 +66,13 @@ class Bibliography:
 
 def read_entries(file: Path, text: str, parsed: dict[str, LibraryPaper | None]) -> list[Entry]:
     """Read the entries of a .bib file. known: papers of entries that were parsed before, by their text."""
-    strings = "\n".join(_STRING.findall(text))
-    starts = list(BIB_ENTRY.finditer(text))
-    ends = [*(match.start() for match in starts[1:]), len(text)]
-    entries, line, counted = [], 1, 0
-    for number, (match, end) in enumerate(zip(starts, ends, strict=False)):
-        line += text.count("\n", counted, match.start())
-        counted = match.start()
-        written = text[match.start() : end].strip()
+    bibliography, entries = BibtexText(text), list[Entry]()
+    for number, entry in enumerate(bibliography.entries):
+        written = bibliography.source(entry).strip()
         if written not in parsed and number < MAX_ENTRIES:
-            parsed[written] = _parse(written, strings)
-        keys = (match[2], *find_aliases(written))
-        entries += [Entry(key, file, line, parsed.get(written), text=written) for key in keys]
+            parsed[written] = _parse(written, bibliography.abbreviations)
+        paper = parsed.get(written)
+        entries += [Entry(key, file, entry.line, paper, text=written) for key in bibliography.keys(entry)]
     return entries
 
 
@@ -104,13 +98,14 @@ def match_entries(
     by_key: dict[str, Entry] = {}
     for entry in entries:
         by_key.setdefault(entry.key, entry)
-    papers = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
-    leaders = leaders_of(papers.values(), library.identities if library else None)
+    parsed = {entry.key: entry.paper for entry in by_key.values() if entry.paper}
+    papers = library.related(parsed.values()) if library else None
+    leaders = leaders_of(parsed.values(), papers.identities if papers else None)
     ids, same = {}, dict[int, dict[str, str]]()
-    for entry, leader in zip(map(by_key.__getitem__, papers), leaders, strict=True):
+    for entry, leader in zip(map(by_key.__getitem__, parsed), leaders, strict=True):
         same.setdefault(leader, {}).setdefault(entry.text or entry.key, entry.key)  # aliases have one text
-        if library and leader < len(library):
-            ids[entry.key] = library.corpus.paper_ids[leader]
+        if papers and leader < len(papers):
+            ids[entry.key] = papers.corpus.paper_ids[leader]
     doubles = tuple(tuple(keys.values()) for keys in same.values() if len(keys) > 1)
     return Bibliography(tuple(files), target, by_key, ids, doubles)
 

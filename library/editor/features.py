@@ -16,15 +16,15 @@ from lsprotocol import types
 
 from citerec.base.errors import InputError
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
-from citerec.formats.drafts.entries import BIB_ENTRY
 from citerec.formats.drafts.language import PLACEHOLDER
 from citerec.formats.letters import normalise_title, title_key
 from citerec.library.ask.display import ALREADY_CITED, percentage, retraction_note, short_authors
 from citerec.library.ask.question import Filters, Request
 from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts import check
-from citerec.library.drafts.neighbours import new_entry
 from citerec.library.editor.bibliography import Bibliography
 from citerec.library.editor.documents import (
     Document,
@@ -84,14 +84,15 @@ class Features(Workspace):
                 return []
             context = f"{words} {TARGET_MARKER}"
         title = title_key(normalise_title(outline.title)) if outline.title else 0
-        own = np.flatnonzero((library.identities[:, 3] == np.uint64(title)) & (title != 0))
+        papers = library.related([LibraryPaper("", title=outline.title)])
+        own = np.flatnonzero((papers.identities[:, 3] == np.uint64(title)) & (title != 0))
         query = Query(
             context,
             title=outline.title,
             abstract=outline.abstract,
             year=outline.year,
             known=self._ids([key for key, *_ in outline.cited], bibliography),
-            own=library.corpus.paper_ids[int(own[0])] if len(own) else None,
+            own=papers.corpus.paper_ids[int(own[0])] if len(own) else None,
             passages=self._citing(document, outline, bibliography),
             place=outline.place(offset),
         )
@@ -224,8 +225,8 @@ class Features(Workspace):
             content = file.read_bytes().decode("utf-8-sig", "replace")
             target = Document.open(file.as_uri(), content, encoding=document.encoding)
         text = target.text
-        paper = library.paper(library.corpus.paper_row(id))
-        keys = {match[2] for match in BIB_ENTRY.finditer(text)}
+        paper = library.by_id(id)
+        keys = BibtexText(text).all_keys()
         beside = next((added for added in self.added(file) if added not in keys), "")
         place, entry = new_entry(text, paper, key, self.settings.abstracts, document.language, beside)
         written = entry.replace("\n", "\r\n" if "\r\n" in text else "\n")
@@ -235,7 +236,7 @@ class Features(Workspace):
     def entry_added(self, file: Path, id: str, key: str) -> None:
         """Remember an entry that the editor has added, and may not have saved or told of yet."""
         if library := self.library:
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             self.add(file, check.Entry(key, file, 0, paper))
 
     # Code actions.
@@ -300,7 +301,7 @@ class Features(Workspace):
         ids = self._ids([place.key], bibliography)
         paper = entry.paper if entry else None
         if ids and library:
-            paper = library.paper(library.corpus.paper_row(ids[0]))
+            paper = library.by_id(ids[0])
         if paper is None:
             return None
         return types.Hover(self._describe(paper, "hover"), document.range(place.start, place.end))

@@ -237,5 +237,5 @@ class Workspace:
             if key in bibliography.ids:
                 ids[bibliography.ids[key]] = None
             elif key not in bibliography.entries and (row := library.row(key)) is not None:
-                ids[library.corpus.paper_ids[row]] = None
+                ids[library.paper(row).id] = None
         return tuple(ids)

@@ -39,12 +39,12 @@ from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable
 from citerec.library.enrich.files import DumpFinder, read_works
 from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
 from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
-from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.encoding import encode
 from citerec.library.papers.fulltexts import SOURCE as PDF
 from citerec.library.papers.fulltexts import PdfAbstracts
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import KeyIndex
+from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import EnrichSettings
 from citerec.retrieval.arrays import Rows
 
@@ -157,7 +157,7 @@ def make_services(settings: EnrichSettings) -> list[Service]:
 
 def lacking_rows(library: Library) -> Rows:
     """Return the rows of the papers that lack one of FIELDS, ascending."""
-    corpus, metadata = library.corpus, library.storage.metadata
+    corpus, metadata = library.corpus, library.mapped.metadata
     lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
     for column in (pc.binary_length(metadata["venue"]), pc.list_value_length(metadata["authors"])):
         lacks |= column.to_numpy() == 0

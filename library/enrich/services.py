@@ -16,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from citerec.base.errors import InputError
-from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper, retraction
+from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
 from citerec.formats.identifiers import clean_doi, find_year
 from citerec.formats.letters import normalise_title
-from citerec.library.sources.readers import parse_openalex
 
 BATCH = 50
 """Maximum works in a request."""
@@ -313,15 +313,6 @@ def _crossref_retraction(fields: Fields) -> str:
             notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
             return retraction("Crossref", "-".join(parts), notice)
     return ""
-
-
-def retraction(source: str, date: str, doi: str) -> str:
-    """Return who says that a work was retracted.
-
-    >>> retraction("Crossref", "2010-02-06", "10.1016/s0140-6736(10)60175-4")
-    'Crossref, 2010-02-06, doi:10.1016/s0140-6736(10)60175-4'
-    """
-    return ", ".join(filter(None, (source, date, f"doi:{notice}" if (notice := clean_doi(doi)) else "")))
 
 
 def plain_jats(text: str) -> str:

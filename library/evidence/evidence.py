@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -129,11 +129,22 @@ class FullTexts:
             ) from None
         if index is None:
             return None
-        corpus_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in index.papers]
-        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
-        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        none = np.empty(0, np.int64)
         vectors = None if networks is None else PassageVectors(folder, store, index, networks)
-        return cls(store, index, encoder, rows, place, vectors)
+        return cls(store, index, encoder, none, none, vectors).among(corpus)
+
+    def among(self, corpus: Corpus) -> Self:
+        """Return the same texts for a corpus that may have other papers."""
+        found = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers]
+        rows, place = np.array(found, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        return replace(self, rows=rows, place=place)
+
+    def papers(self, context: str, depth: int) -> list[str]:
+        """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
+        best = self.index.best(self._word_scores(context, near=True))
+        order = np.argsort(-best, kind="stable")[:depth]
+        return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
 
     # For the ranker.
 

@@ -15,11 +15,12 @@ from citerec.base.errors import InputError, count_noun
 from citerec.base.files import disk_errors, expand_user
 from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
 from citerec.library.evidence.files import check_folders
-from citerec.library.papers.contexts import context_files, current_contexts
 from citerec.library.papers.folder import GENERATIONS, Manifest, ReadFile, check_target, read_manifest
 from citerec.library.papers.library import Library
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, model_files
+from citerec.library.papers.storage import Storage
+from citerec.library.papers.writer import context_files, current_contexts
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import absolute_names, find_sources, read_source
 from citerec.library.sources.zotero_places import is_zotero
@@ -67,6 +68,13 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             raise InputError(f"{path}: was not built from files; give source=...")
         files, named = _find_again(old.named), old.named
         current_contexts(old)  # to report a missing one before the papers are read
+    lance = settings.storage == "lance" or bool(old and old.lance)
+    if lance:
+        from citerec.library.papers.lance import lancedb
+
+        lancedb()  # to report that it is missing before the papers are read
+        if cited:
+            raise InputError("contexts: a library in LanceDB does not rank by contexts; leave them out")
     generations = path.resolve() / GENERATIONS
     if inside := [file for file in files if Path(file).is_relative_to(generations)]:
         raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
@@ -98,6 +106,7 @@ def create(settings: BuildSettings) -> tuple[Library, MergedRecords]:
             model=model,
             ranker=ranker,
             contexts=cited,
+            lance=lance,
             overwrite=settings.overwrite,
             wait=settings.wait,
             sources=sources,
@@ -125,7 +134,8 @@ def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator
         if lost := old.counts.get("without_source", 0):
             log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
         return lost
-    records.former = library.storage
+    if isinstance(library.storage, Storage):
+        records.former = library.storage
     for row in library.storage.without_source:
         records.add(library.paper(row))
     return 0
@@ -175,7 +185,7 @@ def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
     wait, force: as for the command `update`. Raises InputError if it cannot.
     """
     with Library.edit(path, wait) as library:
-        manifest = library.manifest
+        manifest, _ = library.manifest, library.mapped
         if not manifest.named:
             raise InputError(f"{library.path}: has no source files; add some with citerec add")
         files = _find_again(manifest.named)
@@ -191,6 +201,7 @@ def remove_sources(path: str | Path, names: Sequence[str], wait: bool = True, fo
     wait, force: as for the command `remove`. Raises InputError for an unknown source.
     """
     with Library.edit(path, wait) as library:
+        _ = library.mapped
         left = _remaining(library, names)
         kept = _find_again(left)
         dropped = [file.path for file in library.manifest.sources if file.path not in kept]
@@ -237,7 +248,7 @@ def _reread(library: Library, named: list[str], force: bool, dropped: Container[
 
     force: without `_refuse_loss`, which knows `dropped`.
     """
-    with Deduplicator(library.path, former=library.storage, separate=library.manifest.separate) as records:
+    with Deduplicator(library.path, former=library.mapped, separate=library.manifest.separate) as records:
         sources = _read_sources(_find_again(named), records)
         for row in library.storage.without_source:
             records.add(library.paper(row))

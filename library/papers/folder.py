@@ -2,7 +2,7 @@
 
     library.json        version, current generation, model, sources, counts, dates
     library.lock        locked by the process that changes the library
-    generations/N/      the papers and what finds them (memory.generation)
+    generations/N/      the papers and what finds them (storage, lance)
 
 A build and each change write a new generation, then replace library.json, then remove the old generation. A
 killed process therefore leaves either the old library or the new one. Processes that have the old generation
@@ -82,6 +82,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model's encoder reads their passages."""
     pdfs: list[str] = []
     """Folders of PDFs of any papers, absolute."""
+    lance: int = 0
+    """Version of its table in LanceDB (library.papers.lance); 0: it is held in memory."""
     created: str
     changed: str
     counts: dict[str, int] = {}

@@ -19,7 +19,6 @@ from citerec.library.evidence.passages import Passage
 from citerec.library.evidence.refresh import FOLDER, TextReport, drop_texts, refresh_texts
 from citerec.library.evidence.store import DATABASE, TextStore
 from citerec.library.evidence.vectors import ENCODED
-from citerec.library.papers.contexts import current_contexts
 from citerec.library.papers.folder import (
     Manifest,
     generation_folder,
@@ -31,6 +30,7 @@ from citerec.library.papers.folder import (
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import NETWORKS, NO_ENCODER, open_model
 from citerec.library.papers.storage import MODEL
+from citerec.library.papers.writer import current_contexts
 from citerec.library.settings import NEEDS_TEXTS
 from citerec.library.sources.zotero import zotero_database
 from citerec.library.sources.zotero_database import read_annotations
@@ -101,7 +101,7 @@ def forget_texts(path: Path) -> None:
     """Remove the texts of papers that a library has no longer."""
     library = Library.open(path)
     encoder = text_encoder(open_model(library.folder / MODEL))
-    drop_texts(path, encoder, lambda paper: not library.corpus.has_paper(paper))
+    drop_texts(path, encoder, lambda paper: library.row(paper) is None)
 
 
 def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
@@ -117,12 +117,11 @@ def _notes(named: Sequence[str]) -> dict[str, list[Passage]]:
 def fill_abstracts(path: Path) -> int:
     """Give papers without an abstract that of their PDF, marked as filled in. Returns how many got one."""
     with Library.edit(path) as library, closing(PdfAbstracts(path)) as abstracts:
-        rows = np.flatnonzero(library.corpus.abstract_tokens.lengths == 0).tolist()
-        papers = {row: abstracts.fill(library.paper(row)) for row in rows}
+        papers = {row: abstracts.fill(paper) for row, paper in library.without_abstract()}
         filled = {row: paper for row, paper in papers.items() if paper.abstract}
         if filled:
-            kept = np.delete(np.arange(len(library)), [*filled])
-            library.write(kept, filled.values(), reread=current_contexts(library.manifest))
+            rows, reread = np.array([*filled], np.int64), current_contexts(library.manifest)
+            library.change(rows, filled.values(), reread)
         return len(filled)
 
 

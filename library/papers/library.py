@@ -1,6 +1,7 @@
 """A library: the papers of a folder, which can be asked and changed.
 
-Its files are mapped, the index of its model is loaded whole: enough for up to two million papers or so.
+In memory (`storage`), its files are mapped and the index of its model is loaded whole: enough for up to two
+million papers or so. More are kept in LanceDB (`lance`).
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.base.errors import DamagedFile, InputError, quoted
+from citerec.base.errors import DamagedFile, InputError
 from citerec.base.files import expand_user
 from citerec.datasets.corpus import Corpus
 from citerec.formats.bibliography.paper import LibraryPaper
@@ -25,7 +26,6 @@ from citerec.library.evidence.index import check_texts
 from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import DATABASE
 from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
-from citerec.library.papers.contexts import describe_contexts
 from citerec.library.papers.folder import (
     Manifest,
     ReadFile,
@@ -36,17 +36,21 @@ from citerec.library.papers.folder import (
     new_generation,
     now,
     read_manifest,
+    rebuild_command,
     write_manifest,
 )
 from citerec.library.papers.merging import Deduplicator
 from citerec.library.papers.models import ENCODED, MOST_ENCODED
-from citerec.library.papers.storage import Storage
-from citerec.library.papers.writer import GenerationWriter
+from citerec.library.papers.storage import Storage, known_row
+from citerec.library.papers.writer import GenerationWriter, describe_contexts
 from citerec.rerank.ranker.model import encoder_of
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.base import Retriever, folder_bytes
 from citerec.retrieval.networks.encoder import NetworkRetriever
 from citerec.retrieval.networks.store import check_encoded
+
+if TYPE_CHECKING:
+    from citerec.library.papers.lance import LanceStorage
 
 SHOWN = 10
 """Maximum number of collections to list."""
@@ -68,7 +72,13 @@ class Library:
     def __init__(self, path: Path, manifest: Manifest, stamp: Stamp = None) -> None:
         """stamp: of library.json, before it was read."""
         self.path, self.manifest, self._stamp = path, manifest, stamp
-        self.storage = Storage(path, generation_folder(path, manifest))
+        folder = generation_folder(path, manifest)
+        if manifest.lance:
+            from citerec.library.papers.lance import LanceStorage  # not needed by libraries in memory
+
+            self.storage: Storage | LanceStorage = LanceStorage(path, folder, manifest.lance, manifest.counts)
+        else:
+            self.storage = Storage(path, folder)
 
     @classmethod
     def open(cls, path: str | Path) -> Library:
@@ -107,20 +117,30 @@ class Library:
         model: str = "",
         ranker: str = "",
         contexts: Sequence[Path] = (),
+        lance: bool = False,
         overwrite: bool = False,
         wait: bool = True,
         **fields: Any,
     ) -> Library:
         """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-        model, ranker: as for `install_model`. contexts: of `context_files`. overwrite: replace an existing
-        library. wait: for another process that changes it. fields: sources and names of the manifest.
+        model, ranker: as for `install_model`. contexts: of `context_files`. lance: keep it in LanceDB.
+        overwrite: replace an existing library. wait: for another process that changes it. fields: sources and
+        names of the manifest.
         Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
         path = expand_user(path)
         with lock_target(path, overwrite, wait):
             told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
             manifest = Manifest(**told, contexts=describe_contexts(contexts), **fields)
+            if lance:
+                from citerec.library.papers.lance import write_generation
+
+                with new_generation(path) as (number, folder):
+                    version, counts = write_generation(folder, papers, model, ranker)
+                    written = {"generation": number, "lance": version, "counts": counts}
+                    write_manifest(path, msgspec.structs.replace(manifest, **written))
+                return cls.open(path)
             kept = np.empty(0, np.int64)
             return cls._write(path, manifest, kept, papers, None, contexts or None)
 
@@ -145,14 +165,27 @@ class Library:
         return self.storage.folder
 
     @property
+    def mapped(self) -> Storage:
+        """The storage of a library in memory. Raises InputError for one in LanceDB."""
+        if not isinstance(self.storage, Storage):
+            reason = "is kept in LanceDB (storage=lance), which this cannot use"
+            raise InputError(f"{self.path}: {reason}; build it again: {rebuild_command(self.path)}")
+        return self.storage
+
+    @property
     def corpus(self) -> Corpus:
-        """The papers [P] as a ranking model reads them."""
-        return self.storage.corpus
+        """The papers [P] of a library in memory as a ranking model reads them."""
+        return self.mapped.corpus
 
     @property
     def identities(self) -> NDArray[np.uint64]:
-        """formats.same_work.Identity of each paper [P, F]."""
-        return self.storage.identities
+        """formats.same_work.Identity of each paper [P, F] of a library in memory."""
+        return self.mapped.identities
+
+    def related(self, records: Iterable[LibraryPaper]) -> Storage:
+        """Return papers in memory, among them all that the records may describe: all, or those that share an
+        identifier with one. Their rows are others than those of the library."""
+        return self.storage if isinstance(self.storage, Storage) else self.storage.related([*records])
 
     @property
     def collections(self) -> list[str]:
@@ -165,7 +198,9 @@ class Library:
 
     def papers(self) -> Iterator[LibraryPaper]:
         """Yield all papers, in the order of their rows."""
-        return map(self.storage.paper, range(len(self)))
+        if isinstance(self.storage, Storage):
+            return map(self.storage.paper, range(len(self)))
+        return (paper for _, paper in self.storage.papers())
 
     def row(self, name: str) -> int | None:
         """Return the row of the paper with this id, citation key or alias; None if there is none."""
@@ -173,16 +208,23 @@ class Library:
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
         """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
-        rows = []
-        for name in names:
-            if (row := self.row(name)) is None:
-                raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
-            rows.append(row)
+        rows = [known_row(self.storage, name, option) for name in names]
         return np.unique(np.array(rows, np.int64))
+
+    def by_id(self, id: str) -> LibraryPaper:
+        """Return the paper of an id. Raises InputError if there is none."""
+        return self.paper(known_row(self.storage, id, "id"))
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the paper with this id, citation key or alias; None if there is none."""
-        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]
+        return None if (row := self.row(name)) is None else self.paper(row).id
+
+    def without_abstract(self) -> Iterator[tuple[int, LibraryPaper]]:
+        """Yield the rows and papers that have no abstract."""
+        if isinstance(self.storage, Storage):
+            rows = np.flatnonzero(self.corpus.abstract_tokens.lengths == 0).tolist()
+            return ((row, self.paper(row)) for row in rows)
+        return ((row, paper) for row, paper in self.storage.papers() if not paper.abstract)
 
     # Asking.
 
@@ -199,7 +241,8 @@ class Library:
     def networks(self) -> NetworkRetriever | None:
         """Networks that can read all papers; None if the model has none, or there are more than
         MOST_ENCODED."""
-        return encoder_of(self.retriever) if len(self) <= MOST_ENCODED else None
+        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
+        return encoder_of(self.retriever) if few else None
 
     @property
     def full_texts(self) -> FullTexts | None:
@@ -222,7 +265,10 @@ class Library:
         """
         sources = {source.path: source for source in self.manifest.sources}
         apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
-        with Deduplicator(self.path, self.storage, separate=apart) as merged:
+        if not isinstance(self.storage, Storage):
+            records = [*records]
+        known = self.related(records)
+        with Deduplicator(self.path, known, separate=apart) as merged:
             sources |= {file: ReadFile.of(file) for file in files}
             for paper in records:
                 merged.add(paper)
@@ -233,13 +279,13 @@ class Library:
                 if files:
                     self.update_manifest(**fields)
                 return Added(0, 0, len(self))
-            kept = np.delete(np.arange(len(self)), merged.replaced)
             if self.manifest.removed:
                 added = {paper.id for paper in merged.papers()}
                 fields["removed"] = [id for id in self.manifest.removed if id not in added]
             # Without hashes, the next update reads the contexts again: they may cite the new papers.
             fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
-            new = self.write(kept, merged.papers_with_progress(), **fields)
+            replaced = merged.replaced if known is self.storage else known.places[merged.replaced]
+            new = self.change(replaced, merged.papers_with_progress(), **fields)
             return Added(len(new) - len(self), len(merged.replaced), len(new))
 
     def remove(self, names: Iterable[str]) -> int:
@@ -249,10 +295,20 @@ class Library:
         """
         rows = self.rows(names)
         self.check_some_left(len(rows))
-        ids = [self.corpus.paper_ids[row] for row in rows.tolist()]
+        ids = [self.paper(row).id for row in rows.tolist()]
         removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
-        self.write(np.delete(np.arange(len(self)), rows), (), removed=removed)
+        self.change(rows, (), removed=removed)
         return len(rows)
+
+    def change(
+        self, gone: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+    ) -> Library:
+        """Leave out rows and add papers. reread, fields: as for `write`."""
+        if isinstance(self.storage, Storage):
+            return self.write(np.delete(np.arange(len(self)), gone), papers, reread, **fields)
+        version, counts = self.storage.write(gone, papers)
+        self.update_manifest(lance=version, counts=counts, changed=now(), **fields)
+        return Library.open(self.path)
 
     def check_some_left(self, removed: int) -> None:
         """Raise InputError if no paper would be left."""
@@ -272,7 +328,7 @@ class Library:
         if reread:
             manifest = msgspec.structs.replace(manifest, contexts=list(reread))
             files = [Path(file.path) for file in reread]
-        return self._write(self.path, manifest, kept, papers, self.storage, files)
+        return self._write(self.path, manifest, kept, papers, self.mapped, files)
 
     @classmethod
     def _write(
@@ -323,14 +379,18 @@ class Library:
 
     def describe(self) -> dict[str, str]:
         """Return what the library contains, for people; texts may be empty."""
-        manifest, corpus, collections = self.manifest, self.corpus, self.collections
-        years, contexts, texts = corpus.years[corpus.years > 0], len(corpus.context_ids), self.full_texts
-        abstracts = np.count_nonzero(corpus.abstract_tokens.lengths)
-        return {
-            "papers": f"{len(self):,}, {abstracts:,} with an abstract",
-            "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
-            "contexts": f"{contexts:,}" if contexts else "",
-            "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+        manifest, texts, lines = self.manifest, self.full_texts, {"papers": f"{len(self):,}, in LanceDB"}
+        if isinstance(self.storage, Storage):
+            corpus, collections = self.corpus, self.collections
+            years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)
+            abstracts = len(self) - self.storage.without_abstract
+            lines = {
+                "papers": f"{len(self):,}, {abstracts:,} with an abstract",
+                "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
+                "contexts": f"{contexts:,}" if contexts else "",
+                "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+            }
+        return lines | {
             "sources": ", ".join(manifest.named),
             "removed": f"{len(manifest.removed):,} manually" if manifest.removed else "",
             "full texts": f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"

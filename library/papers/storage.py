@@ -11,17 +11,17 @@ search.sqlite   the index of library.papers.search
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from citerec.base.checksums import CHECKSUMS, check_checksums
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import real_path
 from citerec.datasets.columns import load_array, table_batches
 from citerec.datasets.corpus import Corpus
@@ -46,6 +46,15 @@ SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLU
 """The fields of LibraryPaper that are not in the corpus."""
 
 
+class HasRows(Protocol):
+    """Papers that names stand for."""
+
+    library: Path
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+
+
 class Storage:
     """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
 
@@ -62,12 +71,13 @@ class Storage:
         if schema.names != SCHEMA.names:
             raise InputError(f"{METADATA} has other columns")
         self.corpus = Corpus(folder / CORPUS, real_path(library).name)
-        self.corpus.places = np.arange(len(self.corpus.paper_ids))
+        self.corpus.places = np.arange(len(self.corpus.paper_ids))  # rows in the library
         self.identities = load_array(folder, IDENTITIES)
         self.metadata = pa.Table.from_batches(self._batches, SCHEMA)
         if len(self.metadata) != len(self.corpus.paper_ids):
             raise InputError("corpus and metadata differ in their number of papers")
         self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.places = self.corpus.places
         self.lock = threading.Lock()
 
     def check(self, trust: bool = True) -> None:
@@ -107,6 +117,14 @@ class Storage:
         """Return the row of the paper with this id, citation key or alias; None if there is none."""
         return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
 
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        return np.unique(np.array([known_row(self, name, option) for name in names], np.int64))
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]
+
     @cached_property
     def _row_by_name(self) -> dict[str, int]:
         """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
@@ -130,6 +148,11 @@ class Storage:
     def without_source(self) -> list[int]:
         """Rows of the papers that came over HTTP or from Python."""
         return np.flatnonzero(self.metadata["source"].to_numpy() < 0).tolist()
+
+    @property
+    def without_abstract(self) -> int:
+        """Number of papers without an abstract."""
+        return int(np.count_nonzero(self.corpus.abstract_tokens.lengths == 0))
 
     @property
     def merged(self) -> list[int]:
@@ -185,3 +208,10 @@ class Storage:
         bm25 = BM25(query=("context",))
         bm25.index(self.corpus)
         return bm25
+
+
+def known_row(papers: HasRows, name: str, option: str) -> int:
+    """Return the row of a paper by id, key or alias. Raises InputError for an unknown one."""
+    if (row := papers.row(name)) is None:
+        raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
+    return row

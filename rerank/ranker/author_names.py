@@ -38,6 +38,8 @@ HALF = 3.0
 """Distance from the mark, in words, at which a surname or a year has half of the weight beside it."""
 NAMED, MAX_NAMED = 10, 20
 """Words on each side of the mark that make a paper a candidate, and maximum number of these."""
+AUTHOR = "author"
+"""Kind of surnames in the statistics of a collection (datasets.word_statistics)."""
 WORDS_AS_SURNAMES = Path(__file__).with_name("words_as_surnames.txt")
 _NONE = np.empty(0, np.uint64)
 USUAL = 0.0005
@@ -71,7 +73,9 @@ def author_names(corpus: Corpus, rows: Rows) -> dict[str, Names]:
         empty = Names(np.zeros(len(rows) + 1, np.int64), _NONE, np.empty(0, np.float32))
         return {"first_authors": empty, "other_authors": empty}
     authors, hashes = hash_authors(corpus, rows)
-    _, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+    different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+    if corpus.whole is not None:
+        times = corpus.whole.count_hashes(AUTHOR, different)
     papers = max(corpus.total_papers, 2)
     rarity = (1 - np.log(times.clip(max=papers)) / np.log(papers)).astype(np.float32)[place]
     position = np.arange(len(authors.values)) - np.repeat(authors.offsets[:-1], authors.lengths)

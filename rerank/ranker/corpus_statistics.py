@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix, vstack
 from citerec.datasets.columns import Ragged, offsets_of, save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
+from citerec.datasets.word_statistics import BEGINNING, PAIR, TERM, hash_names, hash_pairs
 from citerec.rerank.ranker.author_names import author_names
 from citerec.rerank.ranker.paper_names import Names, SortedNames, abstract_names, initials, title_names
 from citerec.rerank.ranker.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
@@ -158,9 +159,11 @@ class CorpusStatistics:
         for start in range(0, papers, PAPERS_PER_BATCH):
             part = slice(start, start + PAPERS_PER_BATCH)
             frequency += np.bincount((title[part] + abstract[part]).indices, minlength=len(frequency))
+        if corpus.whole is not None:
+            frequency = corpus.whole.count(TERM, self.terms.names)
         self.rarity = idf(frequency, corpus.total_papers)
-        self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT)
-        self.abstract = WeightedTexts.from_counts(abstract, self.rarity, B)
+        self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT, self._average("title"))
+        self.abstract = WeightedTexts.from_counts(abstract, self.rarity, B, self._average("abstract"))
         del title, abstract
         self.title_beginnings, self.beginning_rarity = self._beginnings(corpus.title_tokens)
         for name, (find, texts) in self.names_of(corpus).items():
@@ -180,8 +183,14 @@ class CorpusStatistics:
     def _beginnings(self, words: Ragged) -> tuple[WeightedTexts, Floats]:
         counts = self.counts(words, self.beginnings)
         frequency = np.bincount(counts.indices, minlength=self.beginnings.size)
+        if self.corpus.whole is not None:
+            frequency = self.corpus.whole.count(BEGINNING, self.beginnings.names)
         rarity = idf(frequency, self.corpus.total_papers)
-        return WeightedTexts.from_counts(counts, rarity, B_SHORT), rarity
+        return WeightedTexts.from_counts(counts, rarity, B_SHORT, self._average("title_beginnings")), rarity
+
+    def _average(self, text: str) -> float:
+        """Return the average length of a text of papers in the whole collection; 0: that of the corpus."""
+        return 0.0 if self.corpus.whole is None else self.corpus.whole.averages[text]
 
     def read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
         """Read the citation links; returns the training contexts as queries."""
@@ -212,7 +221,7 @@ class CorpusStatistics:
             )
         self.find_pairs(words)
         self.title_pairs = WeightedTexts.from_counts(
-            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT
+            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT, self._average("title_pairs")
         )
         self.pairs = WeightedTexts.from_counts(self.pair_counts(words), self.pair_rarity, B_SHORT)
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
@@ -227,6 +236,8 @@ class CorpusStatistics:
         corpus, texts = self.corpus, [self.corpus.title_tokens, *([] if contexts is None else [contexts])]
         found = [self.adjacent_pairs(block)[0] for of in texts for block in _blocks(of)]
         keys, times = np.unique(np.concatenate(found), return_counts=True)
+        if corpus.whole is not None:
+            times = corpus.whole.count_hashes(PAIR, self.hash_pairs(keys))
         self.pair_keys = keys[times > 1]
         self.pair_rarity = np.log(1 + corpus.total_papers / times[times > 1]).astype(np.float32)
 
@@ -267,6 +278,11 @@ class CorpusStatistics:
         keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
+
+    def hash_pairs(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Hash pairs of terms, given by their keys [n], as in the statistics of a collection."""
+        hashes = hash_names(self.terms.names)
+        return hash_pairs(hashes[keys // self.terms.size], hashes[keys % self.terms.size])
 
     def locate_terms(
         self, words: Ragged, terms: Terms | None = None

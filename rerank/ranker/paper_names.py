@@ -137,7 +137,9 @@ class Names(ParallelRows):
         known = rarest > 0
         paper = np.repeat(np.arange(len(lengths)), lengths)[known]
         hashes, rarest = hashes[known], rarest[known]
-        _, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        if corpus.whole is not None:
+            times = corpus.whole.count_hashes(kind, different)
         papers = corpus.total_papers
         own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)

@@ -19,6 +19,7 @@ from citerec.base.settings import check_count
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
+from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
@@ -121,12 +122,19 @@ class BM25(Retriever):
             self._paper_counts(corpus, self._rows[start : start + PAPERS_PER_BATCH], contexts)
             for start in range(0, len(self._rows), PAPERS_PER_BATCH)
         ]
-        if not any(part.nnz for part in counts):
+        if corpus.whole is None and not any(part.nnz for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 can index")
         if self._backend == "rank_bm25":
             self._engine: RankBM25 | Postings = RankBM25.from_counts(counts, self._formula)
         else:
-            self._engine = Postings.from_counts(counts, self._formula)
+            self._engine = Postings.from_counts(counts, self._formula, self._whole(corpus))
+
+    def _whole(self, corpus: Corpus) -> tuple[NDArray[np.int64], int, float] | None:
+        """Document frequencies [T], papers and average length of the collection that the papers are from."""
+        if corpus.whole is None:
+            return None
+        whole = corpus.whole
+        return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
 
     def _indexed_contexts(self, corpus: Corpus) -> Ragged | None:
         """The contexts to index with each paper [P], if any."""

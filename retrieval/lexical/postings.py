@@ -74,10 +74,12 @@ class Postings:
         cls,
         counts: list[csc_matrix],
         formula: Formula,
+        whole: tuple[NDArray[np.int64], int, float] | None = None,
         dtype: DTypeLike = np.float32,
     ) -> Postings:
         """Build from batches of term counts [texts, T]; empties the list to save memory.
 
+        whole: if the texts are some of many, document frequencies [T], number and average length of these.
         dtype: of the contributions.
         """
         lengths = [_text_lengths(part) for part in counts]
@@ -85,6 +87,8 @@ class Postings:
         total = sum(map(len, lengths))
         frequency = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
         offsets, idf = offsets_of(frequency), formula.idf(frequency, total)
+        if whole is not None:
+            idf, average = formula.idf(*whole[:2]), whole[2]
         data, indices = np.empty(offsets[-1], dtype), np.empty(offsets[-1], np.int32)
         next_free, texts = offsets[:-1].copy(), 0
         for length in lengths:

@@ -33,7 +33,7 @@ QUESTIONS = (
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of 150 papers."""
     source = tmp_path_factory.mktemp("base") / "source"
-    generate_corpus(150, 300, source, seed=0, workers=1)
+    generate_corpus(150, 300, source, seed=0)
     path, file = source.parent / "mine", str(source / "papers.json")
     model, contexts = ("bm25", "") if request.param == "bm25" else ("static", str(source))
     build(BuildSettings(library=str(path), source=(file,), model=model, contexts=contexts))

@@ -197,7 +197,7 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
             assert len(merged) == records.duplicates == 4 - len(left)
     assert merged == [("k2", "k2")]
     library = Library.create(tmp_path / "mine", ones[:1], model="bm25")
-    with Deduplicator(tmp_path, library, separate=["k1"]) as records:
+    with Deduplicator(tmp_path, library.mapped, separate=["k1"]) as records:
         for one in ones:
             records.add(one)
         records.finish()
@@ -206,7 +206,7 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
-    with Deduplicator(tmp_path, library) as records:
+    with Deduplicator(tmp_path, library.mapped) as records:
         for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
             records.add(one)
         records.finish()

@@ -406,7 +406,7 @@ def test_fields_of_many_rows(library: Path) -> None:
     opened = Library.open(library)
     rows = np.array([3, 0, 5], np.int64)
     expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
-    found = opened.storage.select(rows, ["venue", "collections"])
+    found = opened.mapped.select(rows, ["venue", "collections"])
     assert [(one["venue"], one["collections"]) for one in found] == expected
 
 

@@ -123,7 +123,7 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
             tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",
         )
     )  # fmt: skip
-    anew, own = fresh.library.storage.search_index, library.storage.search_index
+    anew, own = fresh.library.mapped.search_index, library.mapped.search_index
     for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
         assert own.search(query, 9) == anew.search(query, 9)
     assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == ["plates"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from bibtexparser.entrypoint import parse_string
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.base.errors import InputError
 from citerec.formats.bibliography.bibtex import entry_type, write_item
 from citerec.formats.bibliography.csl import read_csl, write_csl
+from citerec.formats.bibliography.entries import BibtexText
 from citerec.formats.bibliography.item import (
     DATES,
     ROLES,
@@ -25,6 +28,7 @@ from citerec.formats.bibliography.reading.bibtex import entry_item, parse_bibtex
 from citerec.formats.bibliography.references import bibtex, csl, paper_item, ris
 from citerec.formats.bibliography.ris import read_record, write_record
 from citerec.formats.bibliography.tables import VARIABLES, Names
+from citerec.formats.drafts.entries import bib_entries
 from citerec.formats.json_lines import raise_bad
 from citerec.formats.names import Name
 from citerec.library.sources.readers import read_source
@@ -232,6 +236,71 @@ def test_a_range_of_dates_has_as_many_parts_at_both_ends() -> None:
     assert csl_date("2014-03-04/2014-05") == {"date-parts": [[2014, 3], [2014, 5]]}
 
 
+ODD = r"""@string{ash = "Ash Press"} @manual{same1, title={On the line of a string}, publisher = ash}
+@article{first1, title={First}, year=2001} @article{second1, title={Second}, ids={other1, other2}}
+@article
+{
+  brace1,
+  title={Brace and key on next lines}
+}
+@article{ nocomma1
+  , title={Comma on the next line}}
+@article{nocomma2
+  title={No comma after the key}}
+@comment{
+@article{hidden1, title={In a comment, which BibTeX reads}}
+}
+% @article{line1, title={Behind a sign that is no comment to BibTeX}}
+%@article{gone1,
+%  title = {Every line is a comment},
+%}
+@article(round1, title={Round})
+@article{10.1/0304(84)90-6<1::AID=3>2.0.CO;2-2, title={Publishers' keys}}
+@article{p1,
+  author={Heron, Ida}, %The author
+  % lengthy explanation, with comma
+  title={Comments}, year=2001, % last
+  @location={Basement},
+}
+@article{p2, % behind the key
+  %title={Old title},
+  title={50% of kelp}, note="%%CITATION = ARXIV:1403.3399;%%",
+}
+@article{lost1, title={A lost {brace}, year=2002}
+@misc{last1, title={Last without comma}}"""
+
+
+def test_entries_as_people_write_them() -> None:
+    papers = {paper.key: paper for paper in parse_bibtex(ODD, "a.bib", lambda _: None)}
+    keys = "same1 first1 second1 brace1 nocomma1 nocomma2 hidden1 line1 round1"
+    assert [*papers] == f"{keys} 10.1/0304(84)90-6<1::AID=3>2.0.CO;2-2 p1 p2 lost1 last1".split()
+    assert papers["same1"].venue == "Ash Press" and papers["lost1"].year == 2002
+    assert (papers["p1"].title, papers["p1"].authors) == ("Comments", ("Ida Heron",))
+    assert papers["p1"].year == 2001
+    assert papers["p2"].title == "50% of kelp"
+    assert bib_entries(ODD).keys() == BibtexText(ODD).all_keys() == {*papers, "other1", "other2"}
+    again = [paper.title for paper in parse_bibtex(bibtex(papers.values()), "again", raise_bad)]
+    assert again == [paper.title for paper in papers.values()], "what is written is valid"
+
+
+_PIECES = [
+    *("@article{", "@misc(", "@string{", "@comment{", "a1", "10.1/x(2)", "id=3", ",", "title", "=", "{A"),
+    *("}", ")", "{Bee}", '"', "#", "%", "\n", " ", "year = 2001,", "title = {Cee},", "@misc{k, title={Dee}}"),
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=30).map("".join))
+def test_drafts_and_libraries_see_the_same_keys(text: str) -> None:
+    text = f"{text}\n@misc{{last, title={{Last}}}}"
+    bad: list[InputError] = []
+    papers = [*parse_bibtex(text, "a.bib", bad.append)]
+    made = {key for error in bad for key in re.findall("has no key; it is (.*) in the library", str(error))}
+    library = {key for paper in papers for key in (paper.key, *paper.aliases)} - made
+    draft = bib_entries(text)
+    titled = {key for key, reference in draft.items() if reference.title}
+    assert library == titled - made and "last" in library and titled <= BibtexText(text).all_keys()
+
+
 @pytest.mark.parametrize("head", ["@manual{,\n  ", "@manual{ , ", "@manual{", "@manual{\n"])
 def test_an_entry_without_a_key_gets_one_and_is_written_with_it(head: str) -> None:
     told: list[str] = []
@@ -317,3 +386,9 @@ def test_months_of_entries_that_are_written_anew_are_no_words() -> None:
 @article{d, title = {U}, month = "3~" # mar}"""
     papers = [paper.bibtex for paper in parse_bibtex(text, "test", lambda _: None)]
     assert "month = feb" in papers[0] and 'month = "3~" # mar' in papers[-1]
+
+
+def test_a_file_name_that_no_disk_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.bib"
+    path.write_text(f"@misc{{a, title={{A}}, file={{{'x' * 5000}.pdf}}}}")
+    assert [paper.title for paper in read_source(path, raise_bad)] == ["A"]

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.bibliography.reading.dumps import parse_openalex
 from citerec.formats.bibliography.reading.fields import Fields
-from citerec.library.sources.readers import find_sources, parse_openalex, read_source
+from citerec.library.sources.readers import find_sources, read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citerec.formats.bibliography.neighbours import new_entry
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.reading.bibtex import parse_bibtex
 from citerec.formats.drafts.language import Language
 from citerec.formats.drafts.org import ORG
 from citerec.formats.drafts.typst import TYPST
-from citerec.library.drafts.neighbours import new_entry
 
 PAPER = LibraryPaper(
     "one", "kim2020", "Trees in Forests", "Trees and plants.", ("Ann Kim",), 2020, "J. Trees",

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
-from bibtexparser.entrypoint import parse_string
-
+from citerec.formats.bibliography.entries import BibtexText, Entry
 from citerec.formats.bibliography.latex import escape_latex
 from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.formats.bibliography.references import bibtex
 from citerec.formats.bibliography.typesetting import is_braced, is_quoted, typesettable
-from citerec.formats.drafts.entries import BIB_ENTRY
 from citerec.formats.drafts.language import Language
-from citerec.formats.latex_text import braced_argument
 
 T = TypeVar("T")
 
@@ -36,6 +33,7 @@ _PRIVATE = re.compile(
 """What reference managers keep about an entry; an abstract if asked, keywords if the neighbours have them."""
 _OWN_FILE = re.compile(r"[{\"]*(?:file|papers\d?|zotero|x-bdsk):", re.IGNORECASE)
 """The beginning of an address that opens on the owner's machine only."""
+_KIND = re.compile(r"@\s*(\w+)")
 _FIELD = re.compile(r"^([ \t]*)([A-Za-z][\w-]*)([ \t]*)=([ \t]*)([{\"]?)", re.MULTILINE)
 _YEAR = re.compile(r"\byear\s*=\s*([\"{]?)", re.IGNORECASE)
 _EQUALS = re.compile(r"(?<=\w) ?= ?(?=[{\"\w])")
@@ -77,7 +75,7 @@ class EntryForm:
             return form
         names = [match[2] for fields in lines for match in fields]
         form.name = _most(_case(name) for name in names)
-        form.kind = _most(_case(kind[1]) for entry in entries if (kind := BIB_ENTRY.match(entry)))
+        form.kind = _most(_case(kind[1]) for entry in entries if (kind := _KIND.match(entry)))
         form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
         signs = [match[5] for fields in lines for match in fields if match[5]]
         form.quotes = bool(signs) and _most(signs) == '"'
@@ -136,44 +134,35 @@ def new_entry(
     abstract: it has one. language: of the documents that cite it. beside: key of a new entry that the text
     lacks; this one goes to the same place, which is between entries whether that one is there by now or not.
     """
-    starts = [
-        match
-        for match in BIB_ENTRY.finditer(text)
-        if match[1].lower() not in ("string", "comment", "preamble")
-    ]
-    spans = [(match.start(), _end(text, match)) for match in starts[-READ:]]
-    form = EntryForm.of([text[start:end] for start, end in spans])
-    raw = bibtex([paper._replace(key=key)])
-    parsed = parse_string(raw, parse_stack=[]).entries
-    entry = raw.strip()
-    if parsed:
-        values = [(part.key, " ".join(str(part.value).split())) for part in parsed[0].fields]
-        kind, fields = parsed[0].entry_type, [*_public(values, "keywords" in form.order)]
+    bibliography = BibtexText(text)
+    entries = [entry for entry in bibliography.entries if entry.key]
+    form = EntryForm.of([bibliography.source(entry).rstrip() for entry in entries[-READ:]])
+    written = bibtex([paper._replace(key=key)]).strip()
+    for parsed in BibtexText(written).entries[:1]:
+        values = [(name, " ".join(written[start:end].split())) for name, start, end in parsed.fields or ()]
+        kind, fields = parsed.kind, [*_public(values, "keywords" in form.order)]
         if abstract and paper.abstract:
             own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
             fields.append(("abstract", own))
         kind, fields = typesettable(kind, fields, text, form.order, language)
-        entry = form.write(kind, key, fields)
-    place, before, after = _place(text, starts, spans, beside or key)
-    return place, f"{before}{entry}{after}"
+        written = form.write(kind, key, fields)
+    place, before, after = _place(text, entries, beside or key)
+    return place, f"{before}{written}{after}"
 
 
-def _place(
-    text: str, starts: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]], key: str
-) -> tuple[int, str, str]:
-    """Return where the entry of a key goes, and the line ends around it. spans: of the last ones."""
-    keys = [match[2].lower() for match in starts]
-    later = [match for match in starts if match[2].lower() > key.lower()]
-    if len(keys) >= SORTED and later and all(before <= after for before, after in pairwise(keys)):
-        place = starts.index(later[0])
-        if place:
-            end = _end(text, starts[place - 1])
-            gap = text[end : starts[place].start()]
-            return end, _line_ends(gap), ""
-        return later[0].start(), "", "\n\n"
-    wanted = _line_ends(text[spans[-2][1] : spans[-1][0]]) if len(spans) > 1 else "\n\n"
-    ends = text.replace("\r\n", "\n")[-2:]
-    gap = wanted[len(ends) - len(ends.rstrip("\n")) :] if text else ""
+def _place(text: str, entries: Sequence[Entry], key: str) -> tuple[int, str, str]:
+    """Return where the entry of a key goes, and the line ends around it."""
+    ends = [len(text[: entry.end].rstrip()) for entry in entries]
+    keys = [entry.key.lower() for entry in entries]
+    later = next((number for number, other in enumerate(keys) if other > key.lower()), None)
+    if len(keys) >= SORTED and later is not None and all(before <= after for before, after in pairwise(keys)):
+        if later:
+            end = ends[later - 1]
+            return end, _line_ends(text[end : entries[later].start]), ""
+        return entries[later].start, "", "\n\n"
+    wanted = _line_ends(text[ends[-2] : entries[-1].start]) if len(entries) > 1 else "\n\n"
+    last = text.replace("\r\n", "\n")[-2:]
+    gap = wanted[len(last) - len(last.rstrip("\n")) :] if text else ""
     return len(text), gap, "\n"
 
 
@@ -182,15 +171,6 @@ def _public(fields: Iterable[tuple[str, str]], keywords: bool) -> Iterator[tuple
         is_wanted = not _PRIVATE.fullmatch(name) or (keywords and name.lower() == "keywords")
         if is_wanted and not _OWN_FILE.match(value):
             yield name, value
-
-
-def _end(text: str, start: re.Match[str]) -> int:
-    """Return where the entry that begins at a match of BIB_ENTRY ends."""
-    opened = re.compile(r"[{(]").search(text, start.start())
-    if opened and opened[0] == "{":
-        return braced_argument(text, opened.start())[1]
-    following = BIB_ENTRY.search(text, start.end())
-    return len(text[: following.start() if following else len(text)].rstrip())
 
 
 def _line_ends(gap: str) -> str:
