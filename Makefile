@@ -43,7 +43,7 @@ QUESTIONS := "Graded judgements deserve a discount for lower positions [CITE]." 
 	"Nearest neighbours are found by walking a graph of small worlds [CITE]." \
 	"Text from the web pretrains a bidirectional encoder [CITE]."
 demo: $(INSTALLED) ## train HAtten on generated papers, compare it with BM25, and ask a library of 59 real papers
-	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
+	$(BIN)/python train.py model=hatten data=demo embeddings=word2vec embeddings.dim=64 embeddings.epochs=5 output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25_contexts,bm25,popularity \
 		checkpoint=$(DEMO)/train data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
