@@ -218,10 +218,11 @@ def test_no_folder_has_more_than_twelve_modules() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > 12} == {}
 
 
-MOST = {"__main__": 80, "evaluate": 42}
-"""Modules of ours that a command may load: a question to a library that is there, and BM25."""
+MOST = {"__main__": 80, "evaluate": 42, "train": 62}
+"""Modules of ours that a command may load: a question to a library that is there, BM25, HAtten."""
 
 SMALL = ["data.papers=120", "data.contexts=300"]
+SHORT = ["model.rounds=1", "model.batch.steps_per_round=1", "model.encoder.hidden=8"]
 
 
 def loaded(program: str, folder: Path, *options: str) -> list[str]:
@@ -255,6 +256,7 @@ print("loaded:", *sorted(file for file in files if file and not file.endswith("_
             ["ask", str(ROOT / "examples" / "library.bib"), "Small worlds [CITE]."],
         ),
         ("evaluate", "retrieval/lexical/bm25", ["retriever=bm25", "data=demo", *SMALL, "output_dir=out"]),
+        ("train", "hatten/training/rounds", ["model=hatten", "data=demo", *SMALL, *SHORT, "output_dir=out"]),
     ],
 )
 def test_a_command_loads_few_of_our_modules(
