@@ -11,7 +11,7 @@ comma := ,
 space := $(subst ,, )
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo builtin results test test-all test-peers lint format typecheck wheel bench clean
+.PHONY: help .venv install minilm demo builtin train-all results test test-all test-peers lint format typecheck wheel docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,14 @@ builtin: $(INSTALLED) ## rebuild the built-in model: make builtin NEURIPS=DIR AC
 	$(BIN)/python -m citerec.library.builtin.make static=$(BUILTIN)/small drafts=$(BUILTIN)/drafts \
 		'data=[$(ACL),$(CROPS),$(NEURIPS)]' texts=$(TEXTS) encoder=$(ENCODER) cross_encoder=$(CROSS_ENCODER)
 
+NETWORKS := reproduce/networks.yaml
+OUTPUTS ?= outputs/networks
+DATA ?= ../shared/data
+THREADS ?= 1
+train-all: $(INSTALLED) ## train all networks in the background for days, after `make minilm`: make train-all THREADS=2 OUTPUTS=/disk/networks
+	-@test -f $(OUTPUTS)/drafts/train.json || $(BIN)/python reproduce/drafts.py $(DATA)/drafts-train/drafts.json.gz $(OUTPUTS)/drafts
+	@DATA=$(DATA) OMP_NUM_THREADS=$(THREADS) exec nice -n 19 $(BIN)/citerec results $(NETWORKS) outputs=$(OUTPUTS) $(ARGS)
+
 results: $(INSTALLED) ## run reproduce/retrieval.yaml and write its page (hours; after `make minilm`)
 	$(BIN)/citerec results reproduce/retrieval.yaml $(ARGS)
 
@@ -120,6 +128,9 @@ typecheck: $(INSTALLED) ## check the type hints
 
 wheel: $(INSTALLED) ## build the wheel and use it in environments of its own (needs a package index)
 	.ci/wheel
+
+docs: $(INSTALLED) ## build the site in outputs/site; dead links fail
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --strict
 
 bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
 	@set -e; for script in speed/[a-z]*.py; do \

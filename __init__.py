@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from citerec.hatten.model import HAtten as HAtten
     from citerec.hatten.nnselect.model import NNSelect as NNSelect
     from citerec.hatten.static.model import StaticModel as StaticModel
-    from citerec.library.recommender import Recommender as Recommender
+    from citerec.library.ask.recommender import Recommender as Recommender
     from citerec.rerank.cross_encoder.reranker import Reranker as Reranker
     from citerec.rerank.ranker.model import Ranker as Ranker
     from citerec.rerank.ranker.model import RankingModel as RankingModel
@@ -41,7 +41,7 @@ _PLACES = {
     "Ranker": "rerank.ranker.model",
     "RankingModel": "rerank.ranker.model",
     "Reranker": "rerank.cross_encoder.reranker",
-    "Recommender": "library.recommender",
+    "Recommender": "library.ask.recommender",
 }
 
 __all__ = [

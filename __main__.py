@@ -15,17 +15,15 @@ COMMANDS = {
     "train": ("citerec.train", "train a model"),
     "evaluate": ("citerec.evaluate", "run a benchmark"),
     "compare": ("citerec.evaluation.comparison", "test the differences of two evaluations"),
-    "submit": ("citerec.evaluation.submit", "measure a run for the leaderboard"),
     "results": ("citerec.evaluation.results.page", "run a plan of evaluations and write its results page"),
-    "data build": ("citerec.datasets.fulltext.build", "build a corpus from full texts"),
+    "data build": ("citerec.datasets.building.build", "build a corpus from full texts"),
     "data cloze": ("citerec.datasets.cloze", "make a corpus from papers without citations"),
-    "data convert": ("citerec.datasets.formats.convert", "convert dumps of papers"),
+    "data convert": ("citerec.datasets.files.convert", "convert dumps of papers"),
     "data count": ("citerec.datasets.citations.count", "count papers, citations and queries"),
     "data download": ("citerec.datasets.published.downloads", "download published data and models"),
     "data drafts": ("citerec.datasets.published.drafts", "fetch public drafts with their bibliographies"),
     "data embed": ("citerec.retrieval.encoders.embed", "encode all papers with an article encoder"),
-    "data export": ("citerec.datasets.formats.export", "write a corpus in BEIR's layout"),
-    "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),
+    "data export": ("citerec.datasets.files.export", "write a corpus in BEIR's layout"),
     "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
     "data mdcr": (
         "citerec.evaluation.benchmarks.papers.build_mdcr",
@@ -78,9 +76,9 @@ def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
     if not words:
         from citerec.library.commands.nearby import Nearby
 
-        found = Nearby.look()
-        if command := found.command():
-            print(f"Found {found.describe()}. Go on with:\n\n    {command}\n")
+        nearby = Nearby.look()
+        if command := nearby.command():
+            print(f"Found {nearby.describe()}. Go on with:\n\n    {command}\n")
             print("citerec --help lists all commands.")
             return
     if not words or words[0] in (*HELP, "help"):
@@ -90,9 +88,9 @@ def _help_or_fail(words: list[str], library: dict[str, str]) -> None:
         head = f"citerec {words[0]} COMMAND key=value ...    (citerec {words[0]} COMMAND --help: its options)"
         print("\n".join([head, "", *_lines(f"{words[0]} ")]))
         return
-    known = [*library, *COMMANDS]
+    commands = [*library, *COMMANDS]
     name = " ".join(words[:2]) if words[0] in GROUPS else words[0]
-    close = get_close_matches(name, known, 1)
+    close = get_close_matches(name, commands, 1)
     choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
     raise InputError(f"citerec {name}: no such command; {choice}")
 

@@ -18,7 +18,8 @@ from hydra.types import RunMode
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
+import citerec.evaluation.settings
+import citerec.library.benchmark.settings  # noqa: F401
 from citerec.base.configuration import refuse_missing, refuse_unused
 from citerec.base.errors import one_line_errors
 from citerec.base.help import CONF
@@ -33,7 +34,8 @@ HELPER = os.environ.get("RANK", "0") != "0"
 
 def build_benchmark(config: DictConfig) -> Benchmark:
     """Return the configured benchmark; its settings become dataclasses here."""
-    options = dict(vars(OmegaConf.to_object(config)))
+    given = OmegaConf.to_object(config)
+    options = dict(given if isinstance(given, dict) else vars(given))  # without a schema: somebody's own
     benchmark: Benchmark = get_class(options.pop("_target_"))(**options)
     return benchmark
 

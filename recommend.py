@@ -25,16 +25,16 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "build": (settings.BuildSettings, "citerec.library.commands.change:build"),
     "add": (settings.AddSettings, "citerec.library.commands.change:add"),
     "remove": (settings.RemoveSettings, "citerec.library.commands.change:remove"),
-    "update": (settings.UpdateSettings, "citerec.library.commands.watch:update"),
-    "enrich": (settings.EnrichSettings, "citerec.library.enrichment.enrich:enrich"),
+    "update": (settings.UpdateSettings, "citerec.library.commands.change:update"),
+    "enrich": (settings.EnrichSettings, "citerec.library.enrich.enrich:enrich"),
     "info": (settings.InfoSettings, "citerec.library.commands.change:info"),
     "verify": (settings.VerifySettings, "citerec.library.commands.change:verify"),
-    "serve": (settings.ServeSettings, "citerec.library.serving.server:serve"),
-    "mcp": (settings.McpSettings, "citerec.library.serving.mcp:run_stdio"),
-    "lsp": (settings.LspSettings, "citerec.library.language_server.server:lsp"),
+    "serve": (settings.ServeSettings, "citerec.library.serve.server:serve"),
+    "mcp": (settings.McpSettings, "citerec.library.serve.mcp:run_stdio"),
+    "lsp": (settings.LspSettings, "citerec.library.editor.server:lsp"),
 }
 """Settings class and function of each command."""
-SAID = ("citerec.base.files", "citerec.library.commands.temporary", "citerec.library.commands.watch")
+SAID = ("citerec.base.files", "citerec.library.ask.temporary", "citerec.library.papers.watch")
 """The loggers of what a user waits for; of all others, only warnings are shown."""
 
 _LIBRARY = re.compile("(--)?library=")
@@ -43,7 +43,7 @@ _LIBRARY = re.compile("(--)?library=")
 def __getattr__(name: str) -> Any:
     """Import Recommender on first use."""
     if name == "Recommender":
-        return import_module("citerec.library.recommender").Recommender
+        return import_module("citerec.library.ask.recommender").Recommender
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,6 +5,8 @@ Options are in conf/train.yaml and its config groups. In Python, models have `tr
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ from citerec.base.errors import InputError, one_line_errors
 from citerec.base.help import CONF
 from citerec.hatten import settings as hatten
 from citerec.rerank import settings as rerank
+from citerec.retrieval.settings import measure_name
 from citerec.training.settings import RunSettings, refuse_absent
 
 RERANKER = ("retriever", "index_dir", "candidates_dir", "teacher", "scoring", "scores_dir")
 MODELS: dict[type, tuple[str, dict[str, str]]] = {
     hatten.HAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
+    hatten.FastHAttenSettings: ("citerec.hatten.model:HAtten", {"pretrained": "embeddings"}),
     hatten.StaticSettings: ("citerec.hatten.static.model:StaticModel", {"pretrained": "embeddings"}),
     hatten.NNSelectSettings: ("citerec.hatten.nnselect.model:NNSelect", {"pretrained": "embeddings"}),
     hatten.BiEncoderSettings: ("citerec.hatten.biencoder.model:BiEncoder", {"pretrained": "encoder"}),
@@ -42,7 +46,7 @@ PAPER = ("paper", "paper_small")
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def main(config: DictConfig) -> None:
+def main(config: DictConfig) -> float | None:
     refuse_missing(config)
     refuse_absent(config)
     job = HydraConfig.get()
@@ -53,15 +57,19 @@ def main(config: DictConfig) -> None:
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(job.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
-    train(config)
+    metrics = json.loads((train(config).parent / "metrics.json").read_text("utf-8"))
+    monitor = OmegaConf.select(config, "model.validation.monitor", default="")
+    return metrics.get(f"val/{measure_name(monitor)}")  # what a sweeper optimises
 
 
 def train(config: DictConfig) -> Path:
     """Train as configured (conf/train.yaml); returns the folder of the best weights."""
-    given = read_settings(RunSettings, {name: config[name] for name in ("seed", "resume")})
+    given = read_settings(RunSettings, {field.name: config[field.name] for field in fields(RunSettings)})
     settings, trainer = build(config.model), build(config.trainer)
-    corpus = build(config.data)  # fails before the slow imports
     place, arguments = MODELS[type(settings)]
+    if isinstance(settings, hatten.EncoderTraining):
+        settings.check_vectors(build(config[arguments["pretrained"]]))
+    corpus = build(config.data)  # fails before the slow imports
     module, _, name = place.partition(":")
     model: Any = getattr(import_module(module), name)
     from citerec.training.loop import TrainingRun  # Lightning
@@ -73,6 +81,7 @@ def train(config: DictConfig) -> Path:
         trainer,
         list(instantiate(config.logger).values()),
         list(instantiate(config.callbacks or {}).values()),
+        given.checkpoint_minutes,
     )
     others = {argument: build(config[option]) for argument, option in arguments.items()}
     model.train(corpus, settings, run, **others)

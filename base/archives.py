@@ -131,14 +131,14 @@ def pick_files(paths: Sequence[str], wanted: Iterable[str], matches: str = "") -
     chosen: dict[str, str] = {}
     for name in wanted:
         named = [[path for path in paths if PurePosixPath(path).name == like] for like in name_variants(name)]
-        found = next(filter(None, named), [])
-        found = [path for path in found if re.search(matches, path, re.IGNORECASE)] or found
-        depth = min((path.count("/") for path in found), default=0)
-        found = [path for path in found if path.count("/") == depth]
-        if len(found) > 1:
-            raise UnusableFile(f"contains {name} more than once: {format_names(found)}")
-        if found:
-            chosen[name] = found[0]
+        matching = next(filter(None, named), [])
+        matching = [path for path in matching if re.search(matches, path, re.IGNORECASE)] or matching
+        depth = min((path.count("/") for path in matching), default=0)
+        matching = [path for path in matching if path.count("/") == depth]
+        if len(matching) > 1:
+            raise UnusableFile(f"contains {name} more than once: {format_names(matching)}")
+        if matching:
+            chosen[name] = matching[0]
     return chosen
 
 

@@ -60,8 +60,8 @@ def run_command(
     level: of the log, which goes to stderr. more: returns text to print below the options in the help.
     """
     if any(argument in HELP for argument in arguments):
-        about = inspect.cleandoc(kind.__doc__ or "")
-        lines = [f"citerec {name}: {about}", "", "Options:", options_help(kind)]
+        description = inspect.cleandoc(kind.__doc__ or "")
+        lines = [f"citerec {name}: {description}", "", "Options:", options_help(kind)]
         print("\n".join([*lines, *more().splitlines()]))
         return
     settings = read_arguments(kind, arguments)
@@ -71,7 +71,7 @@ def run_command(
 
 
 class _Stderr(io.TextIOBase):
-    """What sys.stderr is at the time: a bar on the terminal replaces it, and prints above itself."""
+    """Writes to the present sys.stderr: a bar on the terminal replaces it, and prints above itself."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(without_control_codes(text))
@@ -116,9 +116,9 @@ def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
         values[key] = converted
     for part in fields(kind):
         if values.get(part.name, "") in ("", ()) and _default(part) is MISSING:  # not given, or empty
-            about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
+            note, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
             example = example.removesuffix(")") or "..."
-            raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
+            raise InputError(f"{part.name} is required, as in {part.name}={example}{note and ': '}{note}")
     return kind(**values)
 
 

@@ -60,14 +60,15 @@ def _schema(kind: type) -> DictConfig:
     while parts:
         part = parts.pop()
         OmegaConf.set_readonly(part, None)
-        if part._metadata.element_type in KINDS:  # a dictionary of numbers or words takes any key
+        is_object = part._metadata.object_type is dict and "_target_" in part
+        if part._metadata.element_type in KINDS or is_object:  # takes any key
             OmegaConf.set_struct(part, False)
         children = (part._get_node(key) for key in part)
         parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
     return node
 
 
-def read_settings(kind: type[T], given: Mapping[Any, Any]) -> T:
+def read_settings(kind: type[T], values: Mapping[Any, Any]) -> T:
     """Return the validated dataclass for the `given` values; InputError for unknown keys and wrong types.
 
     >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
@@ -76,7 +77,7 @@ def read_settings(kind: type[T], given: Mapping[Any, Any]) -> T:
     """
     where = getattr(kind, "where", "")
     try:
-        settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
+        settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(values)))
     except OmegaConfBaseException as error:
         raise InputError(describe(error, where)) from None
     assert isinstance(settings, kind)
@@ -89,18 +90,18 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     """Describe a value that does not fit its schema in one line: the key, the value and what it must be."""
     key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
-        known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
+        names = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
         is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
         line = f"{key}: there is no such option"
         if is_root:
-            known = sorted({*known, *config_groups()} - {"hydra"})
+            names = sorted({*names, *config_groups()} - {"hydra"})
             nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
             if own := [path for path in nested if not path.startswith("hydra.")]:
                 return f"{line}; did you mean {min(own, key=len)}?"
-        if close := get_close_matches(str(error.key), known, 1):
+        if close := get_close_matches(str(error.key), names, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
-        line += f"; choose from {', '.join(known)}" if known else ""
+        line += f"; choose from {', '.join(names)}" if names else ""
         return line if typed or is_root else f"{line}; +{key}=... adds it"
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
@@ -115,8 +116,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
 
 def describe_missing(key: str) -> str:
     """Describe a required option in one line, with the note and the example of its comment."""
-    about, _, example = option_notes().get(key, "").partition(" (e.g. ")
-    return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
+    note, _, example = option_notes().get(key, "").partition(" (e.g. ")
+    return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{note and ': '}{note}"
 
 
 def refuse_missing(config: DictConfig) -> None:

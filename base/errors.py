@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+MAX_SHOWN = 80
+"""Characters of a value shown in a message."""
+
 
 class InputError(Exception):
     """Bad input; the message is one line: what is wrong, where (file, record, field), what to do."""
@@ -103,10 +106,10 @@ def error_text(error: Exception) -> str:
 
 
 _TRAINING = (
-    *("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "onnx", "gensim"),
-    *("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+    *("torch", "pytorch_lightning", "lightning_utilities", "transformers", "onnx", "gensim"),
+    *("rank_bm25", "bm25s", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
 )
-EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray"}
+EXTRAS = {**dict.fromkeys(_TRAINING, "train"), "ray": "ray", "lancedb": "large"}
 """Modules that the base installation lacks, and the extra that installs each."""
 
 
@@ -136,12 +139,23 @@ def missing_extra(what: str, extra: str) -> str:
     return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
 
 
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Let imports of optional dependencies that are not installed say which extra installs them."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(missing_extra(what, extra), name=error.name) from None
+
+
 def error_line(error: BaseException) -> str | None:
     """Return the line to show for an error that the user can fix; None for a bug."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
         return missing_extra(f"{_command()} ({error.name})", extra)
+    if isinstance(error, ModuleNotFoundError) and error.name is None:  # raised by a library with its advice
+        return str(error).partition("\n")[0]
     if isinstance(error, UnicodeEncodeError) and not is_utf8(error.object):
         return not_utf8(error.object)
     if isinstance(error, OSError) and is_full(error):
@@ -152,3 +166,18 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.filename and error.errno in PATH_ERRORS:
         return f"{error.filename}: {error.strerror}"
     return next((line for explain in EXPLAIN if (line := explain(error))), None)
+
+
+def quoted(value: object) -> str:
+    """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
+    text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def count_noun(count: int, what: str = "paper") -> str:
+    """Return a count with its noun.
+
+    >>> count_noun(1), count_noun(2000, "place")
+    ('1 paper', '2,000 places')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -109,21 +109,21 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(new: Path, old: Path) -> bool:
     """Let two folders change places, at once if the system can; False if `other` does not exist."""
-    if not other.exists():
+    if not old.exists():
         return False
     here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    if rename is None or rename(here, os.fsencode(one), here, os.fsencode(other), both):
-        aside = other.with_name(f".{other.name}.{os.getpid()}.aside")
-        other.rename(aside)
+    if rename is None or rename(here, os.fsencode(new), here, os.fsencode(old), both):
+        aside = old.with_name(f".{old.name}.{os.getpid()}.aside")
+        old.rename(aside)
         try:
-            one.rename(other)
+            new.rename(old)
         except OSError:
-            aside.rename(other)
+            aside.rename(old)
             raise
-        aside.rename(one)
+        aside.rename(new)
     return True
 
 
@@ -324,18 +324,18 @@ def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
         system, root = url_to_fs(url)
         if isinstance(system, LocalFileSystem):
             return Path(root)
-        found: dict[str, str] = {}
+        existing: dict[str, str] = {}
         for names in wanted:
             sources = {name: f"{root.rstrip('/')}/{name}" for name in names}
-            found |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
-        if not found:
+            existing |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
+        if not existing:
             listed = ", ".join(names[0] for names in wanted)
             raise InputError(f"{url}: none of the files exists: {listed}")
         key = hashlib.blake2b(url.encode(), digest_size=8)
-        for name, source in sorted(found.items()):
+        for name, source in sorted(existing.items()):
             key.update(f"{name} {system.ukey(source)}".encode())
         folder = cache / "remote" / key.hexdigest()
-        for name, source in found.items():
+        for name, source in existing.items():
             _copy(system, source, folder / name, f"{url}/{name}")
     except InputError:
         raise

@@ -102,11 +102,11 @@ def yaml_notes(text: str) -> dict[str, str]:
 
     def comments(row: int, step: int) -> list[str]:
         """Return the run of comment lines that starts at `row`; empty for the one at the top of the file."""
-        found: list[str] = []
+        texts: list[str] = []
         while 0 <= row < len(lines) and (comment := re.match(r"\s*#\s?(.*)", lines[row])):
-            found.append(comment[1])
+            texts.append(comment[1])
             row += step
-        return [] if row < 0 else found
+        return [] if row < 0 else texts
 
     def walk(node: yaml.MappingNode, path: str) -> None:
         for key, value in node.value:

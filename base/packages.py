@@ -1,29 +1,14 @@
-"""Other packages without what they do unasked: imports, caches where nothing can be written, telemetry."""
+"""Other packages without what they do unasked: caches where nothing can be written, telemetry."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@contextmanager
-def hidden_module(name: str) -> Iterator[None]:
-    """Let imports of a module and its submodules fail, as if it were not installed."""
-    before = {key: module for key, module in sys.modules.items() if key.partition(".")[0] == name}
-    sys.modules.update(dict.fromkeys([name, *before]))  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for key in [key for key in sys.modules if key.partition(".")[0] == name]:
-            del sys.modules[key]
-        sys.modules.update(before)
 
 
 def compiled(**options: Any) -> Callable[[F], F]:

@@ -60,8 +60,8 @@ def draw(axes: Axes, curves: Curves, colours: Mapping[str, str], intervals: Inte
         ys = [curves[label][x] for x in xs]
         style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
         axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
-    for label, of in (intervals or {}).items():
-        for x, (low, high) in of.items() if label in colours else ():
+    for label, points in (intervals or {}).items():
+        for x, (low, high) in points.items() if label in colours else ():
             error = [[max(curves[label][x] - low, 0)], [max(high - curves[label][x], 0)]]
             axes.errorbar([x], [curves[label][x]], error, color=colours[label], linewidth=1.2, capsize=3)
 
@@ -134,16 +134,45 @@ def curve_plot(
     if shares:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     line: dict[str, Any] = {"color": "0.4", "linestyle": ":", "linewidth": 1.2}
-    text: dict[str, Any] = {"color": "0.4", "fontsize": 8.5, "va": "bottom"}
+    text: dict[str, Any] = {"color": "0.4", "fontsize": 8.5}
     for label, height in (lines or {}).items():
         axes.axhline(height, **line)
-        axes.text(0.01, height, label, **text, transform=axes.get_yaxis_transform())
+        # On the right, where curves are highest, below the line.
+        place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.get_yaxis_transform()}
+        axes.text(0.99, height, label, **text, **place)
     for count, label in (marks or {}).items():
         axes.axvline(count, **line)
-        axes.text(count, 0.01, f" {label}", **text, transform=axes.get_xaxis_transform())
+        axes.text(count, 0.01, f" {label}", **text, va="bottom", transform=axes.get_xaxis_transform())
     drawn = any(intervals.get(label) for label in colours) if intervals else False
     axes.set(xlabel=x, ylabel=f"{y}, with 95 % intervals" if drawn else y)
     label_ends(axes, curves, colours)
+    save(figure, path)
+    return figure
+
+
+def interval_plot(
+    path: Path, values: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str
+) -> Figure:
+    """Draw {panel: {label: (value, low, high)}} as dots with their intervals; returns the figure."""
+    figure, axes = panels(title, [1] * len(values))
+    labels = list(dict.fromkeys(label for rows in values.values() for label in rows))
+    for panel, (name, rows) in zip(axes, values.items(), strict=True):
+        for label, (value, low, high) in rows.items():
+            colour = COLOURS[labels.index(label) % len(COLOURS)]
+            error = [[max(value - low, 0)], [max(high - value, 0)]]
+            panel.errorbar([value], [labels.index(label)], xerr=error, fmt="o", color=colour, capsize=3)
+            panel.annotate(
+                f"{value:.3f}",
+                (value, labels.index(label)),
+                (0, 6),
+                fontsize=8.5,
+                ha="center",
+                textcoords="offset points",
+            )
+        end = 1.1 * max(high for *_, high in rows.values())
+        label = textwrap.fill(name, 72 // len(values))
+        panel.set(xlabel=label, xlim=(0, end), ylim=(len(labels) - 0.5, -0.6))
+        panel.set_yticks(range(len(labels)), labels if panel is axes[0] else [""] * len(labels))
     save(figure, path)
     return figure
 

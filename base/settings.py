@@ -76,7 +76,7 @@ def listed(value: Any, option: str) -> tuple[Any, ...]:
         value = [value] if value else []
     if not isinstance(value, Iterable):
         raise InputError(f"{option}={value}: must be a list")
-    return tuple(fspath(one) if isinstance(one, PathLike) else one for one in value)
+    return tuple(fspath(item) if isinstance(item, PathLike) else item for item in value)
 
 
 def check(settings: Any, where: str) -> None:
@@ -150,7 +150,7 @@ def describe_type(hint: Any) -> str:
         kinds = [describe_type(part) for part in get_args(hint) if part is not NoneType]
         return " or ".join([*kinds, "null"]) if all(kinds) else ""
     if get_origin(hint) is dict:
-        return f"{KINDS[get_args(hint)[1]][1]} by name"
+        return f"{KINDS.get(get_args(hint)[1], ('', 'values'))[1]} by name"
     if get_origin(hint) in (tuple, list):
         return f"a list of {KINDS[get_args(hint)[0]][1]}" if get_args(hint)[0] in KINDS else ""
     return KINDS[hint][0] if hint in KINDS else ""

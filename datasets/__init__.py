@@ -3,7 +3,7 @@
 records     papers, contexts and queries            prepare           writes them to a store, once
 corpus      the store, mapped into memory           columns           its columns of texts and numbers
 tokenize    splits texts into words                 word_statistics   counts of words in a collection
-generate    a demo corpus, or one of any size       cloze             passages whose own title is to be found
+generate    the demo corpus                         cloze             passages whose own title is to be found
 splitting   papers to splits, without leaks         near_duplicates   texts that are nearly the same
 formats/    files of records: our JSON, BEIR        published/        addresses, checksums and downloads
 fulltext/   corpora from full texts                 languages/        LaTeX, Markdown, Typst and Org

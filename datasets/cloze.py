@@ -8,39 +8,37 @@ Answering", section 4).
 
 from __future__ import annotations
 
-import logging
 import re
-from array import array
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from citerec.base.arguments import command
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_folder, disk_errors, new_folder
-from citerec.base.progress import read_progress
-from citerec.base.settings import Settings, setting
-from citerec.datasets.formats.json_lines import PaperId, Year, json_writer, validate
-from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.readers import find_records
-from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN, PaperRecord, quoted
+from citerec.base.settings import Settings
+from citerec.datasets.building.readers import find_records
+from citerec.datasets.files.source_files import read_paper_objects
+from citerec.datasets.records import MARKER_WORDS, SPLITS, TARGET_MARKER, TRAIN
 from citerec.datasets.splitting import RandomSplitting
 from citerec.datasets.tokenize import sentence_starts
-
-log = logging.getLogger(__name__)
+from citerec.formats.json_lines import PaperId, Year, validate
 
 SHORTEST = 8
 """Words of the shortest passage."""
-LINES, PAPERS = (".jsonl", ".jsonl.gz"), (".json", ".json.gz")
-"""Suffixes of JSON lines, and of files in the layout of papers.json."""
+CONTEXTS = 2
+"""Maximum number of contexts per paper."""
+WORDS = 35
+"""Words after which a passage ends with its sentence; at the end of the abstract it may be shorter."""
+WITHOUT_ABSTRACT = 0.5
+"""Share of papers of which only the title is kept, even if passages leave some of the abstract."""
+HELD_OUT = 0.005
+"""Share of the citing papers in val, and the same in test."""
+LINES = (".jsonl", ".jsonl.gz")
 _FIELDS: Any = list[str] | str | None
 _FULL_STOP = re.compile(r"[.!?]*[\"')\]]*$")
 
@@ -57,81 +55,43 @@ class ClozeSettings(Settings):
     field: str = ""
     """key of a paper's fields, such as categories: the citing paper is another one with the same first field;
     empty: any other paper"""
-    contexts: int = setting(2, least=1)
-    """maximum number of contexts per paper"""
-    words: int = setting(35, least=SHORTEST)
-    """words after which a passage ends with its sentence; at the end of the abstract it may be shorter"""
-    without_abstract: float = setting(0.5, most=1)
-    """share of papers of which only the title is kept, even if passages leave some of the abstract"""
-    held_out: float = setting(0.005, below=0.5)
-    """share of the citing papers in val, and the same in test"""
     seed: int = 0
     """random seed"""
 
 
-class CitingPapers:
-    """Draws citing papers: other papers of the same field, or any others for a paper alone in its field.
+def write_cloze_corpus(settings: ClozeSettings) -> str:
+    """Write a corpus (datasets/files/source_files.py) to a new folder; return a summary line.
 
-    ids [P]. fields [P]: a number for the field of each paper.
+    Papers without a title are left out. Equal papers and settings give equal files. Raises InputError for
+    invalid records, for a field that no paper has, and if there are no contexts.
     """
-
-    def __init__(self, ids: Sequence[str], fields: Sequence[int]) -> None:
-        self.ids, self._fields = ids, np.asarray(fields, np.int32)
-        self._rows = np.argsort(self._fields, kind="stable").astype(np.int32)
-        self._places = np.argsort(self._rows).astype(np.int32)
-        self._starts = np.cumsum([0, *np.bincount(self._fields)])
-
-    def draw(self, row: int, rng: Random) -> str:
-        """Return the id of a citing paper for the paper in a row; there must be two papers or more."""
-        start, end = self._starts[self._fields[row] :][:2].tolist()
-        if end - start == 1:
-            start, end = 0, len(self.ids)
-        place = rng.randrange(start, end - 1)
-        return self.ids[self._rows[place + (place >= self._places[row])]]
-
-
-def write_cloze_corpus(given: ClozeSettings) -> str:
-    """Write a corpus (datasets/formats/source_files.py) to a new folder; return a summary line.
-
-    Papers without a title are left out. Equal papers and settings give equal files. Memory holds the ids.
-    Raises InputError for invalid records, for a field that no paper has, and if there are no contexts.
-    """
-    folder, files = new_folder(given.output), _find_papers(given.source)
-    citing = _read_citing(files, given.field)
-    held_out = given.held_out
-    splitting = RandomSplitting(1 - 2 * held_out, held_out, held_out, given.seed)
-    written, kept = Counter[str](), 0
+    folder, papers = new_folder(settings.output), _read_papers(settings.source, settings.field)
+    ids, same_field = list(papers), dict[str, list[str]]()
+    for id, (_, field) in papers.items():
+        same_field.setdefault(field, []).append(id)
+    splitting = RandomSplitting(1 - 2 * HELD_OUT, HELD_OUT, HELD_OUT, settings.seed)
+    records, contexts = dict[str, Any](), dict[str, Any]()
+    queries: dict[str, list[Any]] = {split: [] for split in SPLITS}
+    for id, (paper, field) in papers.items():
+        rng = Random(f"{settings.seed} {id}")
+        passages, rest = cut_passages(paper.abstract or "", CONTEXTS, WORDS, rng)
+        for number, text in enumerate(passages):
+            key, citing = f"{id}__{number}", id
+            while citing == id:
+                citing = rng.choice(same_field[field] if len(same_field[field]) > 1 else ids)
+            contexts[key] = {"masked_text": text, "context_id": key, "citing_id": citing, "refid": id}
+            split = splitting(citing, paper.year) or TRAIN  # None: the shares are rounded
+            queries[split].append({"context_id": key, "positive_ids": [id]})
+        abstract = "" if rng.random() < WITHOUT_ABSTRACT else rest
+        records[id] = {"title": paper.title, "abstract": abstract, "year": int(paper.year) or None}
+    if not contexts:
+        raise InputError(f"source: none of {len(ids):,} papers has a passage of {SHORTEST} words")
     with disk_errors(folder, "the corpus", "output"), atomic_folder(folder) as unfinished:
-        with ExitStack() as stack:
-            add_paper = stack.enter_context(json_writer(unfinished / "papers.json.gz", keys=True))
-            add_context = stack.enter_context(json_writer(unfinished / "contexts.json.gz", keys=True))
-            add_query = {
-                split: stack.enter_context(json_writer(unfinished / f"{split}.json", keys=False))
-                for split in SPLITS
-            }
-            for row, paper in enumerate(_read_papers(files, given.field, "writing")):
-                rng = Random(f"{given.seed} {paper.id}")
-                passages, rest = cut_passages(paper.abstract, given.contexts, given.words, rng)
-                for number, text in enumerate(passages):
-                    key, other = f"{paper.id}__{number}", citing.draw(row, rng)
-                    context = {"masked_text": text, "context_id": key, "citing_id": other}
-                    add_context(context | {"refid": paper.id}, key)
-                    split = splitting(other, paper.year) or TRAIN  # None: the shares are rounded
-                    add_query[split]({"context_id": key, "positive_ids": [paper.id]})
-                    written[split] += 1
-                abstract = "" if rng.random() < given.without_abstract else rest
-                kept += bool(abstract)
-                add_paper({"title": paper.title, "abstract": abstract, "year": paper.year or None}, paper.id)
-        if not written:
-            raise InputError(
-                f"source: no contexts: none of {len(citing.ids):,} papers has a passage of {SHORTEST} words"
-            )
-        for split in SPLITS:
-            if not written[split]:
-                (unfinished / f"{split}.json").unlink()
-                log.warning("no contexts for the split %s; it is not written", split)
-    counts = ", ".join(f"{count:,} in {split}" for split, count in written.most_common())
-    return f"{folder}: {len(citing.ids):,} papers, {kept:,} with abstract; contexts: {counts}"
+        for name, content in {"papers": records, "contexts": contexts, **queries}.items():
+            if content:
+                (unfinished / f"{name}.json").write_bytes(msgspec.json.encode(content))
+    counts = ", ".join(f"{len(settings):,} in {split}" for split, settings in queries.items())
+    return f"{folder}: {len(ids):,} papers; contexts: {counts}"
 
 
 def cut_passages(abstract: str, contexts: int, words: int, rng: Random) -> tuple[list[str], str]:
@@ -175,36 +135,6 @@ def mark_end(sentence: str) -> str:
     return _FULL_STOP.sub(lambda stop: f" {TARGET_MARKER}{stop[0]}", sentence, count=1)
 
 
-def _find_papers(source: Sequence[str]) -> list[Path]:
-    files = find_records(source, (*LINES, "papers.json", "papers.json.gz"))
-    for path in files:
-        if not path.name.endswith((*LINES, *PAPERS)):
-            names = "JSON lines (.jsonl, .jsonl.gz) or papers.json (.json, .json.gz)"
-            raise InputError(f"source: {path}: must be {names}; citerec data convert reads other dumps")
-    return files
-
-
-def _read_citing(files: Sequence[Path], field: str) -> CitingPapers:
-    """Read the ids and fields. Raises InputError for a second paper of an id, and for unusable fields."""
-    rows, numbers, fields = dict[str, None](), dict[tuple[str, ...], int](), array("i")
-    for paper in _read_papers(files, field, "ids"):
-        if paper.id in rows:
-            raise InputError(f"source: the paper {quoted(paper.id)} appears twice in {_names(files)}")
-        rows[paper.id] = None
-        fields.append(numbers.setdefault(paper.fields, len(numbers)))
-    if len(rows) < 2:
-        raise InputError(f"source: {_names(files)}: {len(rows)} papers with a title; needs two or more")
-    if field and not any(numbers):
-        raise InputError(
-            f"field={field}: no paper of {_names(files)} has it; leave it out or name another key"
-        )
-    return CitingPapers(list(rows), fields)
-
-
-def _names(files: Sequence[Path]) -> str:
-    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more files"
-
-
 class _Record(msgspec.Struct):
     paper_id: PaperId
     title: str | None = None
@@ -212,17 +142,26 @@ class _Record(msgspec.Struct):
     year: Year = Year(0)
 
 
-def _read_papers(files: Sequence[Path], field: str, what: str) -> Iterator[PaperRecord]:
-    """Yield the papers with a title, and at most one field. Raises InputError with file, record and field."""
-    for path in files:
-        with read_progress(path, f"{path.name} ({what})") as on_bytes:
-            for where, record in read_paper_objects(path, on_bytes):
-                paper = validate(record, _Record, where)
-                if not (title := " ".join((paper.title or "").split())):
-                    continue
-                names = validate(record.get(field), _FIELDS, where, field)
-                first = tuple(filter(None, names[:1] if isinstance(names, list) else [names]))
-                yield PaperRecord(paper.paper_id, title, paper.abstract or "", paper.year, first)
+def _read_papers(source: Sequence[str], field: str) -> dict[str, tuple[_Record, str]]:
+    """Read the papers with a title, and the first field of each or "", by id.
+
+    Raises InputError for a second paper of an id, and for unusable files and fields.
+    """
+    papers: dict[str, tuple[_Record, str]] = {}
+    for path in find_records(source, (*LINES, "papers.json", "papers.json.gz")):
+        for where, record in read_paper_objects(path):
+            paper = validate(record, _Record, where)
+            paper.title = " ".join((paper.title or "").split())
+            names = validate(record.get(field), _FIELDS, where, field) or [""]
+            if paper.title and paper.paper_id in papers:
+                raise InputError(f"source: the paper {quoted(paper.paper_id)} appears twice in {path}")
+            if paper.title:
+                papers[str(paper.paper_id)] = paper, names if isinstance(names, str) else names[0]
+    if len(papers) < 2:
+        raise InputError(f"source: {len(papers)} papers with a title; needs two or more")
+    if field and not any(first for _, first in papers.values()):
+        raise InputError(f"field={field}: no paper has it; leave it out or name another key")
+    return papers
 
 
 main = command("data cloze", ClozeSettings, write_cloze_corpus)

@@ -5,9 +5,6 @@ Files are written with plain writes, not through memory maps: a full disk is the
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -21,8 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-from citerec.base.files import link_or_copy
 
 Ints = NDArray[np.integer]
 
@@ -85,9 +80,9 @@ class Ragged:
 
     def rows_containing(self, values: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask [rows] of the rows that contain any of the values."""
-        found = np.zeros(len(self), np.bool_)
-        found[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
-        return found
+        mask = np.zeros(len(self), np.bool_)
+        mask[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
+        return mask
 
 
 def offsets_of(lengths: Ints) -> NDArray[np.int64]:
@@ -175,35 +170,10 @@ class TextWriter(TableWriter):
 
 
 def table_batches(path: Path) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """Return the schema and the memory-mapped batches of an Arrow IPC file, and of the rows it got later."""
-    batches = []
-    for part in (path, later_rows(path)):
-        if part == path or part.exists():
-            with pa.memory_map(str(part)) as file:
-                reader = pa.ipc.open_file(file)
-                batches += [reader.get_batch(i) for i in range(reader.num_record_batches)]
-    return reader.schema, batches
-
-
-def later_rows(path: Path) -> Path:
-    """Return the file of the rows that `continue_table` adds to a table."""
-    return path.with_suffix(f".later{path.suffix}")
-
-
-def count_rows(path: Path) -> int:
-    """Return the number of rows in an Arrow IPC file; 0 if there is none."""
-    return sum(map(len, table_batches(path)[1])) if path.exists() else 0
-
-
-def continue_table(path: Path, more: Path, to: Path) -> None:
-    """Write a table with the rows of another and more to a new place.
-
-    The file of the first rows is hard-linked; all later rows are in a second file.
-    """
-    link_or_copy(path, to)
-    with closing(TableWriter(later_rows(to), table_batches(path)[0])) as writer:
-        for part in (later_rows(path), more):
-            writer.append_rows(part, np.arange(count_rows(part)))
+    """Return the schema and the memory-mapped batches of an Arrow IPC file."""
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
 def write_strings(path: Path, column: str, values: Iterable[str]) -> None:
@@ -327,65 +297,13 @@ def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
 
 
 def load_array(folder: Path, stem: str) -> NDArray[Any]:
-    """Memory-map an array written by `save_arrays` or `continue_arrays`. Raises ValueError for damage."""
+    """Memory-map an array written by `save_arrays`. Raises ValueError for damage."""
     path = folder / f"{stem}.npy"
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except TokenError as error:  # NumPy's, for some damaged headers; ValueError for the others
         raise ValueError(f"{path}: {error.args[0]}") from None
-    if rows := _lengths(folder).get(stem):
-        shape = (rows, *array.shape[1:])
-        array = np.memmap(array.filename, array.dtype, "r", array.offset, shape)
     return np.asarray(array)  # slicing an np.memmap is slow
-
-
-LENGTHS = "lengths.json"
-"""Numbers of rows of the arrays in a folder that have more of them than their headers say."""
-
-
-def _lengths(folder: Path) -> dict[str, int]:
-    try:
-        return dict(json.loads((folder / LENGTHS).read_text("utf-8")))
-    except FileNotFoundError:
-        return {}
-
-
-def continue_arrays(before: Path, folder: Path, **more: NDArray[Any]) -> None:
-    """Write arrays that have the rows of those in the folder `before` and more, to another folder.
-
-    Their files are hard-linked and get the rows at their end. Readers of the former folder do not see these:
-    a header, or LENGTHS, says how many rows there are. What is in a file is never overwritten: one with
-    further content, of a killed process or of another copy of the folder, is copied, and so are symbolic
-    links, as in the hub's cache.
-    """
-    lengths = _lengths(before) | _lengths(folder)
-    for name, rows in more.items():
-        known, file, path = load_array(before, name), before / f"{name}.npy", folder / f"{name}.npy"
-        end = _data_offset(file) + known.nbytes
-        if file.stat().st_size == end and os.access(file, os.W_OK) and not file.is_symlink():
-            link_or_copy(file, path)
-        else:
-            shutil.copyfile(file, path)
-            os.truncate(path, end)
-        with path.open("r+b") as stream:
-            stream.seek(end)
-            stream.write(np.ascontiguousarray(rows, known.dtype).data)
-        lengths[name] = len(known) + len(rows)
-    (folder / LENGTHS).write_text(json.dumps(lengths, indent=1) + "\n", "utf-8")
-
-
-def link_others(before: Path, folder: Path, *left_out: str) -> None:
-    """Hard-link the files of a folder to another that has no file of this name, except some."""
-    for file in before.iterdir():
-        if file.name not in left_out and not (folder / file.name).exists():
-            link_or_copy(file, folder / file.name)
-
-
-def _data_offset(path: Path) -> int:
-    with path.open("rb") as file:
-        np.lib.format.read_magic(file)
-        np.lib.format.read_array_header_1_0(file)
-        return file.tell()
 
 
 def save_ragged(folder: Path, stem: str, rows: Ragged) -> None:

@@ -108,8 +108,6 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
-        self.continues: str = manifest.get("continues", "")
-        """Fingerprint of the corpus whose papers, contexts and words are the first of this one; or empty."""
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
         """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
@@ -137,7 +135,7 @@ class Corpus:
         }
 
     whole: WordStatistics | None = None
-    """statistics of the collection that the papers are some of (datasets.some_papers), for their words"""
+    """statistics of the collection that the papers are some of, for their words"""
     places: NDArray[np.int64] | None = None
     """places of the papers in the order in which their owner has added them, [P]; None where it is not known,
     as in data sets, whose order only tells how they were made"""
@@ -208,20 +206,20 @@ class Corpus:
 
     def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
         """Return a mask [P] of the papers in any of the fields; InputError for a field that no paper has."""
-        known = list(self.field_names)
-        if not known:
+        names = list(self.field_names)
+        if not names:
             raise InputError(
                 f"corpus {self.name}: papers have no fields; set data.field=KEY to a key of the papers file"
             )
-        unknown = [field for field in fields if field not in known]
+        unknown = [field for field in fields if field not in names]
         if unknown:
-            by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
-            some = ", ".join(repr(known[code]) for code in by_count[:5])
+            by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(names)), kind="stable")
+            some = ", ".join(repr(names[code]) for code in by_count[:5])
             raise InputError(
                 f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {some}"
-                f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
+                f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
             )
-        return self.fields.rows_containing([known.index(field) for field in fields])
+        return self.fields.rows_containing([names.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
         """Return a split by name, or the contexts of every other of its citing papers: `val/1`, `val/2`.
@@ -249,8 +247,7 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] != STORE_VERSION:
             return None
-        # A file may be longer: a store that continues this one shares it (continue_arrays).
-        if any((path / name).stat().st_size < size for name, size in manifest["files"].items()):
+        if any((path / name).stat().st_size != size for name, size in manifest["files"].items()):
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -27,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import (
     cache_folder,
     content_hash,
@@ -46,27 +45,21 @@ from citerec.datasets.columns import (
     Ragged,
     TextWriter,
     TokenWriter,
-    continue_arrays,
-    continue_table,
-    link_others,
     offsets_of,
     save_arrays,
     save_ragged,
-    table_batches,
-    write_strings,
     write_words,
 )
-from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, TextColumn, read_manifest
-from citerec.datasets.formats.beir import beir_source, is_beir
-from citerec.datasets.formats.beir import find_files as find_beir_files
-from citerec.datasets.formats.source_files import file_source, find_files
+from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
+from citerec.datasets.files.beir import beir_source, is_beir
+from citerec.datasets.files.beir import find_files as find_beir_files
+from citerec.datasets.files.source_files import file_source, find_files
 from citerec.datasets.records import (
     SPLITS,
     TRAIN,
     BadRecord,
     ContextRecord,
     DroppedRecords,
-    Kind,
     PaperRecord,
     QueryRecord,
     Source,
@@ -78,11 +71,11 @@ from citerec.datasets.records import (
     dropped_summary,
     dropped_table,
     join_sources,
-    quoted,
     refuse_too_many,
     split_group,
 )
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.formats.json_lines import Kind
 
 log = logging.getLogger(__name__)
 
@@ -358,7 +351,7 @@ class StoreBuilder:
 
 @dataclass(frozen=True)
 class StoreSettings(Tolerance):
-    """How to prepare a store from records."""
+    """Options of preparing a store from records."""
 
     where: ClassVar[str] = "data"
 
@@ -367,13 +360,13 @@ class StoreSettings(Tolerance):
     """papers with an abstract, or all"""
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> StoreSettings:
+    def read(cls, values: Mapping[str, Any]) -> StoreSettings:
         """Return the settings for the given values; InputError for invalid ones."""
         from citerec.base.configuration import (
             read_settings,  # imports Hydra, which a library does without
         )
 
-        return read_settings(cls, given)
+        return read_settings(cls, values)
 
 
 def open_corpus(
@@ -385,10 +378,10 @@ def open_corpus(
     field: str | None = None,
     **settings: Any,
 ) -> Corpus:
-    """Open a folder of source files (datasets.formats.source_files); prepare its store on first use.
+    """Open a folder of source files (datasets.files.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
-    .gz; or a folder in BEIR's layout (datasets.formats.beir). `dir` and `papers` may be fsspec URLs, e.g.
+    .gz; or a folder in BEIR's layout (datasets.files.beir). `dir` and `papers` may be fsspec URLs, e.g.
     s3://BUCKET/FOLDER, whose files are copied to cache_dir.
     splits: split files to read; all but one may be missing.
     name: name of the corpus in logs and tables, by default the folder's name.
@@ -459,14 +452,14 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
 
     settings: StoreSettings. Raises InputError for records that cannot be used and for a full disk.
     """
-    given = StoreSettings.read(settings)
+    options = StoreSettings.read(settings)
     store_settings: dict[str, Any] = {
-        "tokenizer": given.tokenizer,
-        "candidates": given.candidates,
+        "tokenizer": options.tokenizer,
+        "candidates": options.candidates,
         "splits": list(source.splits),
         "field": source.field,
     }
-    if given.on_error == "skip":
+    if options.on_error == "skip":
         store_settings["on_error"] = "skip"
     key = fingerprint(source.identity, store_settings)
     with store_folder(cache_folder(cache_dir)) as stores:
@@ -475,7 +468,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, store_settings, given.max_bad_share)
+                    prepare_store(source, folder, store_settings, options.max_bad_share)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
@@ -486,7 +479,7 @@ def open_records(source: Source, cache_dir: str | Path | None = None, **settings
     if any(counts["kinds"] for counts in corpus.dropped.values()):
         for part, counts in corpus.dropped.items():  # the store may date from a larger max_bad_share
             origin = str(source.origin(part))
-            refuse_too_many(origin, counts["records"], counts["kinds"], given.max_bad_share)
+            refuse_too_many(origin, counts["records"], counts["kinds"], options.max_bad_share)
         log.warning("corpus %s: dropped bad records: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
 
@@ -546,46 +539,6 @@ def prepare_store(
         log.warning(
             "corpus %s: dropped records, with examples in %s\n%s", source.name, folder / DROPPED, table
         )
-
-
-def continue_store(old: Corpus, more: Corpus, folder: Path) -> None:
-    """Write the store of a corpus and of more papers, whose ids it lacks, at `folder`, fast.
-
-    Large files of the old store are hard-linked and get the rows of the new papers at their end; nothing that
-    the old papers have is read. Words and fields keep their ids. more: papers without contexts, prepared with
-    the same settings.
-    """
-    key = fingerprint({"continues": old.fingerprint, "papers": more.fingerprint}, old.settings)
-    manifest: dict[str, Any] = {"name": old.name, "settings": old.settings, "splits": list(old.splits)}
-    with new_store(folder, manifest | {"fingerprint": key, "continues": old.fingerprint}) as building:
-        ids = _continue_strings(old.word_column, more.words, old.path / "words.arrow", building)
-        codes = _continue_strings(old.field_names, more.field_names, old.path / "fields.arrow", building)
-        size = max(len(old.word_counts), int(ids.max(initial=-1)) + 1)
-        counts = np.append(old.word_counts, np.zeros(size - len(old.word_counts), np.int64))
-        counts[ids] += more.word_counts
-        save_arrays(building, word_counts=counts)
-        continue_table(old.path / "papers.arrow", more.path / "papers.arrow", building / "papers.arrow")
-        for name in ("title_tokens", "abstract_tokens", "fields"):
-            known, added = getattr(old, name), getattr(more, name)
-            values = (codes if name == "fields" else ids)[added.values]
-            parts = {"values": values, "offsets": added.offsets[1:] + known.offsets[-1]}
-            continue_arrays(old.path, building, **{f"{name}.{part}": rows for part, rows in parts.items()})
-        continue_arrays(old.path, building, years=more.years, is_candidate=more.is_candidate, seen=more.seen)
-        link_others(old.path, building, MANIFEST)
-
-
-def _continue_strings(
-    known: TextColumn, more: Sequence[str], path: Path, building: Path
-) -> NDArray[np.int64]:
-    """Write a table of distinct strings, continued with the new ones among `more`; returns their rows."""
-    rows = known.rows_of(more)
-    is_new = rows < 0
-    rows[is_new] = len(known) + np.arange(np.count_nonzero(is_new))
-    [column] = table_batches(path)[0].names
-    write_strings(new := building / "new", column, compress(more, is_new.tolist()))
-    continue_table(path, new, building / path.name)
-    new.unlink()
-    return rows
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The records that make up a corpus: papers, contexts and the queries of each split.
 
 A `Source` provides them to `datasets.prepare.open_records`, which prepares the store. The files papers.json,
-contexts.json and SPLIT.json are one source (`datasets.formats.source_files`); a benchmark that holds its
+contexts.json and SPLIT.json are one source (`datasets.files.source_files`); a benchmark that holds its
 papers in memory is another.
 
 A record that breaks a rule is a `BadRecord`. The first one is an error, or all are dropped and counted
@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from citerec.base.errors import InputError
+from citerec.base.errors import MAX_SHOWN, InputError, quoted
 from citerec.base.settings import Settings, setting
+from citerec.formats.json_lines import ID_RULE, Kind, is_valid_id
 
 TARGET_MARKER = "TARGETCIT"
 """Replaces the citation of the paper to recommend in a context."""
@@ -29,41 +30,14 @@ TARGET_WORD = TARGET_MARKER.lower()
 OTHER_WORD = OTHER_MARKER.lower()
 MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
 """The markers as tokens; both tokenisers lower-case."""
-_MONTH = r"(0[1-9]|1[0-2])"
-_ARXIV = re.compile(
-    rf"(?:arxiv:)?(?:(\d\d){_MONTH}\.\d{{4,5}}|[a-z-]+(?:\.[a-z]{{2}})?[/_]?(\d\d){_MONTH}\d{{3}})(?:v\d+)?",
-    re.IGNORECASE,
-)
 
 SPLITS = ("train", "val", "test")
 """The default splits."""
 TRAIN = "train"
 """The split for training models and counting popularity."""
 
-YEARS = range(-(2**31), 2**31)
 MAX_EXAMPLES = 20
 """Dropped records kept as examples, per file and kind."""
-MAX_SHOWN = 80
-"""Characters of a value shown in a message."""
-
-# White space separates the columns of run files; control characters would reach terminals.
-_NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
-ID_RULE = "an id must not be empty or contain white space or control characters"
-
-Kind = Literal[
-    "missing field",
-    "wrong type",
-    "wrong value",
-    "empty",
-    "wrong number of markers",
-    "unusable id",
-    "duplicate id",
-    "unknown paper",
-    "unknown context",
-    "in two splits",
-    "names a dropped record",
-]
-"""What is wrong with a record. The last kind is a consequence of dropping another record."""
 
 
 class PaperRecord(NamedTuple):
@@ -187,7 +161,11 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
     splits = dict.fromkeys(split for source in sources.values() for split in source.splits)
     return Source(
         name,
-        {f"{part}/{of}": hash for part, source in sources.items() for of, hash in source.identity.items()},
+        {
+            f"{part}/{kind}": hash
+            for part, source in sources.items()
+            for kind, hash in source.identity.items()
+        },
         papers=chain({part: source.papers for part, source in sources.items()}),
         contexts=chain({part: source.contexts for part, source in sources.items()}),
         splits={
@@ -196,7 +174,9 @@ def join_sources(sources: Mapping[str, Source], name: str) -> Source:
             )
             for split in splits
         },
-        files={f"{part}/{of}": path for part, source in sources.items() for of, path in source.files.items()},
+        files={
+            f"{part}/{kind}": path for part, source in sources.items() for kind, path in source.files.items()
+        },
         field=next((source.field for source in sources.values() if source.field), None),
     )
 
@@ -255,50 +235,9 @@ def _check_id(key: str, path: Path) -> None:
         raise BadRecord("unusable id", path, key, ID_RULE)
 
 
-def is_valid_id(value: str) -> bool:
-    """True if `value` can be the id of a paper or context (ID_RULE)."""
-    return bool(value) and not _NOT_IN_IDS.search(value)
-
-
-def parse_year(value: Any) -> int:
-    """Parse a year: a whole number, or a string of one, as in some published files; None and "" become 0.
-
-    Raises ValueError with the reason.
-    """
-    if value is None or value == "":
-        return 0
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        found = json_type(value) if isinstance(value, list | dict) else quoted(value)
-        raise ValueError(f"must be a whole number, not {found}")
-    if value not in YEARS:
-        raise ValueError(f"{quoted(value)} is out of range")
-    return value
-
-
-def json_type(value: Any) -> str:
-    """Return the JSON type of a value, for messages."""
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
-    return (names | {list: "a list", dict: "an object"})[type(value)]
-
-
-def quoted(value: object) -> str:
-    """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
-    text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-
-
-def raise_bad(error: InputError) -> NoReturn:
-    """Raise the error of the first bad record; the default `on_bad` callback."""
-    raise error
-
-
 @dataclass(frozen=True)
 class Tolerance(Settings):
-    """How to handle records that cannot be used."""
+    """Handling of records that cannot be used."""
 
     on_error: str = setting("raise", choices=("raise", "skip"))
     """raise (stop at the first bad record) | skip (drop bad records and count them)"""
@@ -371,22 +310,3 @@ def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
     """Format dropped records by file on one line. files: as in `dropped_table`."""
     totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
     return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)
-
-
-def arxiv_date(paper: str) -> tuple[int, int]:
-    """The year and month encoded in an arXiv id; (0, 0) for anything else.
-
-    >>> [arxiv_date(paper) for paper in ("2101.00001v2", "hep-th/9901001", "paper-7")]
-    [(2021, 1), (1999, 1), (0, 0)]
-    """
-    match = _ARXIV.fullmatch(paper)
-    if not match:
-        return 0, 0
-    year, month = int(match[1] or match[3]), int(match[2] or match[4])
-    return year + (1900 if year > 90 else 2000), month
-
-
-def arxiv_month(paper: str, year: int) -> int:
-    """The month of a paper of this year by its arXiv id; 0 if its id is none or of another year."""
-    of_id, month = arxiv_date(paper)
-    return month if of_id == year else 0

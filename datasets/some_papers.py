@@ -12,11 +12,9 @@ import pyarrow as pa
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, TextColumn
 from citerec.datasets.records import PaperRecord
-from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.datasets.tokenize import TOKENIZER, TOKENIZERS, WordTable
 from citerec.datasets.word_statistics import WORD, WordStatistics
 
-TOKENIZER = "default"
-"""How texts are split into words (datasets.tokenize)."""
 EMPTY = Ragged.from_rows([])
 
 
@@ -28,7 +26,7 @@ class SomePapers(Corpus):
 
     def __init__(self, papers: Sequence[PaperRecord], whole: WordStatistics | None, name: str) -> None:
         self.path, self.papers_file, self.name, self.whole = Path(name), None, name, whole
-        self.fingerprint, self.continues, self.dropped = "", "", {}
+        self.fingerprint, self.dropped = "", {}
         self.settings = {"tokenizer": TOKENIZER, "candidates": "all", "field": "authors"}
         self.paper_ids = TextColumn([pa.array([paper.id for paper in papers], pa.string())])
         self.titles = [paper.title for paper in papers]  # type: ignore[assignment]

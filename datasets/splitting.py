@@ -128,13 +128,13 @@ def _check_shares(*values: float, whole: bool = False) -> dict[str, float]:
 
 def _months(name: str, years: Sequence[int | str | None]) -> tuple[float, float]:
     """Return the first and last month of a range, counted from the year 0."""
-    found = [_span(year) for year in years] if isinstance(years, list | tuple) else []
-    if len(found) != 2 or None in found:
+    spans = [_span(year) for year in years] if isinstance(years, list | tuple) else []
+    if len(spans) != 2 or None in spans:
         raise InputError(
             f"splitting: the years of {name} must be two, such as [2019,2020] or [2020-01,2020-02], null for "
             f"an open end, not {list(years) if isinstance(years, tuple) else years!r}"
         )
-    (first, _), (_, last) = (span for span in found if span)
+    (first, _), (_, last) = (span for span in spans if span)
     if first > last:
         raise InputError(f"splitting: the years of {name}: {years[0]} is after {years[1]}")
     return first, last
@@ -144,7 +144,7 @@ def _span(year: int | str | None) -> tuple[float, float] | None:
     """Return the first and last month of a year or month; None if it is neither."""
     if year is None:
         return -math.inf, math.inf
-    if not (found := _DATE.fullmatch(str(year))):
+    if not (match := _DATE.fullmatch(str(year))):
         return None
-    months = 12 * int(found[1])
-    return (months + int(found[2]),) * 2 if found[2] else (months + 1, months + 12)
+    months = 12 * int(match[1])
+    return (months + int(match[2]),) * 2 if match[2] else (months + 1, months + 12)

@@ -81,6 +81,8 @@ def _normalise(text: str) -> str:
     return text.lower()
 
 
+TOKENIZER = "default"
+"""How the texts of a library are split into words."""
 TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}
 """The tokenisers by their name in `data.tokenizer`."""
 
@@ -206,11 +208,11 @@ def _look_up(
                 code = (code ^ np.uint64(text[i])) * np.uint64(0x100000001B3)
             slot = (code ^ (code >> np.uint64(32))) & mask
             while True:
-                found = slots[slot]
-                if found == FREE:
+                id = slots[slot]
+                if id == FREE:
                     if 2 * count == len(slots):
                         return count, row, at, done
-                    found = count
+                    id = count
                     slots[slot], hashes[count] = count, code
                     start = ends[count]
                     for i in range(stop - at):  # a slice would take four seconds to compile
@@ -218,10 +220,10 @@ def _look_up(
                     count += 1
                     ends[count] = start + stop - at
                     break
-                if hashes[found] == code and _equal(letters, ends[found], ends[found + 1], text, at, stop):
+                if hashes[id] == code and _equal(letters, ends[id], ends[id + 1], text, at, stop):
                     break
                 slot = (slot + np.uint64(1)) & mask
-            ids[done] = found
+            ids[done] = id
             done += 1
             at = stop
         row += 1

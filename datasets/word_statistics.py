@@ -1,22 +1,21 @@
 """How often words, terms and names occur in a collection, for a corpus of some of its papers.
 
-A large library ranks a few hundred papers at a time. Their words are weighted as in the whole
-collection: `Corpus.whole`. Only hashes of what occurs at least twice are kept; all else counts as once.
+A large library ranks a few hundred papers at a time. Their words are weighted as in the whole collection:
+`Corpus.whole`. Only hashes of what occurs at least twice are kept; all else counts as once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from citerec.base.errors import DamagedFile
 from citerec.base.files import write_text
 from citerec.datasets.columns import load_array, save_arrays
 
@@ -26,62 +25,34 @@ WORD, BM25_TERM, TERM, BEGINNING = "word", "bm25_term", "term", "beginning"
 """Kinds: words by their occurrences; terms of BM25, terms of the ranker and beginnings of words
 (retrieval.lexical.terms) by the papers that have them. The ranker's names (CorpusStatistics.NAMES) are
 further kinds."""
-ENTRIES, BLOCKS, TOTALS = "counts", "blocks", "statistics.json"
-"""Files: what occurs, checksums of its blocks, totals."""
-ENTRY = np.dtype([("hash", "<u8"), ("count", "<u4")])
-BLOCK_ENTRY = np.dtype([("first", "<u8"), ("digest", "<u8")])
-"""The first hash of a block of entries, and its checksum."""
-BLOCK = 340
-"""Entries of a block: 4 KB, a page."""
+TOTALS = "statistics.json"
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
+@dataclass(frozen=True, eq=False)
 class WordStatistics:
-    """Counts of a collection of papers.
+    """Counts of a collection.
 
     papers: their number. words: the number of occurrences of all words. averages: mean length of a text, by
-    kind. entries [n] of ENTRY, by hash: what occurs at least twice, and how often. blocks [n / BLOCK] of
-    BLOCKS.
+    kind. hashes [n]: of what occurs at least twice, ascending; counts [n]: how often.
     """
 
-    def __init__(
-        self,
-        papers: int,
-        words: int,
-        averages: dict[str, float],
-        entries: NDArray[np.void],
-        blocks: NDArray[np.void],
-    ) -> None:
-        self.papers, self.words, self.averages = papers, words, averages
-        self._hashes, self._counts = entries["hash"], entries["count"]
-        self._bytes = entries.view(np.uint8)
-        self._first, self._digests = np.array(blocks["first"]), blocks["digest"]
-        self._checked = np.zeros(len(blocks), np.bool_)
-
-    def __len__(self) -> int:
-        return len(self._hashes)
+    papers: int
+    words: int
+    averages: dict[str, float]
+    hashes: Hashes
+    counts: NDArray[np.int64]
 
     @classmethod
     def open(cls, folder: Path) -> WordStatistics:
-        """Memory-map what `write` has written."""
+        """Memory-map what `save` has written."""
         totals = json.loads((folder / TOTALS).read_text("utf-8"))
-        return cls(**totals, entries=load_array(folder, ENTRIES), blocks=load_array(folder, BLOCKS))
+        return cls(**totals, hashes=load_array(folder, "hashes"), counts=load_array(folder, "counts"))
 
-    @staticmethod
-    def write(folder: Path, entries: Sequence[NDArray[np.void]], totals: Mapping[str, Any]) -> None:
-        """Write the files of a collection. entries: in parts, by hash. totals: the other fields by name."""
-        blocks, rest = list[tuple[int, int]](), np.empty(0, ENTRY)
-        with (folder / f"{ENTRIES}.npy").open("wb") as file:
-            header = {"descr": ENTRY.descr, "fortran_order": False, "shape": (sum(map(len, entries)),)}
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in [*entries, None]:
-                rest = rest if part is None else np.concatenate([rest, part])
-                whole = len(rest) if part is None else len(rest) // BLOCK * BLOCK
-                for start in range(0, whole, BLOCK):
-                    block = rest[start : start + BLOCK].tobytes()
-                    blocks.append((int(rest["hash"][start]), xxhash.xxh3_64_intdigest(block)))
-                    file.write(block)
-                rest = rest[whole:]
-        save_arrays(folder, **{BLOCKS: np.array(blocks, BLOCK_ENTRY)})
+    def save(self, folder: Path) -> None:
+        """Write the statistics to a folder."""
+        save_arrays(folder, hashes=self.hashes, counts=self.counts)
+        totals = {"papers": self.papers, "words": self.words, "averages": self.averages}
         write_text(folder / TOTALS, json.dumps(totals, indent=1) + "\n")
 
     def count(self, kind: str, names: Sequence[str]) -> NDArray[np.int64]:
@@ -89,30 +60,12 @@ class WordStatistics:
         return self.count_hashes(kind, hash_names(names))
 
     def count_hashes(self, kind: str, hashes: Hashes) -> NDArray[np.int64]:
-        """Like `count`, for hashes of names [n]. Raises DamagedFile if a block that is read was changed."""
-        if not len(self):
+        """Like `count`, for hashes of names [n]."""
+        if not len(self.hashes):
             return np.ones(len(hashes), np.int64)
         salted = hashes ^ salt(kind)
-        block = np.searchsorted(self._first, salted, side="right") - 1
-        self._check(block[block >= 0])
-        low = block.clip(min=0) * BLOCK
-        high = np.minimum(low + BLOCK, len(self))  # the last place with a hash that is not larger is searched
-        while (high - low > 1).any():
-            middle = (low + high) // 2
-            right = self._hashes[middle] <= salted
-            low, high = np.where(right, middle, low), np.where(right, high, middle)
-        return np.where(self._hashes[low] == salted, self._counts[low].astype(np.int64), 1)
-
-    def _check(self, blocks: NDArray[np.int64]) -> None:
-        """Compare the blocks that have not been read before with their checksums."""
-        size = BLOCK * ENTRY.itemsize
-        for block in np.unique(blocks[~self._checked[blocks]]).tolist():
-            if (
-                xxhash.xxh3_64_intdigest(self._bytes[block * size : (block + 1) * size].data)
-                != self._digests[block]
-            ):
-                raise DamagedFile(f"{ENTRIES}.npy: damaged (its content has changed)")
-            self._checked[block] = True
+        place = np.searchsorted(self.hashes, salted).clip(max=len(self.hashes) - 1)
+        return np.where(self.hashes[place] == salted, self.counts[place], 1)
 
 
 def hash_names(names: Iterable[str]) -> Hashes:

@@ -1,6 +1,6 @@
-"""Records docs/guide/editors.svg: Neovim with the language server, typed into in tmux.
+"""Records docs/write/editors.svg: Neovim with the language server, typed into in tmux.
 
-    python editors/screen.py docs/guide/editors.svg
+    python editors/screen.py docs/write/editors.svg
 
 Needs tmux, and Neovim 0.11 or newer as `nvim`. The library is that of examples/.
 """

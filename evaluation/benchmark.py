@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from citerec.base.settings import Settings
 from citerec.datasets.corpus import Corpus
-from citerec.evaluation.report import Column, Part, Provenance, Report, Table
+from citerec.evaluation.report import Column, Metrics, Part, Provenance, Report, Table, flatten_groups
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.filters import Filters
 
@@ -54,8 +54,8 @@ class Benchmark(ABC):
     """Measures of per_query.csv whose differences a results page tests, with their labels."""
     compared_by_group: ClassVar[bool] = False
     """Whether differences are tested in each group of queries, and between the first and the last."""
-    about: ClassVar[str] = ""
-    """Introduction of a results page, as Markdown list items."""
+    headline: ClassVar[Sequence[Column]] = ()
+    """Columns of a results page's table."""
     published: ClassVar[Sequence[str]] = ()
     """Published figures (evaluation/published) to stand beside the results of any data set."""
 
@@ -76,6 +76,11 @@ class Benchmark(ABC):
     def serve(self, corpus: Callable[[], Corpus]) -> None:
         """Run in torchrun's other processes: do the work shared with the first; by default nothing."""
         return
+
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return the rows of a results page's table, {label: flat metrics}, and its columns."""
+        return {name: flatten_groups(output.metrics) for name, output in outputs.items()}, cls.headline
 
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -88,24 +87,24 @@ def compare_change(
         sums = np.bincount(of_a.papers, lead) / np.bincount(of_a.papers)
         leads.append(dict(zip(dict.fromkeys(of_a.citing_ids), sums.tolist(), strict=True)))
     papers = [paper for paper in leads[0] if paper in leads[1]]
-    at_last, at_first = (np.array([of[paper] for paper in papers]) for of in leads)
+    at_last, at_first = (np.array([by_paper[paper] for paper in papers]) for by_paper in leads)
     return paired_difference(at_last, at_first, np.arange(len(papers)), seed=seed)
 
 
 def difference_rows(differences: Mapping[str, Difference]) -> list[list[str]]:
     """Return one table row per measure; HEADER names the columns. Holm's p is for all of these tests."""
-    adjusted = holm([one.p for one in differences.values()])
+    adjusted = holm([difference.p for difference in differences.values()])
     return [
         [
             name,
-            f"{one.a:.4f}",
-            f"{one.b:.4f}",
-            f"{one.difference:+.4f}",
-            f"{one.low:+.4f} to {one.high:+.4f}" if one.papers > 1 else "",
-            format_p(one.p),
+            f"{difference.a:.4f}",
+            f"{difference.b:.4f}",
+            f"{difference.difference:+.4f}",
+            f"{difference.low:+.4f} to {difference.high:+.4f}" if difference.papers > 1 else "",
+            format_p(difference.p),
             format_p(p, tests=len(differences)),
         ]
-        for (name, one), p in zip(differences.items(), adjusted, strict=True)
+        for (name, difference), p in zip(differences.items(), adjusted, strict=True)
     ]
 
 
@@ -125,8 +124,9 @@ class System(Protocol):
 class Comparison:
     """Measures of several systems, and their differences from the first one.
 
-    rows: of each system and measure: system, measure, mean, low, high (its 95 % interval), and, of all but
-    the first system, difference, difference_low, difference_high, p, and p_holm, for all tests of the table.
+    rows: a record of each system and measure, as pandas.DataFrame(rows) takes them: system, measure, mean,
+    low, high (its 95 % interval), and, of all but the first system, difference, difference_low,
+    difference_high, p, and p_holm, for all tests of the table.
     """
 
     rows: list[dict[str, Any]]
@@ -155,14 +155,6 @@ class Comparison:
 
     _repr_markdown_ = __str__
 
-    def to_pandas(self) -> Any:
-        """The rows as a pandas.DataFrame; needs pandas."""
-        return import_module("pandas").DataFrame(self.rows)
-
-    def to_polars(self) -> Any:
-        """The rows as a polars.DataFrame; needs polars."""
-        return import_module("polars").DataFrame(self.rows, infer_schema_length=None)
-
 
 def compare(
     systems: Sequence[System | Ranking] | Mapping[str, System | Ranking],
@@ -183,21 +175,27 @@ def compare(
         raise InputError(
             "compare: give two or more systems; by name ({name: system}) if their names are equal"
         )
-    found = {
+    measured = {
         name: measure(one if isinstance(one, Ranking) else one.search(split, k), measures)
         for name, one in named.items()
     }
-    first = next(iter(found.values()))
+    first = next(iter(measured.values()))
     rows: list[dict[str, Any]] = []
-    for name, values in found.items():
+    for name, values in measured.items():
         if values.query_ids != first.query_ids:
-            raise InputError(f"compare: {name} ranks other queries than {next(iter(found))}")
+            raise InputError(f"compare: {name} ranks other queries than {next(iter(measured))}")
         low, high = intervals(np.stack(list(values.values.values()), axis=1), values.papers)
-        for column, (of, mean) in enumerate(means(values.values).items()):
-            row = {"system": name, "measure": of, "mean": mean, "low": low[column], "high": high[column]}
+        for column, (label, mean) in enumerate(means(values.values).items()):
+            row = {
+                "system": name,
+                "measure": label,
+                "mean": mean,
+                "low": low[column],
+                "high": high[column],
+            }
             one = None
             if values is not first:
-                one = paired_difference(values.values[of], first.values[of], values.papers)
+                one = paired_difference(values.values[label], first.values[label], values.papers)
             row |= {
                 "difference": one and one.difference,
                 "difference_low": one and one.low,
@@ -214,21 +212,21 @@ def _name(number: int, system: System | Ranking) -> str:
     return f"ranking {number + 1}" if isinstance(system, Ranking) else system.name
 
 
-def _values(folder: str | Path, of: PerQuery, measure: str) -> NDArray[np.float64]:
-    if measure not in of.values:
-        raise InputError(f"{folder}: no measure {measure!r}; choose from {', '.join(of.values)}")
-    return of.values[measure]
+def _values(folder: str | Path, per_query: PerQuery, measure: str) -> NDArray[np.float64]:
+    if measure not in per_query.values:
+        raise InputError(f"{folder}: no measure {measure!r}; choose from {', '.join(per_query.values)}")
+    return per_query.values[measure]
 
 
-def _take_group(of: PerQuery, group: str) -> PerQuery:
-    return of.take([row for row, query in enumerate(of.query_ids) if query.startswith(f"{group}/")])
+def _take_group(values: PerQuery, group: str) -> PerQuery:
+    return values.take([row for row, query in enumerate(values.query_ids) if query.startswith(f"{group}/")])
 
 
 def _read_both(a: str | Path, b: str | Path, protocol: str, group: str) -> tuple[PerQuery, PerQuery]:
     """Return the values of both folders for the same queries in the same order."""
     (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
     if group:
-        setup_a, setup_b = ({"candidates": of["groups"].get(group)} for of in (setup_a, setup_b))
+        setup_a, setup_b = ({"candidates": setup["groups"].get(group)} for setup in (setup_a, setup_b))
         of_a, of_b = _take_group(of_a, group), _take_group(of_b, group)
     for key, value in setup_a.items():  # must agree, so that only the rankings differ
         if setup_b[key] != value:
@@ -252,17 +250,18 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
         raise InputError(f"{path}: not the metrics.json of an evaluation ({error})") from None
 
 
-def print_comparison(given: CompareSettings) -> None:
+def print_comparison(settings: CompareSettings) -> None:
     """Print the table of differences, and write it to `output`."""
-    a, b = given.folders
-    differences = compare_outputs(a, b, given.measures, given.protocol, given.seed)
-    one = next(iter(differences.values()))
+    a, b = settings.folders
+    differences = compare_outputs(a, b, settings.measures, settings.protocol, settings.seed)
+    first = next(iter(differences.values()))
     text = (
-        f"A: {a}, B: {b}; {given.protocol}, {one.queries:,} queries of {one.papers:,} citing papers\n\n"
+        f"A: {a}, B: {b}; {settings.protocol}, {first.queries:,} queries of {first.papers:,} "
+        "citing papers\n\n"
         f"{markdown_table(HEADER, difference_rows(differences))}\n"
     )
-    if given.output:
-        write_text(Path(given.output), text)
+    if settings.output:
+        write_text(Path(settings.output), text)
     print(text, end="")
 
 

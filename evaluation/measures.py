@@ -69,13 +69,14 @@ def measure(ranking: Ranking, measures: Sequence[str]) -> PerQuery:
     queries = ranking.queries
     if queries is None or queries.positives is None:
         raise InputError("evaluate: rank the queries of a split, as in search(corpus.split('test'), k=100)")
-    found = {name: _parse_measure(name, ranking.k) for name in measures}
+    parsed = {name: _parse_measure(name, ranking.k) for name in measures}
     corpus, rows = queries.corpus, queries.contexts.tolist()
     ids, citing = [corpus.context_ids[row] for row in rows], corpus.citing[queries.contexts].tolist()
     qrels = Qrels.from_split(corpus, Split("", queries.contexts, queries.positives))
     run = Run(ids, corpus.paper_ids, ranking)
-    computed = per_query(run, qrels, {str(one): one for one in found.values()})  # R@10 and recall@10 are one
-    values = {name: computed[str(one)] for name, one in found.items()}
+    # R@10 and recall@10 are the same
+    computed = per_query(run, qrels, {str(metric): metric for metric in parsed.values()})
+    values = {name: computed[str(metric)] for name, metric in parsed.items()}
     return PerQuery(ids, [corpus.paper_ids[row] for row in citing], values)
 
 
@@ -126,10 +127,10 @@ def per_query(run: Run, qrels: Qrels, measures: dict[str, Measure]) -> Values:
     names = {measure: name for name, measure in measures.items()}
     for batch in run.batches(_QUERIES):
         judged = {query: qrels.judgements[query] for query in batch if query in rows}
-        found = {query: batch[query] for query in judged}
-        if not found:
+        by_query = {query: batch[query] for query in judged}
+        if not by_query:
             continue
-        for metric in ir_measures.pytrec_eval.iter_calc(list(names), judged, found):
+        for metric in ir_measures.pytrec_eval.iter_calc(list(names), judged, by_query):
             values[names[metric.measure]][rows[metric.query_id]] = metric.value
     return values
 
@@ -156,7 +157,7 @@ class PerQuery:
         """Build from query papers by group, {group: (papers, values)}; queries are named GROUP/PAPER."""
         pairs = [(group, paper) for group, (papers, _) in groups.items() for paper in papers]
         names = next(iter(groups.values()))[1]
-        values = {name: np.concatenate([of[name] for _, of in groups.values()]) for name in names}
+        values = {name: np.concatenate([own[name] for _, own in groups.values()]) for name in names}
         return cls([f"{group}/{paper}" for group, paper in pairs], [paper for _, paper in pairs], values)
 
     def __len__(self) -> int:
@@ -170,7 +171,7 @@ class PerQuery:
 
     def take(self, rows: Sequence[int]) -> PerQuery:
         """Select queries by position."""
-        ids, citing = ([of[row] for row in rows] for of in (self.query_ids, self.citing_ids))
+        ids, citing = ([column[row] for row in rows] for column in (self.query_ids, self.citing_ids))
         return PerQuery(ids, citing, {name: values[rows] for name, values in self.values.items()})
 
     def write(self, path: str | Path) -> None:

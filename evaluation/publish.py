@@ -97,24 +97,26 @@ def results_section(folders: Sequence[str | Path]) -> str:
         results[name if name not in results else f"{name}, {folder.name}"] = metrics
         commands.append(command.strip())
     shown = [
-        column for column in COLUMNS if any(column.key in flatten_groups(one) for one in results.values())
+        column
+        for column in COLUMNS
+        if any(column.key in flatten_groups(values) for values in results.values())
     ]
     if not results or not shown:
         return ""
-    about = "In brackets: 95 % confidence intervals, clustered by citing paper. Commands:"
+    note = "In brackets: 95 % confidence intervals, clustered by citing paper. Commands:"
     return "\n\n".join(
-        [str(Table.of(results, shown, "data")), about, "```sh\n" + "\n".join(commands) + "\n```"]
+        [str(Table.of(results, shown, "data")), note, "```sh\n" + "\n".join(commands) + "\n```"]
     )
 
 
-def publish(given: PublishSettings) -> None:
+def publish(settings: PublishSettings) -> None:
     """Write and upload the model; prints where it is."""
-    results = results_section(given.results)
-    model = open_trained(given.model)
-    if given.output:
-        print(model.save(expand_user(given.output), results, given.licence))
-    if given.repo:
-        print(model.push(given.repo, results, given.licence, given.private))
+    results = results_section(settings.results)
+    model = open_trained(settings.model)
+    if settings.output:
+        print(model.save(expand_user(settings.output), results, settings.licence))
+    if settings.repo:
+        print(model.push(settings.repo, results, settings.licence, settings.private))
 
 
 main = command("model publish", PublishSettings, publish)

@@ -6,8 +6,11 @@ of trainings use it too.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -93,8 +96,8 @@ class Table:
         flats = {name: flatten_groups(metrics) for name, metrics in results.items()}
         rows = {name: [name] for name in flats}
         for column in columns:
-            found = [flat[column.key] for flat in flats.values() if flat.get(column.key) is not None]
-            best = column.format_value({column.key: max(found)}) if column.best and len(found) > 1 else None
+            values = [flat[column.key] for flat in flats.values() if flat.get(column.key) is not None]
+            best = column.format_value({column.key: max(values)}) if column.best and len(values) > 1 else None
             for name, flat in flats.items():
                 text, cell = column.format_value(flat), column.format_cell(flat)
                 rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
@@ -113,7 +116,7 @@ class Table:
 class Curves:
     """A plot of values from 0 over counts on a logarithmic axis, {label: {x: y}} (base.plots.curve_plot).
 
-    name: of its file in reports. suffix: of its file beside the first plot of a results page.
+    name: of its file in reports.
     intervals: {label: {x: (low, high)}} of some points. lines: {label: y} of dotted horizontal lines.
     marks: {x: label} of dotted vertical lines. shares: the y axis ends at 1, in percent.
     """
@@ -124,7 +127,6 @@ class Curves:
     y: str
     curves: Mapping[str, Mapping[int, float]]
     alt: str
-    suffix: str = ""
     intervals: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     highlight: Sequence[str] = ()
     lines: Mapping[str, float] = field(default_factory=dict)
@@ -147,7 +149,7 @@ def group_tables(
 
     label: maps a group to its column head. Numbers have two decimals, the best is bold.
     """
-    groups = dict.fromkeys(group for of in results.values() for group in of)
+    groups = dict.fromkeys(group for metrics in results.values() for group in metrics)
     ordered = sorted(groups, key=lambda group: group == AVERAGE)
     return [
         Table.of(
@@ -183,27 +185,23 @@ def under(metrics: Metrics, prefix: str) -> dict[str, Any]:
 # The renderer.
 
 
-def to_markdown(parts: Iterable[Part], folder: Path, page: str = "") -> list[str]:
-    """Return the parts as Markdown paragraphs, and draw the plots into a folder.
-
-    page: stem of a results page's plots, PAGE.png and PAGE-SUFFIX.png; by default NAME.png.
-    """
+def to_markdown(parts: Iterable[Part], folder: Path) -> list[str]:
+    """Return the parts as Markdown paragraphs, and draw the plots into a folder, as NAME.png."""
     paragraphs = []
     for part in parts:
         if isinstance(part, Curves):
-            stem = "-".join(filter(None, (page, part.suffix))) if page else part.name
-            draw_curves(folder / f"{stem}.png", part)
-            part = f"![{part.alt}]({stem}.png)"
+            draw_curves(folder / f"{part.name}.png", part)
+            part = f"![{part.alt}]({part.name}.png)"
         paragraphs.append(str(part))
     return paragraphs
 
 
-def draw_curves(path: Path, given: Curves) -> Figure:
+def draw_curves(path: Path, plot: Curves) -> Figure:
     """Draw declared curves into a file; returns the figure."""
     from citerec.base.plots import curve_plot
 
-    options = {name: getattr(given, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
-    return curve_plot(path, given.curves, given.title, given.x, given.y, **options)
+    options = {name: getattr(plot, name) for name in ("intervals", "highlight", "lines", "marks", "shares")}
+    return curve_plot(path, plot.curves, plot.title, plot.x, plot.y, **options)
 
 
 def briefly(parts: Iterable[Part]) -> list[Part]:
@@ -284,6 +282,26 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table, its first column aligned left and the others right."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV: without bold type, the ends of intervals in columns of their own.
+
+    >>> print(to_csv(Table(["", "R@10"], [["a", "**0.5** [0.4, 0.6]"]])).strip())
+    name,R@10,R@10 low,R@10 high
+    a,0.5,0.4,0.6
+    """
+    head, rows = list[str](), [list[str]() for _ in table.rows]
+    for label, *cells in zip(table.head, *table.rows, strict=True):
+        plain = [cell.replace("**", "") for cell in cells]
+        ends = [re.fullmatch(r"(\S+) \[(\S+), (\S+)\]", cell) for cell in plain]
+        label = label or "name"
+        head += [label, f"{label} low", f"{label} high"] if any(ends) else [label]
+        for row, cell, match in zip(rows, plain, ends, strict=True):
+            row += match.groups() if match else [cell, "", ""] if any(ends) else [cell]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
 
 
 def align_columns(columns: Sequence[Sequence[object]]) -> list[list[str]]:

@@ -44,7 +44,7 @@ class ContextSettings(Settings):
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
         if self.draft and DRAFT not in self.protocols:
             object.__setattr__(self, "protocols", (*self.protocols, DRAFT))
-        _refuse_empty(self, "cutoffs", "protocols")
+        refuse_empty(self, "cutoffs", "protocols")
 
 
 def _check_counts(settings: Settings, *names: str) -> None:
@@ -54,7 +54,7 @@ def _check_counts(settings: Settings, *names: str) -> None:
             check_count(f"benchmark.{name}", number)
 
 
-def _refuse_empty(settings: Settings, *names: str) -> None:
+def refuse_empty(settings: Settings, *names: str) -> None:
     """Raise InputError if one of these lists is empty."""
     for name in names:
         if getattr(settings, name) in ((), []):
@@ -64,46 +64,6 @@ def _refuse_empty(settings: Settings, *names: str) -> None:
 @dataclass(frozen=True)
 class PrefetchSettings(ContextSettings):
     protocols: tuple[str, ...] = setting((TRANSDUCTIVE, INDUCTIVE), choices=PROTOCOLS)
-
-
-DRAFT_PROTOCOLS = ("as_is", "titles", "merged")
-ASK = "ask"
-
-
-@dataclass(frozen=True)
-class DraftsSettings(Settings):
-    """Citations of drafts, masked in turn, asked over the bibliographies of their authors."""
-
-    where: ClassVar[str] = "benchmark"
-
-    drafts: str | None = None
-    """folder of drafts, each in a folder of its own with its .bib files, or citerec/drafts/public or
-    citerec/drafts/2026-12, which are fetched on first use"""
-    languages: tuple[str, ...] = ()
-    """only drafts whose language in the folder's list is one of these, e.g. [fr,de]; empty: all"""
-    model: str = "builtin"
-    """model of the libraries, as in citerec build: builtin, bm25, a folder, or a hub id; or bm25_names: BM25
-    that also reads authors and years, and prefers papers that the draft cites elsewhere"""
-    baseline: str | None = "bm25"
-    """model to compare with; null: none"""
-    protocols: tuple[str, ...] = setting(DRAFT_PROTOCOLS, choices=DRAFT_PROTOCOLS)
-    """as_is (each author's bibliography) | titles (without its abstracts) | merged (all in one library)"""
-    commands: tuple[str, ...] = setting((ASK, DRAFT), choices=(ASK, DRAFT))
-    """ask (the passage, the draft's title and abstract) | draft (its other citations are known, too)"""
-    depth: int = setting(100, least=10)
-    """papers per citation; MRR is cut off there"""
-    queries: int | None = setting(None, least=1)
-    """size of a random sample of each draft's citations; null: all"""
-    seed: int = 0
-    """random seed of samples, confidence intervals and tests"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _refuse_empty(self, "protocols", "commands")
-        if self.drafts is None:
-            raise InputError(
-                "benchmark=drafts needs drafts=FOLDER; citerec data drafts output=FOLDER fetches some"
-            )
 
 
 @dataclass(frozen=True)
@@ -270,7 +230,7 @@ class Tuning(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_empty(self, "k1", "b")
+        refuse_empty(self, "k1", "b")
 
 
 @dataclass(frozen=True)
@@ -305,7 +265,7 @@ class DatasetLevelSettings(SampledSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_empty(self, "sizes")
+        refuse_empty(self, "sizes")
         _check_counts(self, "sizes")
 
 
@@ -320,12 +280,11 @@ class FieldLevelSettings(SampledSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_empty(self, "fields")
+        refuse_empty(self, "fields")
 
 
 for name, kind, target in (
     ("prefetch", PrefetchSettings, "contexts.prefetch.Prefetch"),
-    ("drafts", DraftsSettings, "contexts.drafts.Drafts"),
     ("pipeline", PipelineSettings, "contexts.pipeline.Pipeline"),
     ("rerank", PipelineSettings, "contexts.pipeline.Reranking"),
     ("global_prefetch", ContextSettings, "papers.reranking.GlobalPrefetch"),

@@ -59,8 +59,8 @@ def intervals(
         with np.errstate(invalid="ignore"):  # resamples without queries of a column become NaN, ignored below
             means[chunk] = (times @ sums) / (times @ counts)
     low, high = np.nanquantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    known = np.count_nonzero(counts, axis=0) > 1
-    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+    enough = np.count_nonzero(counts, axis=0) > 1
+    return np.where(enough, low, np.nan), np.where(enough, high, np.nan)
 
 
 def randomisation_test(

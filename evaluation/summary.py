@@ -24,15 +24,11 @@ from citerec.base.files import write_text
 from citerec.evaluation.report import (
     METRICS,
     REPORT,
-    Part,
     align_columns,
-    briefly,
     flatten_groups,
     markdown_table,
     print_line,
-    print_parts,
     print_table,
-    to_markdown,
 )
 
 if TYPE_CHECKING:
@@ -60,18 +56,16 @@ class SweepJob:
 
     def label(self, keys: Sequence[str]) -> str:
         """Label the job by its values of these keys, or by its folder."""
-        given = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
-        return " ".join(given) or self.folder.name
+        values = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
+        return " ".join(values) or self.folder.name
 
 
 class Summary(Callback):
-    """Prints and writes a table of the jobs of a multirun (summary.md, summary.csv), and what their
-    benchmarks show of several outputs, with plots.
+    """Prints and writes a table of the jobs of a multirun (summary.md; summary.csv with all metrics).
 
     A failed job does not stop the multirun: the table shows its error, and the program exits with code 2 at
     the end. A single run that fails with an InputError ends with one line and code 2.
-    columns: metrics of trainings to show, or patterns; benchmarks define their own. summary.csv has all of
-    them.
+    columns: metrics of trainings to show, or patterns; benchmarks define their own.
     """
 
     def __init__(
@@ -114,18 +108,15 @@ class Summary(Callback):
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
         varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
         labels = [job.label(varied) for job in jobs]
-        benchmarks = list(dict.fromkeys(filter(None, map(benchmark_of, jobs))))
-        columns = [*(name for one in benchmarks for name in one.columns), *self.columns]
+        benchmarks = dict.fromkeys(filter(None, map(benchmark_of, jobs)))
+        columns = [*(name for kind in benchmarks for name in kind.columns), *self.columns]
         rows = _rows(jobs, varied, columns)
-        parts = [part for one in benchmarks for part in _parts(one, jobs, labels, sweep.name)]
-        text = _markdown(sweep, jobs, labels, rows)
-        write_text(sweep / "summary.md", "\n\n".join([text, *to_markdown(parts, sweep)]) + "\n")
+        write_text(sweep / "summary.md", _markdown(sweep, jobs, labels, rows) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
         print_table(rows, f"{len(jobs)} jobs")
-        print_parts(parts, sweep.name)
         for job, label in zip(jobs, labels, strict=True):
             print_line(f"{label}: {job.failure or job.folder / result_file(job)}")
-        print_line(f"tables and plots: {sweep / 'summary.md'}")
+        print_line(f"table: {sweep / 'summary.md'}")
         failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
         if failed:
             fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
@@ -142,34 +133,19 @@ def read_job(folder: Path) -> SweepJob:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = flatten_groups(read_metrics(folder))
+            job.metrics = flatten_groups(json.loads((folder / METRICS).read_text("utf-8")))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
 
 
-def read_metrics(folder: Path) -> dict[str, Any]:
-    """Read metrics.json of an output folder."""
-    metrics: dict[str, Any] = json.loads((folder / METRICS).read_text("utf-8"))
-    return metrics
-
-
-def benchmark_settings(job: SweepJob) -> dict[str, Any]:
-    """Return the settings of an evaluation's benchmark; empty for other jobs."""
-    from omegaconf import OmegaConf
-
-    path = job.folder / ".hydra" / "config.yaml"
-    config = OmegaConf.select(OmegaConf.load(path), "benchmark") if path.is_file() else None
-    found = OmegaConf.to_container(config, resolve=True) if config else {}
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
-
-
 def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
     """Return the benchmark of an evaluation, or the one that a training validates with, if any."""
     from hydra.utils import get_class
+    from omegaconf import OmegaConf
 
-    target = benchmark_settings(job).get("_target_")
+    path = job.folder / ".hydra" / "config.yaml"
+    target = OmegaConf.select(OmegaConf.load(path), "benchmark._target_") if path.is_file() else None
     if "val/f1@20" in job.metrics:
         target = "citerec.evaluation.benchmarks.papers.reranking.GlobalReranking"
     return get_class(target) if target else None
@@ -221,21 +197,3 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
         overrides = [job.overrides.get(key, "") for key in keys]
         writer.writerow([*overrides, *(job.metrics.get(name, "") for name in names), job.folder, job.failure])
     return text.getvalue()
-
-
-def _parts(
-    benchmark: type[Benchmark], jobs: Sequence[SweepJob], labels: Sequence[str], title: str
-) -> list[Part]:
-    """Return what a benchmark shows of its finished jobs, in brief."""
-    from citerec.evaluation.benchmark import Output
-    from citerec.evaluation.published import published_tables
-
-    outputs = {
-        label: Output(job.folder, read_metrics(job.folder), benchmark_settings(job))
-        for job, label in zip(jobs, labels, strict=True)
-        if job.metrics and benchmark_of(job) is benchmark
-    }
-    parts = briefly(benchmark.view(outputs, title)) if outputs else []
-    for name in benchmark.published if outputs else ():
-        parts += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
-    return parts

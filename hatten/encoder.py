@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from citerec.base.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import Documents, Vocabulary, from_padded
 from citerec.hatten.inputs import Inputs, Layout, LevelInputs
@@ -118,14 +117,10 @@ class HAttenEncoder(Encoder):
     ) -> None:
         """word_vectors [V, D]; marker_ids: words to train with trainable_vectors=markers.
 
-        Raises InputError if D differs from the configured dimension.
+        Raises InputError if D does not fit the configuration (EncoderConfig.fit).
         """
         super().__init__()
-        if word_vectors.ndim != 2 or word_vectors.shape[1] != config.dim:
-            raise InputError(
-                f"word vectors of {word_vectors.shape[-1]} dimensions do not fit an encoder of {config.dim}; "
-                f"set model.encoder.dim={word_vectors.shape[-1]} or choose other vectors"
-            )
+        config = config.fit(word_vectors.shape[1])
         self.config, self.dim, self.pad_id = config, config.dim, pad_id
         self.chunk_tokens = CHUNK_TOKENS
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))

@@ -12,9 +12,9 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.published.checkpoint import PUBLISHED, load_reference_model
 from citerec.hatten.retriever import DenseModel, EncoderRetriever
-from citerec.hatten.settings import EncoderConfig, HAttenSettings
+from citerec.hatten.settings import EncoderConfig, EncoderTraining, FastHAttenSettings, HAttenSettings
 from citerec.hatten.static.model import StaticModel
-from citerec.hatten.words.vectors import Embeddings, inverse_document_frequency, load_initial_vectors
+from citerec.hatten.words.vectors import Embeddings, GloVe, inverse_document_frequency, load_initial_vectors
 from citerec.retrieval.encoders.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training import hub
@@ -44,6 +44,12 @@ citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=cus
     encoder: HAttenEncoder
     vocabulary: Vocabulary
     about: dict[str, Any]
+
+    @classmethod
+    def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Embeddings:
+        quick = isinstance(settings, FastHAttenSettings)
+        vectors: Embeddings = super().default_pretrained(settings, seed) if quick else GloVe()
+        return vectors
 
     @classmethod
     def untrained(

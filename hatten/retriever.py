@@ -53,8 +53,8 @@ class DenseModel(Pretrained):
         """Train on the training contexts of a corpus.
 
         settings: of `settings_class`. pretrained: what training starts from: for a bi-encoder the settings of
-        a transformer, by default MiniLM; else word vectors, by default word2vec's of the corpus. changes:
-        fields of the settings, such as rounds=4.
+        a transformer, by default MiniLM; else word vectors, by default GloVe's for HAtten, for others
+        word2vec's of the corpus. changes: fields of the settings, such as rounds=4.
         """
         # torch and Lightning, which searching with a static model does not need
         from citerec.hatten.training.train import train_encoder
@@ -62,7 +62,7 @@ class DenseModel(Pretrained):
         return train_encoder(cls, corpus, settings, run, pretrained, changes)
 
     @classmethod
-    def default_pretrained(cls, seed: int) -> Any:
+    def default_pretrained(cls, settings: EncoderTraining, seed: int) -> Any:
         """What training starts from unless it is given."""
         from citerec.hatten.words.word2vec import Word2Vec
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import citerec.retrieval.settings  # noqa: F401  (schemas of encoder and index)
 from citerec.base.errors import InputError
@@ -22,10 +23,10 @@ class EncoderConfig(Settings):
     """Architecture of HAtten, saved with each checkpoint; the defaults are the paper's."""
 
     where: ClassVar[str] = "model.encoder"
-    dim: int = setting(200, least=1)
-    """dimension of word, paragraph and document vectors"""
-    heads: int = setting(8, least=1)
-    """attention heads"""
+    dim: int = 0
+    """dimension of word, paragraph and document vectors; 0: that of the word vectors"""
+    heads: int = 0
+    """attention heads; 0: the most, up to 8, that divide the dimension"""
     hidden: int = setting(1024, least=1)
     """width of the feed-forward layers"""
     layers: int = 1
@@ -59,25 +60,30 @@ class EncoderConfig(Settings):
                 f"{self.where}.residual=mean: has both levels and attention pooling; levels={self.levels} "
                 f"pooling={self.pooling} need residual=none"
             )
-        if self.dim % self.heads or self.dim % 2:
-            raise InputError(f"{self.where}: dim={self.dim} must be even and divisible by heads={self.heads}")
+
+    def fit(self, dim: int) -> EncoderConfig:
+        """Return the architecture for word vectors of a dimension; InputError that names all conflicts.
+
+        >>> EncoderConfig().fit(50).heads, EncoderConfig().fit(200).heads
+        (5, 8)
+        """
+        heads = self.heads or next(heads for heads in range(8, 0, -1) if dim % heads == 0)
+        wrong = []
+        if self.dim not in (0, dim):
+            wrong.append(f"{self.where}.dim={self.dim} is not the {dim} of the word vectors; leave it out")
+        if dim % 2:
+            wrong.append(f"word vectors of {dim} dimensions cannot take positions, which need an even number")
+        if dim % heads:
+            fitting = ", ".join(str(count) for count in range(1, 17) if dim % count == 0)
+            wrong.append(f"{self.where}.heads={heads} does not divide {dim}; choose from {fitting}")
+        if wrong:
+            raise InputError("; ".join(wrong))
+        return replace(self, dim=dim, heads=heads)
 
 
-@dataclass(frozen=True)
-class EncoderLossSettings(Settings):
-    """Training loss over the cosines of a batch (hatten.training.losses)."""
-
-    where: ClassVar[str] = "model.loss"
-    name: str = setting("infonce", choices=("triplet", "infonce"))
-    """triplet (Gu et al. 2022, equation 3) | infonce"""
-    margin: float = 0.05
-    """triplet: margin per level of relevance between positive and negative"""
-    positives: tuple[int, ...] = (1, 2)
-    """triplet: levels of relevance used as positives; [1] ignores mined positives"""
-    temperature: float = setting(0.05, above=0)
-    """infonce: temperature"""
-    correct_rate: bool = True
-    """infonce: correct for popular papers being sampled as negatives more often (logQ)"""
+def loss_of(name: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Return what makes the settings of a loss of hatten.training.losses."""
+    return lambda: {"_target_": f"citerec.hatten.training.losses.{name}", **options}
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,9 @@ class EncoderTraining(Settings):
     """start each round from the averaged weights"""
     workers: int | None = None
     """data-loader processes; null: none on a CPU, up to 4 beside a GPU"""
-    loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
+    """_target_ and options of a loss of citerec.hatten.training.losses, Triplet (margin, positives), InfoNCE
+    (temperature, correct_rate) or your own"""
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
@@ -192,6 +200,9 @@ class EncoderTraining(Settings):
         """Whether the encoder's reader can leave out abstracts and titles."""
         return False
 
+    def check_vectors(self, vectors: Any) -> None:
+        """Find what training starts from, before a corpus is opened; InputError if it does not fit."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch.varies_texts and not self.reads_texts:
@@ -203,7 +214,7 @@ class EncoderTraining(Settings):
             ("schedule.mean_only_rounds", self.schedule.mean_only_rounds),
         ):
             if value and not self.has_mean_path:
-                raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
+                raise InputError(f"model.{name}={value}: needs model=hatten_fast, or encoder.residual=mean")
 
 
 @dataclass(frozen=True)
@@ -215,6 +226,8 @@ class WordsSettings(Settings):
     """keep tokens without a letter or digit"""
     markers: bool = True
     """give the two citation markers random vectors if the word vectors lack them; else they are dropped"""
+    random_vectors: int = 0
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
     centre_vectors: bool = True
     """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)
@@ -223,21 +236,26 @@ class WordsSettings(Settings):
 
 @dataclass(frozen=True)
 class HAttenSettings(WordsSettings, EncoderTraining):
-    """model=hatten: the settings that did best on validation (docs/guide/hatten.md); experiment=paper has the
-    paper's."""
+    """model=hatten: both levels from the first round, triplet loss, mined negatives and positives; shorter
+    than the paper's training, which is experiment=paper."""
 
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
-    encoder: EncoderConfig = field(
-        default_factory=lambda: EncoderConfig(
-            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
+    rounds: int = setting(8, least=1)
+    """number of rounds of mining, training and validation"""
+    random_vectors: int = 5
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
+    centre_vectors: bool = False
+    """subtract the mean from the word vectors and scale them to unit length"""
+    encoder: EncoderConfig = field(default_factory=lambda: EncoderConfig(trainable_vectors="all"))
+    loss: dict[str, Any] = field(default_factory=loss_of("Triplet"))
+    batch: EncoderBatchSettings = field(
+        default_factory=lambda: EncoderBatchSettings(
+            64, mined=3, random=1, random_level=4, steps_per_round=500
         )
     )
-    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
-    schedule: EncoderRateSettings = field(
-        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
-    )
-    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
+    mining: MiningSettings = field(default_factory=lambda: MiningSettings(first="bm25", positives=True))
+    schedule: EncoderRateSettings = field(default_factory=lambda: EncoderRateSettings(20, "linear"))
 
     @property
     def arithmetic(self) -> str:
@@ -246,6 +264,35 @@ class HAttenSettings(WordsSettings, EncoderTraining):
     @property
     def has_mean_path(self) -> bool:
         return self.encoder.residual == "mean"
+
+    def check_vectors(self, vectors: Any) -> None:
+        if (dim := vectors.width()) is not None:
+            self.encoder.fit(dim)
+        vectors.find()
+
+
+@dataclass(frozen=True)
+class FastHAttenSettings(HAttenSettings):
+    """model=hatten_fast: HAtten with a mean path that is trained first, alone (docs/research/hatten.md)."""
+
+    rounds: int = setting(5, least=1)
+    """number of rounds of mining, training and validation"""
+    random_vectors: int = 0
+    """words without a vector get a random one if the corpus has them so often; 0: they are dropped"""
+    centre_vectors: bool = True
+    """subtract the mean from the word vectors and scale them to unit length"""
+    encoder: EncoderConfig = field(
+        default_factory=lambda: EncoderConfig(
+            input_dropout=0.1, trainable_vectors="all", input_scale=14.0, residual="mean"
+        )
+    )
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE"))
+    batch: EncoderBatchSettings = field(default_factory=lambda: EncoderBatchSettings(cached_negatives=True))
+    mining: MiningSettings = field(default_factory=MiningSettings)
+    schedule: EncoderRateSettings = field(
+        default_factory=lambda: EncoderRateSettings(20, "linear", vectors=0.67, mean_only_rounds=4)
+    )
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(lr=1.5e-3))
 
 
 @dataclass(frozen=True)
@@ -291,7 +338,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
     """number of rounds of mining, training and validation"""
     ema: float = setting(0.98, below=1)
     """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
-    loss: EncoderLossSettings = field(default_factory=lambda: EncoderLossSettings(correct_rate=False))
+    loss: dict[str, Any] = field(default_factory=loss_of("InfoNCE", correct_rate=False))
     batch: EncoderBatchSettings = field(
         default_factory=lambda: EncoderBatchSettings(32, random=0, contexts_per_paper=1, steps_per_round=100)
     )
@@ -315,6 +362,7 @@ class BiEncoderSettings(FineTuningSettings, EncoderTraining):
 
 
 register("hatten", HAttenSettings)
+register("hatten_fast", FastHAttenSettings)
 register("static", StaticSettings)
 register("nnselect", NNSelectSettings)
 register("biencoder", BiEncoderSettings)

@@ -1,14 +1,13 @@
 """Libraries: folders of your own papers that recommend which of them to cite.
 
-library      what a library answers and changes  memory/         the files that it is kept in
-recommender  opens one, ranks for a passage      question        the passage, and which papers may answer
-candidates   papers in memory that are ranked    models          the ranking model of a library
-folder       library.json, lock, generations     settings        options of the commands
-explanation  why a paper is recommended          search          papers by words of title, author, year
-papers       one paper: clean, merge             identities      which records are the same paper
-duplicates   merging records of the same paper   sources/        readers for files of papers, Zotero
-commands/    build, add, remove, update, ask     export/         tables, JSON, BibTeX, RIS, CSL JSON
-drafts/      missing citations in drafts         serving/        HTTP API, web page, MCP
-enrichment/  abstracts, DOIs, years              language_server/  citations in editors
-builtin/     the model that comes with the package
+Rooms, each of which imports only earlier ones:
+
+sources    files of papers, Zotero                  evidence  full texts, passages, why a paper is recommended
+papers     one Library: build, change, keep papers  ask       the question, papers to cite, how they are shown
+drafts     missing citations in drafts, checks      enrich    abstracts, DOIs, years from services and files
+editor     citations in editors (language server)   serve     HTTP API, web page, MCP
+commands   what is typed and printed                benchmark, builtin  other people's drafts; our model
 """
+
+MANIFEST = "library.json"
+"""The file by which the folder of a library is known."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from citerec.base.errors import InputError
 from citerec.base.settings import Settings, setting
-from citerec.library.serving import limits
+from citerec.library import limits
 
 SERVICES = ("openalex", "semanticscholar", "crossref", "arxiv")
 NEEDS_TEXTS = "encode_texts needs fulltext=true"
@@ -93,13 +93,13 @@ class BuildSettings(AddSettings):
     force: bool = False
     """even if the library's own source files have lost more than a fifth of its papers"""
     storage: str = "memory"
-    """memory: where a library is held while it is asked"""
+    """memory, for up to two million papers, or lance: in LanceDB, of any size (docs/write/safety.md)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.storage != "memory":
-            limit = "a library is held in memory, which is enough for some two million papers"
-            raise InputError(f"storage={self.storage}: {limit}; leave it out")
+        if self.storage not in ("memory", "lance"):
+            ways = "memory, for up to some two million papers, or lance, for more (extra `large`)"
+            raise InputError(f"storage={self.storage}: a library is kept in {ways}")
         if self.encode_texts and self.source and not self.fulltext:
             raise InputError(NEEDS_TEXTS)
         if not self.source and not self.overwrite:
@@ -160,14 +160,20 @@ class EnrichSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingSettings(LibrarySettings):
-    """Shared by the commands that recommend papers."""
+class QuestionSettings(LibrarySettings):
+    """Shared by the commands that ask."""
 
     asks: ClassVar[bool] = True
 
     library: str
     """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
     first place"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingSettings(QuestionSettings):
+    """Shared by the commands that recommend papers."""
+
     reranker: str | None = None
     """folder of a cross-encoder that reranks the top papers"""
 
@@ -205,15 +211,11 @@ class AskSettings(RankingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings(LibrarySettings):
+class SearchSettings(QuestionSettings):
     """Find papers of a library by title, authors, year or key."""
 
-    asks: ClassVar[bool] = True
     positional: ClassVar[str] = "words"
 
-    library: str
-    """folder of the library, a file of papers or zotero (e.g. papers.bib); `library=` may be omitted in the
-    first place"""
     words: tuple[str, ...]
     """words of the title, authors, year, venue or key, or their beginnings (e.g. kingma 2015 adam)"""
     k: int = setting(10, least=1)

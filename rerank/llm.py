@@ -141,14 +141,14 @@ class LlmReranker:
 
     def facts(self) -> dict[str, Any]:
         """Tokens, money (cost: of all answers, spent: of new ones) and bad answers so far."""
-        given, counts = self.settings, self.counts
-        found: dict[str, Any] = {f"llm_{name}": counts[name] for name in COUNTED}
-        if given.price_in is not None and given.price_out is not None:
-            prices = np.array([given.price_in, given.price_out]) / 1e6
+        settings, counts = self.settings, self.counts
+        facts: dict[str, Any] = {f"llm_{name}": counts[name] for name in COUNTED}
+        if settings.price_in is not None and settings.price_out is not None:
+            prices = np.array([settings.price_in, settings.price_out]) / 1e6
             for name, kind in (("cost", "tokens"), ("spent", "new_tokens")):
                 tokens = np.array([counts[f"{kind}_in"], counts[f"{kind}_out"]])
-                found[f"llm_{name}"] = float(tokens @ prices)
-        return found
+                facts[f"llm_{name}"] = float(tokens @ prices)
+        return facts
 
     def _order(self, queries: Queries, query: int, papers: list[int]) -> list[int]:
         """The order of a query's candidates, as positions in their former order."""
@@ -170,45 +170,45 @@ class LlmReranker:
         named = [int(number) - 1 for number in re.findall(r"\[(\d{1,6})\]", text)]
         if not named and re.fullmatch(r"[\d\s>,.]+", text):
             named = [int(number) - 1 for number in re.findall(r"\d{1,6}", text)]
-        found = list(dict.fromkeys(place for place in named if 0 <= place < count))
-        missing = [place for place in range(count) if place not in set(found)]
+        order = list(dict.fromkeys(place for place in named if 0 <= place < count))
+        missing = [place for place in range(count) if place not in set(order)]
         with self._lock:
             self.counts["answers"] += 1
-            self.counts["unreadable"] += not found
-            self.counts["completed"] += bool(found and missing)
+            self.counts["unreadable"] += not order
+            self.counts["completed"] += bool(order and missing)
             self.counts["missing_candidates"] += len(missing)
-            self.counts["wrong_numbers"] += len(named) - len(found)
-        return found + missing
+            self.counts["wrong_numbers"] += len(named) - len(order)
+        return order + missing
 
     def _render(self, queries: Queries, query: int | None, papers: Sequence[int]) -> list[dict[str, str]]:
         """The messages that ask to order papers; query: None renders empty texts."""
-        corpus, given = self.corpus, self.settings
+        corpus, settings = self.corpus, self.settings
         fields = dict.fromkeys(("context", "title", "abstract"), "")
         if query is not None:
-            one = queries[np.array([query])]
-            fields = {name: " ".join(one.texts(name)[0].split()) for name in fields}
+            single = queries[np.array([query])]
+            fields = {name: " ".join(single.texts(name)[0].split()) for name in fields}
         context = fields["context"].replace(OTHER_MARKER, "").replace(TARGET_MARKER, CITATION)
         lines = []
         for number, paper in enumerate(papers, 1):
             year = f" ({corpus.years[paper]})" if corpus.years[paper] > 0 else ""
-            abstract = " ".join(corpus.abstracts[paper].split()[: given.abstract_words])
+            abstract = " ".join(corpus.abstracts[paper].split()[: settings.abstract_words])
             lines.append(f"[{number}] {corpus.titles[paper]}{year}. {abstract}".rstrip())
-        text = Template(given.prompt).substitute(
+        text = Template(settings.prompt).substitute(
             context=context,
             title=fields["title"],
-            abstract=" ".join(fields["abstract"].split()[: given.abstract_words]),
+            abstract=" ".join(fields["abstract"].split()[: settings.abstract_words]),
             papers="\n".join(lines),
             count=len(lines),
         )
-        system = [{"role": "system", "content": given.system}] if given.system else []
+        system = [{"role": "system", "content": settings.system}] if settings.system else []
         return [*system, {"role": "user", "content": text}]
 
     def _ask(self, messages: list[dict[str, str]]) -> Answer:
         """The answer to messages, from the disk if they were asked before."""
-        given = self.settings
-        body: dict[str, Any] = {"model": given.model, "messages": messages}
-        body |= {} if given.temperature is None else {"temperature": given.temperature}
-        body |= {} if given.max_tokens is None else {"max_tokens": given.max_tokens}
+        settings = self.settings
+        body: dict[str, Any] = {"model": settings.model, "messages": messages}
+        body |= {} if settings.temperature is None else {"temperature": settings.temperature}
+        body |= {} if settings.max_tokens is None else {"max_tokens": settings.max_tokens}
         key = hashlib.blake2b(json.dumps([FORMAT, body], sort_keys=True).encode(), digest_size=16).hexdigest()
         path = self.folder / key[:2] / f"{key}.json"
         answer = _kept(path)
@@ -228,11 +228,11 @@ class LlmReranker:
 
     def _post(self, body: dict[str, Any]) -> Answer:
         """Ask the server, again after faults that may pass. InputError if it does not answer."""
-        given, reason, pause = self.settings, "", 0.0
-        assert given.base_url is not None
-        server = f"{given.model} at {httpx2.URL(given.base_url).host}"
+        settings, reason, pause = self.settings, "", 0.0
+        assert settings.base_url is not None
+        server = f"{settings.model} at {httpx2.URL(settings.base_url).host}"
         draw = random.Random(str(body["messages"]))
-        for attempt in range(given.attempts):
+        for attempt in range(settings.attempts):
             if self._stop.is_set():
                 break
             if attempt:
@@ -243,16 +243,16 @@ class LlmReranker:
                 self._pause(wait)
             pause, begin = 0.0, time.perf_counter()
             try:
-                response = self._http.post(f"{given.base_url.rstrip('/')}/chat/completions", json=body)
+                response = self._http.post(f"{settings.base_url.rstrip('/')}/chat/completions", json=body)
             except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-                raise InputError(f"{given.where}.base_url: not an address ({error_text(error)})") from None
+                raise InputError(f"{settings.where}.base_url: not an address ({error_text(error)})") from None
             except httpx2.HTTPError as error:
                 reason = f"no answer ({type(error).__name__})"
                 continue
             if response.status_code == 200:
                 try:
-                    found = msgspec.json.decode(response.content, type=_Response)
-                    text, usage = found.choices[0].message.content or "", found.usage
+                    answer = msgspec.json.decode(response.content, type=_Response)
+                    text, usage = answer.choices[0].message.content or "", answer.usage
                 except (msgspec.DecodeError, IndexError):
                     reason = "answers in an unknown form"
                     continue
@@ -269,7 +269,7 @@ class LlmReranker:
                 raise InputError(
                     f"{server}: {reason}; asks to wait {pause:.0f} s: go on then, answers are kept"
                 )
-        raise InputError(f"{server}: {reason} ({given.attempts} attempts); answers so far are kept")
+        raise InputError(f"{server}: {reason} ({settings.attempts} attempts); answers so far are kept")
 
     def _pause(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -284,17 +284,17 @@ COUNTED = (
 
 def cost_lines(metrics: Mapping[str, Any]) -> list[str]:
     """Describe `facts` in a report."""
-    found = {name: metrics[f"llm_{name}"] for name in COUNTED}
+    counts = {name: metrics[f"llm_{name}"] for name in COUNTED}
     money = ""
     if "llm_cost" in metrics:
         money = f", at the given prices {metrics['llm_cost']:.4g} for all and {metrics['llm_spent']:.4g} now"
-    unknown = f"; of {found['without_usage']:,} the server told no tokens" if found["without_usage"] else ""
+    unknown = f"; of {counts['without_usage']:,} the server told no tokens" if counts["without_usage"] else ""
     return [
-        f"{found['answers']:,} answers ({found['asked']:,} new, the others kept): {found['tokens_in']:,} "
-        f"tokens of prompts and {found['tokens_out']:,} of answers{unknown}{money}.",
-        f"Of the answers, {found['completed']:,} lacked candidates and {found['unreadable']:,} had no order; "
-        f"these {found['missing_candidates']:,} candidates follow in their former order. "
-        f"{found['wrong_numbers']:,} numbers were wrong or repeated, and ignored.",
+        f"{counts['answers']:,} answers ({counts['asked']:,} new, the others kept): {counts['tokens_in']:,} "
+        f"tokens of prompts and {counts['tokens_out']:,} of answers{unknown}{money}.",
+        f"Of the answers, {counts['completed']:,} lacked candidates and {counts['unreadable']:,} had no "
+        f"order; these {counts['missing_candidates']:,} candidates follow in their former order. "
+        f"{counts['wrong_numbers']:,} numbers were wrong or repeated, and ignored.",
     ]
 
 

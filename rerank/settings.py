@@ -258,7 +258,7 @@ class RerankerSettings(FineTuningSettings):
 
 @dataclass(frozen=True)
 class ScoringSettings(Settings):
-    """How pairs are scored."""
+    """Options of scoring pairs."""
 
     where: ClassVar[str] = "scoring"
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8", "fastest"))

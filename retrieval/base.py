@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ from citerec.base.files import atomic_folder
 from citerec.datasets.columns import save_arrays
 from citerec.datasets.corpus import Corpus, Split
 from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
-from citerec.retrieval.filters import Filters
 from citerec.retrieval.queries import Queries
+
+if TYPE_CHECKING:
+    from citerec.retrieval.filters import Filters
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +113,7 @@ class Retriever(ABC):
     comparable = False
     """whether scores mean the same for all queries and corpora"""
     encodings: tuple[str, ...] = ("local",)
-    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/guide/scale.md)"""
+    """supported ways to encode papers: `local` (this process) and `ray` (Ray Data, docs/research/scale.md)"""
     encoding = "local"
 
     def __init__(self) -> None:
@@ -186,30 +188,6 @@ class Retriever(ABC):
         self._corpus = corpus
         return self
 
-    def reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        """Like `index(corpus)`, but reuses the index of another corpus in `folder`.
-
-        Row i of the corpus was row kept[i] of the old one for i < len(kept). All papers are candidates.
-        """
-        self._corpus, self.tuned, self.reused = None, {}, True
-        self.tuned = read_index(folder, self._about(old))
-        self._reindex(old, corpus, kept, folder)
-        self._corpus = corpus
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        """Whether `extend` can be used, with the index of the old corpus in `folder`."""
-        return False
-
-    def extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        """Write the index of a corpus that continues another one, whose index is in `before`, to `folder`.
-
-        Takes the time that the new papers take: large files are hard-linked, and get rows at their end. The
-        retriever itself can be used only after `load`.
-        """
-        tuned = read_index(before, self._about(old))
-        with new_index(folder, self._about(corpus), tuned, before) as part:
-            self._extend(old, corpus, before, part)
-
     def search(self, queries: Queries | Split | Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each query, without its citing paper.
 
@@ -226,12 +204,12 @@ class Retriever(ABC):
             return replace(self.search_allowed(queries, k, None), queries=queries)
         papers, scores = empty_rankings(len(queries), k)
         for rows, allowed in filters.groups(queries):
-            found = self.search_allowed(queries[rows], k, allowed)
-            papers[rows], scores[rows] = found.papers, found.scores
+            ranking = self.search_allowed(queries[rows], k, allowed)
+            papers[rows], scores[rows] = ranking.papers, ranking.scores
         return Ranking(papers, scores, queries)
 
     def search_allowed(self, queries: Queries | Rows, k: int, allowed: Mask | None) -> Ranking:
-        """Like `search`, among the papers allowed [P] for all of these queries; None means all candidates."""
+        """Search among the papers allowed [P] for all of these queries; None means all candidates."""
         corpus = self.corpus
         queries = Queries.from_contexts(corpus, queries)
         eligible = corpus.is_candidate if allowed is None else allowed
@@ -239,16 +217,16 @@ class Retriever(ABC):
         depth = min(k + 1, int(np.count_nonzero(eligible)))
         if len(queries) == 0 or depth == 0:
             return Ranking(*empty_rankings(len(queries), k))
-        found = self._search(queries, depth, allowed)
-        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
+        ranking = self._search(queries, depth, allowed)
+        wrong = (np.isnan(ranking.scores) & (ranking.papers >= 0)).any(axis=1)
         if wrong.any():
             names = queries[np.flatnonzero(wrong)[:5]].names()
             raise InputError(
                 f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
                 f"{', '.join(names)}; its weights or vectors are damaged"
             )
-        drop = queries.is_own(found.papers) | ~eligible[found.papers]
-        return top_k(found.papers, found.scores, k, drop)
+        drop = queries.is_own(ranking.papers) | ~eligible[ranking.papers]
+        return top_k(ranking.papers, ranking.scores, k, drop)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """The scores that `search` gives these papers, float32 [Q, K]; -inf for papers it does not find.
@@ -261,15 +239,16 @@ class Retriever(ABC):
             allowed = np.zeros(len(self.corpus.paper_ids), np.bool_)
             allowed[wanted[wanted >= 0]] = True
             allowed &= self.corpus.is_candidate
-            found = self.search_allowed(queries[query : query + 1], papers.shape[1], allowed)
-            column, rank = np.nonzero((wanted[:, None] == found.papers) & (wanted[:, None] >= 0))
-            scores[query, column] = found.scores[0, rank]
+            ranking = self.search_allowed(queries[query : query + 1], papers.shape[1], allowed)
+            column, rank = np.nonzero((wanted[:, None] == ranking.papers) & (wanted[:, None] >= 0))
+            scores[query, column] = ranking.scores[0, rank]
         return scores
 
     # Saved indexes.
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to a folder, atomically."""
+        """Write the index to a folder, atomically; InputError if the retriever does not say what it has."""
+        self._refuse_empty()
         with new_index(Path(folder), self._about(self.corpus), self.tuned) as part:
             self._save(part)
 
@@ -289,11 +268,20 @@ class Retriever(ABC):
             self.load(folder, corpus)
             log.info("%s: loaded the index from %s", self.name, folder)
             return
+        if folder is not None:
+            self._refuse_empty()
         self.index(corpus)
         if folder is not None:
             self.save(folder)
             size = folder_bytes(Path(folder))
             log.info("%s: saved the index in %s, %s bytes", self.name, folder, f"{size:,}")
+
+    def _refuse_empty(self) -> None:
+        if not self.arrays and type(self)._save is Retriever._save:
+            raise InputError(
+                f"{self.name}: its index cannot be saved: {type(self).__name__} neither lists `arrays` "
+                "nor overrides `_save` and `_load`; leave out index_dir"
+            )
 
     def _about(self, corpus: Corpus) -> dict[str, Any]:
         return {"retriever": self.name, "corpus": corpus.fingerprint, **self.settings()}
@@ -322,13 +310,6 @@ class Retriever(ABC):
         number. The caller drops the citing paper and any paper that is not allowed.
         """
 
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        self.tuned = {}
-        self._index(corpus)
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        raise NotImplementedError
-
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""
         save_arrays(folder, **{name: getattr(self, f"_{name}") for name in self.arrays})
@@ -337,28 +318,6 @@ class Retriever(ABC):
         """Read the files written by `_save`."""
         for name, array in zip(self.arrays, load_arrays(folder, *self.arrays), strict=True):
             setattr(self, f"_{name}", array)
-
-
-MAX_CHANGED = 0.02
-"""Share of papers that may change before statistics over all papers of an index are recomputed."""
-
-
-def few_changed(old: Corpus, corpus: Corpus, before: int = 0) -> int | None:
-    """Like `small_change`, for a corpus that continues the old one; None if it does not."""
-    changed = before + len(corpus.paper_ids) - len(old.paper_ids)
-    small = corpus.continues == old.fingerprint and changed <= MAX_CHANGED * len(old.paper_ids)
-    return changed if small else None
-
-
-def small_change(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
-    """Number of papers that changed since an index was built, `before` of them earlier.
-
-    None if they are too many, or contexts or word ids differ, so that the index must be rebuilt.
-    """
-    changed = before + len(old.paper_ids) + len(corpus.paper_ids) - 2 * len(kept)
-    if changed > MAX_CHANGED * len(kept) or corpus.words[: len(old.words)] != old.words:
-        return None
-    return changed if list(corpus.context_ids) == list(old.context_ids) else None
 
 
 FORMAT = 4
@@ -380,13 +339,11 @@ def folder_bytes(folder: Path) -> int:
 
 
 @contextmanager
-def new_index(
-    folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any], before: Path | None = None
-) -> Iterator[Path]:
+def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
     """A temporary folder for the files of an index, which replaces `folder` on success.
 
     about: what the index belongs to (retriever, corpus, settings); tuned: parameters chosen by indexing; both
-    are written to the manifest. before: as for write_checksums.
+    are written to the manifest.
     Raises InputError if `folder` contains anything but an index.
     """
     from citerec.base.checksums import write_checksums  # not needed without a folder
@@ -397,7 +354,7 @@ def new_index(
         yield part
         manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned)}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        write_checksums(part, before=before)
+        write_checksums(part)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -413,11 +370,11 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             f"{folder}: an index of format {manifest['format']!r}, this version reads {FORMAT}; rebuild the "
             "index in another folder"
         )
-    found = manifest["about"]
+    saved = manifest["about"]
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
-    for key in [*wanted, *found]:
-        if wanted.get(key) != found.get(key):
-            texts = (str(values.get(key)) for values in (found, wanted))
+    for key in [*wanted, *saved]:
+        if wanted.get(key) != saved.get(key):
+            texts = (str(values.get(key)) for values in (saved, wanted))
             there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
             raise OtherIndex(
                 f"{folder}: the index was built with {key}={there}, not {here}; "

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import arxiv_month
+from citerec.formats.identifiers import arxiv_month
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights
@@ -46,10 +46,10 @@ class Dates(NamedTuple):
     @classmethod
     def from_years(cls, years: NDArray[np.integer]) -> Dates:
         """All months of the years; any month for unknown years (0)."""
-        known = years > 0
+        dated = years > 0
         return cls(
-            np.where(known, 12 * years, -_NEVER).astype(np.int32),
-            np.where(known, 12 * years + 11, _NEVER).astype(np.int32),
+            np.where(dated, 12 * years, -_NEVER).astype(np.int32),
+            np.where(dated, 12 * years + 11, _NEVER).astype(np.int32),
         )
 
     @classmethod
@@ -173,11 +173,11 @@ class Citations(Retriever):
         papers, scores = empty_rankings(len(queries), k)
         eligible = queries.corpus.is_candidate if allowed is None else allowed
         for rows, group in self._groups(queries):
-            found = self._candidates(group, eligible & ~group.later)
-            if (np.count_nonzero(found >= 0, axis=1) < k).any():
+            listed = self._candidates(group, eligible & ~group.later)
+            if (np.count_nonzero(listed >= 0, axis=1) < k).any():
                 later = self.text.search_allowed(group.queries, k, eligible & group.later)
-                found = np.hstack([found, later.papers])
-            ranked = top_k(found, self._scores(group, found), k)
+                listed = np.hstack([listed, later.papers])
+            ranked = top_k(listed, self._scores(group, listed), k)
             papers[rows], scores[rows] = ranked.papers, ranked.scores
         return Ranking(papers, scores)
 
@@ -205,16 +205,16 @@ class Citations(Retriever):
     def _group(self, queries: Queries, before: Mask, later: Mask) -> _Group:
         # Scores are scaled over all papers, so that they depend neither on filters nor on dates.
         scale = self.text.search_allowed(queries, self.depth, None)
-        found = scale.papers >= 0
-        best = np.where(found[:, :1], scale.scores[:, :1], 0)
-        lowest = np.where(found, scale.scores, best).min(axis=1, keepdims=True)
+        has_paper = scale.papers >= 0
+        best = np.where(has_paper[:, :1], scale.scores[:, :1], 0)
+        lowest = np.where(has_paper, scale.scores, best).min(axis=1, keepdims=True)
         unit = np.maximum(best - lowest, np.abs(best) / 100)  # so that scaled scores stay far below LATER
         unit = np.where(unit > 0, unit, 1)
         shape = (len(queries), len(before))
         similar = Ranking(*empty_rankings(len(queries), 0))
         if self._uses_graph:
-            known = before & queries.corpus.is_candidate
-            similar = self.text.search_allowed(queries, self.similar, known)
+            citable = before & queries.corpus.is_candidate
+            similar = self.text.search_allowed(queries, self.similar, citable)
         query, rank = np.nonzero(similar.papers >= 0)
         weight = np.maximum(1 - (best - similar.scores) / unit, 0)[query, rank] ** 2
         similarity = csr_matrix((weight, (query, similar.papers[query, rank])), shape, dtype=np.float32)
@@ -226,17 +226,17 @@ class Citations(Retriever):
 
     def _candidates(self, group: _Group, eligible: Mask) -> NDArray[np.int32]:
         """The union of the first papers by text and those found in the graph [Q, n], padded with -1."""
-        found = self.text.search_allowed(group.queries, self.depth, eligible).papers
-        query, rank = np.nonzero(found >= 0)
-        keys = [query << 32 | found[query, rank]]
+        listed = self.text.search_allowed(group.queries, self.depth, eligible).papers
+        query, rank = np.nonzero(listed >= 0)
+        keys = [query << 32 | listed[query, rank]]
         for graph in (group.cited, group.citing):
-            rows = np.repeat(np.arange(len(found)), np.diff(graph.indptr))
+            rows = np.repeat(np.arange(len(listed)), np.diff(graph.indptr))
             good = eligible[graph.indices] & (graph.data > 0)
             keys.append(rows[good] << 32 | graph.indices[good])
         union = np.unique(np.concatenate(keys))
         rows = union >> 32
-        counts = np.bincount(rows, minlength=len(found))
-        papers = np.full((len(found), int(counts.max(initial=0))), -1, np.int32)
+        counts = np.bincount(rows, minlength=len(listed))
+        papers = np.full((len(listed), int(counts.max(initial=0))), -1, np.int32)
         columns = np.arange(len(union)) - np.repeat(np.cumsum(counts) - counts, counts)
         papers[rows, columns] = union & 0xFFFF_FFFF
         return papers
@@ -276,8 +276,8 @@ def citation_matrix(corpus: Corpus) -> csr_matrix:
         citing.append(np.repeat(corpus.citing[split.contexts], split.positives.lengths))
         cited.append(split.positives.values)
     rows, columns = np.concatenate(citing), np.concatenate(cited)
-    known, papers = rows >= 0, len(corpus.paper_ids)
-    ones = np.ones(np.count_nonzero(known), np.float32)
-    graph = csr_matrix((ones, (rows[known], columns[known])), (papers, papers))
+    has_row, papers = rows >= 0, len(corpus.paper_ids)
+    ones = np.ones(np.count_nonzero(has_row), np.float32)
+    graph = csr_matrix((ones, (rows[has_row], columns[has_row])), (papers, papers))
     graph.data[:] = 1  # also for papers cited several times
     return graph

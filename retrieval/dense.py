@@ -6,7 +6,6 @@ Subclasses provide the encoder: of subwords in retrieval.encoders.article, of wo
 from __future__ import annotations
 
 import copy
-import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,13 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citerec.base import over_ray
-from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
-from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
-from citerec.retrieval.indexes.cpu import FlatIndex, PaperIndex, check_vectors
+from citerec.retrieval.indexes.cpu import PaperIndex
 from citerec.retrieval.indexes.index import build_index, build_l2_index, check_index, load_index, search_l2
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import IndexConfig
@@ -99,33 +95,6 @@ class DenseRetriever(Retriever):
             return
         self._vectors = build_index(self.index_config, vectors)
 
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        if self.index_config.kind != "exact" or self.similarity == "l2":
-            super()._reindex(old, corpus, kept, folder)  # the indexed vectors depend on all papers
-            return
-        known = load_index(self.index_config, folder)
-        self._prepare(corpus)
-        positions = np.searchsorted(np.flatnonzero(old.is_candidate), kept)
-        new = np.asarray(self.paper_vectors(corpus, self._candidates[len(kept) :]))
-        vectors = np.empty((len(self._candidates), new.shape[1]), np.float32)
-        vectors[len(kept) :] = new
-        for part in blocks(len(kept), new.shape[1]):
-            vectors[part] = known.read(positions[part])
-        self._vectors = build_index(self.index_config, vectors)
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        exact = self.index_config.kind == "exact" and (folder / FlatIndex.ARRAY).is_file()
-        return exact and corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        self._prepare(corpus)
-        new = self._candidates[len(old.paper_ids) :]
-        vectors = check_vectors(np.asarray(self.paper_vectors(corpus, new)), "papers")
-        continue_arrays(before, folder, **{Path(FlatIndex.ARRAY).stem: vectors})
-        shutil.copyfile(before / IDS, folder / IDS)
-        with (folder / IDS).open("a", encoding="utf-8") as file:
-            file.writelines(f"{corpus.paper_ids[row]}\n" for row in new.tolist())
-
     def _prepare(self, corpus: Corpus) -> None:
         self._cache, self._last = None, (None, np.empty((0, 0), np.float32))
         self.prepare(corpus)
@@ -144,13 +113,13 @@ class DenseRetriever(Retriever):
         vectors = self._query_vectors(queries)
         mask = None if allowed is None else allowed[self._candidates]
         if self.similarity == "l2":
-            found = search_l2(self._vectors, vectors, k, mask)
+            ranking = search_l2(self._vectors, vectors, k, mask)
         else:
-            found = self._vectors.search(vectors, k, mask)
+            ranking = self._vectors.search(vectors, k, mask)
         # A query without a known word is equally near to every paper and gets none.
-        valid = (found.papers >= 0) & vectors.any(axis=1, keepdims=True)
-        papers = np.where(valid, self._candidates[found.papers], -1).astype(np.int32)
-        return Ranking(papers, np.where(valid, found.scores, np.float32(-np.inf)))
+        valid = (ranking.papers >= 0) & vectors.any(axis=1, keepdims=True)
+        papers = np.where(valid, self._candidates[ranking.papers], -1).astype(np.int32)
+        return Ranking(papers, np.where(valid, ranking.scores, np.float32(-np.inf)))
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         if self.similarity == "l2":
@@ -162,8 +131,8 @@ class DenseRetriever(Retriever):
         for part in blocks(len(queries), papers.shape[1] * self._vectors.dim):
             whole = part.stop - part.start == len(queries)
             vectors = self._query_vectors(queries if whole else queries[part])
-            found = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
-            products = (found @ vectors[:, :, None])[:, :, 0]
+            paper_vectors = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
+            products = (paper_vectors @ vectors[:, :, None])[:, :, 0]
             scores[part] = np.where(valid[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
         return scores
 
@@ -189,10 +158,12 @@ class DenseRetriever(Retriever):
 
 
 def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:
-    """Like `retriever.encode_papers(rows)` [n, D], bit for bit, over Ray Data; interrupted work is resumed.
+    """Encode papers [n, D] over Ray Data, bit for bit as `retriever.encode_papers(rows)`; resumes its work.
 
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """
+
+    from citerec.retrieval.encoders.embeddings import EmbeddingJob, load_or_encode
 
     def encode(rows: Rows, _: object) -> tuple[Floats, None]:
         return retriever.encode_papers(rows), None
@@ -208,6 +179,8 @@ def ray_shards(
     retriever: DenseRetriever, rows: Rows, shards: Mapping[int, slice]
 ) -> Iterator[tuple[int, Floats]]:
     """Encode shards of the rows in Ray actors; yields (number, vectors) in order."""
+    from citerec.base import over_ray
+
     with over_ray.ray_session():
         import ray
         import torch

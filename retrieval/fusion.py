@@ -179,8 +179,8 @@ def recall_by_weights(
             sums = batch.sums(weights[None])[query]
             own = np.take_along_axis(sums, column[:, None], axis=1)
             ranks = 1 + np.count_nonzero((sums > own) | ((sums == own) & before), axis=1)
-            found = listed & np.isfinite(own[:, 0])
-            hits = sum((found & (ranks <= k)).astype(np.float64) for k in cutoffs) / len(cutoffs)
+            hit = listed & np.isfinite(own[:, 0])
+            hits = sum((hit & (ranks <= k)).astype(np.float64) for k in cutoffs) / len(cutoffs)
             row[rows] = np.bincount(query, hits, count) / np.maximum(cited.lengths, 1)
     return values
 
@@ -344,7 +344,7 @@ class Fusion(Retriever):
         return {"parts": parts, "method": self.method, "depth": self.depth, **self.weights.settings()}
 
     def query_settings(self) -> dict[str, Any]:
-        return {name: found for name, part in self.parts.items() if (found := part.query_settings())}
+        return {name: settings for name, part in self.parts.items() if (settings := part.query_settings())}
 
     @property
     def index_bytes(self) -> int:

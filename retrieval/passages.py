@@ -44,16 +44,16 @@ class _Words(NamedTuple):
 def _read_words(context: str) -> _Words:
     from citerec.datasets.tokenize import default_tokenize  # imports numba, which takes a second
 
-    found = default_tokenize(context)
-    mark = found.index(TARGET_WORD) if TARGET_WORD in found else len(found)
+    tokens = default_tokenize(context)
+    mark = tokens.index(TARGET_WORD) if TARGET_WORD in tokens else len(tokens)
     near: dict[int, float] = {}
-    for place, word in enumerate(found):
+    for place, word in enumerate(tokens):
         if word not in MARKER_WORDS:
             stem, weight = hash(word[:STEM]), 1 / (1 + abs(place - mark) / REACH)
             near[stem] = max(near.get(stem, 0), weight)
-    words = [word for word in found if word not in MARKER_WORDS]
+    words = [word for word in tokens if word not in MARKER_WORDS]
     size = max(min(OVERLAP, len(words)), 1)
-    sequences = [hash(of) for of in zip(*(words[i:] for i in range(size)), strict=False)]
+    sequences = [hash(sequence) for sequence in zip(*(words[i:] for i in range(size)), strict=False)]
     return _Words(sequences, list(near), list(near.values()))
 
 
@@ -120,8 +120,8 @@ class CitingPassages:
         own = np.zeros(len(index.known), np.float32)
         stems = np.array(words.stems, np.int64)
         there = np.searchsorted(index.known, stems).clip(max=max(len(own) - 1, 0))
-        found = index.known[there] == stems if len(own) else np.zeros(len(stems), np.bool_)
-        own[there[found]] = np.array(words.nearness, np.float32)[found]
+        seen = index.known[there] == stems if len(own) else np.zeros(len(stems), np.bool_)
+        own[there[seen]] = np.array(words.nearness, np.float32)[seen]
         own *= index.idf
         own /= max(float(np.linalg.norm(own)), 1e-9)
         cosines = np.bincount(index.rows, own[index.stems] * index.weights, minlength=count)
@@ -130,7 +130,7 @@ class CitingPassages:
 
 @dataclass(frozen=True)
 class CitedElsewhere:
-    """What the papers being written cite at other places, for Q queries.
+    """Citations of the papers being written at other places, for Q queries.
 
     known: [Q], rows of the papers. passages: [Q], those of the query's paper, None if unknown. places: [Q],
     the query's place among them.
@@ -170,13 +170,13 @@ class CitedElsewhere:
         elsewhere, cosines = passages.compare(context, place)
         distance = np.abs(np.arange(len(elsewhere)) - place)
         wanted = ~elsewhere & (distance > 0) & (distance <= BESIDE) if beside else elsewhere
-        found = [
+        cited = [
             (row, corpus.paper_row(paper))
             for row in np.flatnonzero(wanted).tolist()
             for paper in passages.cited[row]
             if corpus.has_paper(paper)
         ]
-        rows, papers = np.array(found, np.int64).reshape(-1, 2).T
+        rows, papers = np.array(cited, np.int64).reshape(-1, 2).T
         return papers.astype(np.int32), cosines[rows], np.maximum(distance[rows], 1).astype(np.float32)
 
 

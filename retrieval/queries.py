@@ -171,8 +171,8 @@ class Queries:
 
     def sentences(self) -> Queries:
         """Return queries of the sentences around the marks alone."""
-        found = [marked_sentence(text) for text in self.texts("context")]
-        return Queries.from_list(self.corpus, [Query(text) for text in found])
+        sentences = [marked_sentence(text) for text in self.texts("context")]
+        return Queries.from_list(self.corpus, [Query(text) for text in sentences])
 
     def is_own(self, papers: NDArray[np.integer]) -> Mask:
         """[Q, K]: which of the papers [Q, K] is the citing paper itself, which no retriever returns."""
@@ -186,8 +186,8 @@ class Queries:
 
     def word(self, word_id: int) -> str:
         """Return a word by its id."""
-        known = len(self.corpus.words)
-        return self.corpus.words[word_id] if word_id < known else self.new_words[word_id - known]
+        count = len(self.corpus.words)
+        return self.corpus.words[word_id] if word_id < count else self.new_words[word_id - count]
 
     def texts(self, name: str) -> list[str]:
         """Texts of a field [Q]."""
@@ -208,7 +208,7 @@ def cut_around_mark(text: str, size: int) -> str:
     >>> cut_around_mark("Graphs are parsed as TARGETCIT trees are.", 12)
     'parsed as TARGETCIT trees are.'
     """
-    from citerec.datasets.fulltext.contexts import cut_window  # takes long to import; corpora do not need it
+    from citerec.datasets.building.contexts import cut_window  # takes long to import; corpora do not need it
 
     left, _, right = text.partition(TARGET_MARKER)
     return cut_window(left, right, size, "whole")
@@ -235,9 +235,9 @@ def _paper_field(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryFiel
     """A field of papers [Q], rows of a corpus; empty for negative rows."""
     if papers.min(initial=0) >= 0:
         return QueryField(texts, words, papers)
-    known, rows = np.unique(np.append(-1, papers.clip(min=-1)), return_inverse=True)
-    known_words = words.take(known[1:])
-    known_texts = ["", *(texts[row] for row in known[1:].tolist())]
+    different, rows = np.unique(np.append(-1, papers.clip(min=-1)), return_inverse=True)
+    known_words = words.take(different[1:])
+    known_texts = ["", *(texts[row] for row in different[1:].tolist())]
     return QueryField(known_texts, Ragged(known_words.values, np.append(0, known_words.offsets)), rows[1:])
 
 

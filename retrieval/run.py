@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_write, digest_file
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import quoted
 from citerec.retrieval.arrays import Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from citerec.retrieval.queries import Queries
@@ -258,10 +257,10 @@ class CachedRun(Retriever):
             rows = slice(start, start := start + len(ranking))
             self._papers[rows, : ranking.k], self._scores[rows, : ranking.k] = ranking.papers, ranking.scores
         for split in corpus.splits.values():
-            found = int(np.count_nonzero(self.covers(split.contexts)))
-            if 0 < found < len(split):
+            covered = int(np.count_nonzero(self.covers(split.contexts)))
+            if 0 < covered < len(split):
                 log.warning(
-                    f"{self._file_names()}: {len(split) - found:,} of the {len(split):,} queries of split "
+                    f"{self._file_names()}: {len(split) - covered:,} of the {len(split):,} queries of split "
                     f"{split.name} are missing and get no papers"
                 )
 
@@ -306,8 +305,8 @@ def _to_corpus_rows(run: Run, rows: Rows, file: Path, corpus: Corpus) -> Ranking
     """Some rows of a run, with papers as rows of the corpus."""
     paper_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in run.paper_ids]
     papers = run.ranking.papers[rows]
-    found = np.where(papers >= 0, np.array(paper_rows, np.int32)[papers], -1)
-    missing = (found < 0) & (papers >= 0)
+    corpus_rows = np.where(papers >= 0, np.array(paper_rows, np.int32)[papers], -1)
+    missing = (corpus_rows < 0) & (papers >= 0)
     if missing.any():
         query, rank = np.argwhere(missing)[0]
         raise InputError(
@@ -315,4 +314,4 @@ def _to_corpus_rows(run: Run, rows: Rows, file: Path, corpus: Corpus) -> Ranking
             f"{run.paper_ids[papers[query, rank]]!r}, which corpus {corpus.name} lacks; "
             "name a run of this data set"
         )
-    return Ranking(found, run.ranking.scores[rows])
+    return Ranking(corpus_rows, run.ranking.scores[rows])

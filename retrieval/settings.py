@@ -56,10 +56,10 @@ class IndexConfig(Settings):
     def __post_init__(self) -> None:
         """Raises InputError for settings of other kinds and values out of range."""
         super().__post_init__()
-        known = {"kind", *BUILD_SETTINGS[self.kind], *SEARCH_SETTINGS[self.kind]}
+        names = {"kind", *BUILD_SETTINGS[self.kind], *SEARCH_SETTINGS[self.kind]}
         for part in fields(self):
             value = getattr(self, part.name)
-            if part.name not in known and value != part.default:
+            if part.name not in names and value != part.default:
                 raise InputError(f"index.{part.name}={value}: index.kind={self.kind} has no such setting")
 
     def asdict(self) -> dict[str, object]:
@@ -82,10 +82,10 @@ def recall_measures(
 ) -> tuple[list[str], list[int]]:
     """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
     measures = [*map(measure_name, [measure] if isinstance(measure, str) else measure)]
-    for one in measures or [""]:
-        if not re.fullmatch(r"recall@[1-9]\d*", one):
-            raise InputError(f"{option}={one}: choose recall@K, e.g. recall@10")
-    return measures, [int(one.removeprefix("recall@")) for one in measures]
+    for name in measures or [""]:
+        if not re.fullmatch(r"recall@[1-9]\d*", name):
+            raise InputError(f"{option}={name}: choose recall@K, e.g. recall@10")
+    return measures, [int(name.removeprefix("recall@")) for name in measures]
 
 
 def check_counts(**options: object) -> None:
@@ -97,13 +97,13 @@ def check_counts(**options: object) -> None:
 QUERY_FIELDS = ("context", "title", "abstract")
 
 
-def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
+def check_fields(fields: Sequence[str], choices: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
     """The fields of a query as a tuple; InputError for unknown fields and for an empty list."""
     if isinstance(fields, str):
         fields = [fields]
     for name in fields or [""]:
-        if name not in known:
-            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(known)}")
+        if name not in choices:
+            raise InputError(f"retriever.query: {name!r} is not one of {', '.join(choices)}")
     return tuple(fields)
 
 

@@ -108,7 +108,7 @@ def encode(
 
 
 def _read_ahead(read: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
-    """Like `map(read, parts)`, in a thread that is one part ahead."""
+    """Map `read` to parts in a thread that is one part ahead."""
     with ThreadPoolExecutor(1) as thread:
         waiting = [thread.submit(read, part) for part in parts[:1]]
         for part in [*parts[1:], None]:

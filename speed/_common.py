@@ -88,7 +88,7 @@ def source_folder(args: argparse.Namespace, scratch: Path, papers: int, contexts
     """Return the folder of the data or, if it does not exist, of a demo corpus written to `scratch`."""
     folder: Path = args.data if args.data.is_dir() else scratch / "demo"
     if not folder.is_dir():
-        generate_corpus(papers, contexts, folder, seed=0, workers=1)
+        generate_corpus(papers, contexts, folder, seed=0)
     print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}")
     return folder
 

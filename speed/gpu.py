@@ -4,23 +4,19 @@
 
 Texts and weights are random; networks have the sizes of the paper's HAtten, MiniLM-L6 and BERT-base. It
 prints a table, and begins no measurement when the time is over. Without a GPU all of it runs on the CPU, for
-which --tiny makes everything small. `python -m citerec.speed.wheels` lists what a machine lacks.
+which --tiny makes everything small.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import logging
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -28,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -43,17 +38,11 @@ from citerec.hatten.settings import (
     BiEncoderSettings,
     EncoderBatchSettings,
     EncoderConfig,
-    EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
     HAttenSettings,
     MiningSettings,
-    StaticSettings,
 )
-from citerec.hatten.static.model import StaticModel
-from citerec.hatten.training.batches import Batches, PreparedBatches
-from citerec.hatten.training.mining import Pool
-from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.words.vectors import Embeddings, WordVectors
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import (
@@ -64,7 +53,7 @@ from citerec.rerank.settings import (
     StepSettings,
 )
 from citerec.retrieval.encoders.article import ArticleRetriever
-from citerec.retrieval.encoders.nets import find_device, to_device
+from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.popularity import Popularity
 from citerec.retrieval.settings import ArticleConfig
 from citerec.speed._common import save_random_bert
@@ -73,16 +62,13 @@ from citerec.training.settings import OptimizerSettings, TrainerSettings
 
 BATCH = 64
 """Texts or pairs in a batch of the plain loops."""
-WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-COUNTED = ("aten::nonzero", "aten::_local_scalar_dense")
 
 
 @dataclass(frozen=True)
 class Row:
     """A line of the table; plain: the plain loop's figure in the same unit."""
 
-    what: str
+    label: str
     figure: str
     plain: str = ""
 
@@ -100,7 +86,7 @@ class RandomVectors(Embeddings):
 
 
 class Bench:
-    """What all measurements share: the device, the data, the folder and the sizes of the networks."""
+    """State that all measurements share: the device, the data, the folder and the sizes of the networks."""
 
     def __init__(self, folder: Path, tiny: bool, seconds: float) -> None:
         self.folder, self.tiny, self.seconds = folder, tiny, seconds
@@ -185,7 +171,6 @@ def paper_settings(bench: Bench, steps: int, queries: int) -> HAttenSettings:
         ema=0.999,
         word_dropout=0.0,
         encoder=bench.encoder_config,
-        loss=EncoderLossSettings("triplet"),
         batch=EncoderBatchSettings(queries, mined=0, random=4, contexts_per_paper=1, steps_per_round=steps),
         validation=EncoderValidationSettings(queries=0),
         schedule=EncoderRateSettings(),
@@ -198,68 +183,6 @@ def hatten_training(bench: Bench) -> Iterator[Row]:
     HAtten.train(bench.corpus, settings, bench.run("hatten"), pretrained=bench.vectors)
     rate = bench.figures("hatten")["train/steps_per_second"]
     yield Row(f"HAtten, training, {settings.batch.queries} queries a step", f"{rate:.1f} steps/s")
-    yield from hatten_step(bench, settings)
-
-
-def hatten_step(bench: Bench, settings: HAttenSettings) -> Iterator[Row]:
-    """What a step consists of, with mined papers."""
-    _, encoder, reader = HAtten.untrained(bench.corpus, settings, bench.vectors)
-    encoder.adapt(bench.device, settings.arithmetic)
-    encoder.train().to(bench.device)
-    split, rng = bench.corpus.split(TRAIN), np.random.default_rng(0)
-    papers = rng.choice(np.flatnonzero(bench.corpus.is_candidate).astype(np.int32), (len(split), 20))
-    pool = Pool(np.arange(len(split), dtype=np.int32), papers, np.zeros(papers.shape, np.bool_))
-    batch = replace(settings.batch, mined=3, random=1)
-    batches = PreparedBatches(
-        Batches(reader, split, pool, batch, 0, 0), encoder.layout, True, True, settings.loss.positives
-    )
-    module: Any = EncoderModule(encoder, settings, 0, 100)
-    module.log = lambda *_, **__: None
-    optimizer = module.configure_optimizers()["optimizer"]
-
-    prepared = [batches[number] for number in range(9)]
-    numbers = itertools.cycle(range(len(prepared)))
-
-    def step() -> None:
-        moved = to_device(prepared[next(numbers)], bench.device)
-        optimizer.zero_grad()
-        module.training_step(moved, 0).backward()
-        optimizer.step()
-        module.average_weights()
-
-    kinds = [torch.profiler.ProfilerActivity.CPU]
-    kinds += [torch.profiler.ProfilerActivity.CUDA] if bench.device.type == "cuda" else []
-
-    def milliseconds(steps: int) -> float:
-        bench.synchronise()
-        start = time.perf_counter()
-        for _ in range(steps):
-            step()
-        bench.synchronise()
-        return 1000 * (time.perf_counter() - start) / steps
-
-    warming = milliseconds(1)
-    first, again = milliseconds(len(prepared) - 1), milliseconds(len(prepared))
-    with torch.profiler.profile(activities=kinds) as profile:
-        step()
-        bench.synchronise()
-    torch.backends.cuda.enable_cudnn_sdp(True)  # torch's choice (find_device)
-    by_cudnn = milliseconds(len(prepared))
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    events = profile.events() or []
-    on_device = [event for event in events if str(event.device_type).endswith("CUDA")]
-    counts = {name: sum(event.name == name for event in events) for name in (*WAITS, *COUNTED)}
-    busy = sum(event.time_range.elapsed_us() for event in on_device) / 1000
-    waits = sum(counts[name] for name in WAITS) - (bench.device.type == "cuda")  # the last is ours
-    slowest = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)[:4]
-    of_host = ", ".join(f"{event.key} {event.self_cpu_time_total / 1000:.1f} ms" for event in slowest)
-    yield Row(
-        "... one step",
-        f"{again:.0f} ms without the loader ({first:.0f} with shapes not seen before, {warming:.0f} the "
-        f"first, {by_cudnn:.0f} with cuDNN's attention, new shapes), {len(on_device):,} kernels and copies, "
-        f"GPU busy {busy:.1f} ms, {waits} synchronisations, "
-        f"{counts[COUNTED[0]]} nonzero, {counts[COUNTED[1]]} scalars read; the host's longest: {of_host}",
-    )
 
 
 def hatten_encoding(bench: Bench) -> Iterator[Row]:
@@ -298,13 +221,13 @@ class PlainLoop:
 
     def batches(self, *texts: Sequence[str]) -> list[Any]:
         """Batches of texts, or of pairs of texts."""
-        found = []
+        batches = []
         for start in range(0, len(texts[0]), BATCH):
             part = [list(column[start : start + BATCH]) for column in texts]
             options = {"padding": True, "truncation": True, "max_length": self.max_tokens}
             encoded = self.tokenizer(*part, return_tensors="pt", **options)
-            found.append(encoded.to(self.bench.device))
-        return found
+            batches.append(encoded.to(self.bench.device))
+        return batches
 
     def forward(self, batch: Any) -> Tensor:
         with torch.autocast(self.bench.device.type, torch.bfloat16, enabled=self.bench.device.type == "cuda"):
@@ -407,79 +330,11 @@ def cross_encoder(bench: Bench) -> Iterator[Row]:
     yield Row("... scoring", f"{rate:,.0f} pairs/s", f"{plain:,.0f}")
 
 
-# What must run
-
-
-def static_settings(bench: Bench, **changes: Any) -> StaticSettings:
-    batch = EncoderBatchSettings(32, mined=1, random=1, steps_per_round=bench.steps(20))
-    validation = EncoderValidationSettings(queries=50, depth=50)
-    return StaticSettings(**{"rounds": 2, "batch": batch, "validation": validation, **changes})
-
-
-def static_model(bench: Bench) -> Iterator[Row]:
-    StaticModel.train(bench.corpus, static_settings(bench), bench.run("static"), pretrained=bench.vectors)
-    yield Row("static model, two rounds with mining", f"trained on {bench.device.type}")
-
-
-def mixed_precision(bench: Bench) -> Iterator[Row]:
-    run = bench.run("mixed", precision="bf16-mixed")
-    StaticModel.train(bench.corpus, static_settings(bench, rounds=1), run, pretrained=bench.vectors)
-    yield Row("trainer.precision=bf16-mixed, with clipping", "trained")
-
-
-class StopAfterRound(pl.Callback):
-    """Ends a training as its second round begins."""
-
-    class Stopped(Exception):
-        pass
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.current_epoch == 1:
-            raise self.Stopped
-
-
-def resumed(bench: Bench) -> Iterator[Row]:
-    """A run that goes on after its first round, beside one that was not interrupted."""
-    whole = paper_settings(bench, bench.steps(20), 8)
-    whole = replace(whole, rounds=2)
-    one = HAtten.train(bench.corpus, whole, bench.run("whole"), pretrained=bench.vectors)
-    first = replace(bench.run("resumed"), callbacks=[StopAfterRound()])
-    with suppress(StopAfterRound.Stopped):
-        HAtten.train(bench.corpus, whole, first, pretrained=bench.vectors)
-    again = replace(bench.run("resumed"), resume=True)
-    other = HAtten.train(bench.corpus, whole, again, pretrained=bench.vectors)
-    pairs = zip(one.encoder.state_dict().values(), other.encoder.state_dict().values(), strict=True)
-    most = max(float((a - b).abs().max()) for a, b in pairs)
-    text = "the same weights bit for bit" if most == 0 else f"weights within {most:.1e}"
-    yield Row("a run that was interrupted and resumed", text)
-
-
-def several_processes(bench: Bench) -> Iterator[Row]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
-    command += ["-m", "citerec", "train", "model=biencoder", "data=demo", "data.papers=150"]
-    command += ["data.contexts=400", f"data.cache_dir={bench.folder}", f"encoder.path={bench.minilm.path}"]
-    command += [f"trainer.accelerator={bench.trainer.accelerator}", "trainer.strategy=ddp", "model.rounds=1"]
-    command += ["model.batch.queries=16", "model.batch.steps_per_round=2", "model.validation.queries=20"]
-    command += ["model.validation.depth=50", "model.mining.depth=10", f"output_dir={bench.folder / 'ddp'}"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    lines = [line for line in done.stderr.splitlines() if "rror: " in line] or ["no message"]
-    yield Row("torchrun with one process", f"failed: {lines[0]}" if done.returncode else "trained")
-
-
-def without_jax(bench: Bench) -> Iterator[Row]:
-    yield Row("JAX", "imported" if "jax" in sys.modules else "not imported")
-
-
 MEASUREMENTS: tuple[Callable[[Bench], Iterator[Row]], ...] = (
     hatten_training,
     hatten_encoding,
     cross_encoder,
     bi_encoder,
-    static_model,
-    mixed_precision,
-    resumed,
-    several_processes,
-    without_jax,
 )
 
 
@@ -515,7 +370,7 @@ def main() -> None:
                 continue
             try:
                 for row in measure(bench):
-                    print(f"| {row.what} | {row.figure} |{row.plain and f' {row.plain}'} |", flush=True)
+                    print(f"| {row.label} | {row.figure} |{row.plain and f' {row.plain}'} |", flush=True)
             except Exception as error:  # the others may still run
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
                 print(f"| {name} | failed: {text} | |")

@@ -1,10 +1,9 @@
-"""Libraries: papers built per second, memory, and the time of a query, of adding 100 papers, and over HTTP.
+"""Libraries: building, memory, and the time of a query, of adding papers, over HTTP and with full texts.
 
     python -m citerec.speed.library --papers 1661201 --folder DIR
 
 generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
-runs in a separate process. The ceiling for building is parsing the same file; additions are compared with a
-change that writes everything anew. Over HTTP, a server process
+runs in a separate process. The ceiling for building is parsing the same file. Over HTTP, a server process
 (`citerec serve`) gets the contexts as passages from one user and from 20 at once; the baseline is the latency
 of GET /health, which does not use the library.
 """
@@ -14,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import resource
 import subprocess
 import sys
 import tempfile
@@ -29,15 +29,27 @@ from typing import Any
 import numpy as np
 import requests
 
-from citerec.datasets.formats.source_files import find_files, read_contexts
+from citerec.datasets.files.source_files import find_files, read_contexts
 from citerec.datasets.generate import generate_corpus
 from citerec.datasets.records import ContextRecord
-from citerec.library.commands.change import add, build, remove
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.question import mark_context
-from citerec.library.recommender import Recommender
-from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
+from citerec.datasets.tokenize import default_tokenize
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.static.model import StaticModel
+from citerec.library.ask.question import Request, mark_context
+from citerec.library.ask.recommendation import Recommendation
+from citerec.library.ask.recommender import Recommender
+from citerec.library.commands.change import add, build
+from citerec.library.evidence.evidence import WordsEncoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import read_files
+from citerec.library.evidence.refresh import refresh_texts
+from citerec.library.evidence.store import TextStore
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import BUILT_IN
+from citerec.library.settings import AddSettings, BuildSettings
 from citerec.library.sources.readers import read_source
+from citerec.retrieval.queries import Query
 from citerec.speed._common import (
     make_parser,
     memory_gb,
@@ -49,11 +61,13 @@ from citerec.speed._common import (
 
 ADDED = 100
 """Number of new papers to add."""
+GOAL, CANDIDATES = 10_000, 600
+"""Papers with full texts that figures are extrapolated to, and of a question's candidates."""
 
 
 def generate_source(args: argparse.Namespace) -> None:
     if not args.data.is_dir():
-        generate_corpus(args.papers, 1000, args.data, seed=0, workers=1)
+        generate_corpus(args.papers, 1000, args.data, seed=0)
 
 
 def build_library(args: argparse.Namespace) -> None:
@@ -62,7 +76,12 @@ def build_library(args: argparse.Namespace) -> None:
     read = time_call(args, lambda: [None for _ in read_source(file, lambda _: None)])
     contexts = str(file.parent) if args.contexts else ""
     settings = BuildSettings(
-        library=str(args.library), source=(str(file),), contexts=contexts, model=args.model, overwrite=True
+        library=str(args.library),
+        source=(str(file),),
+        contexts=contexts,
+        model=args.model,
+        storage=args.storage,
+        overwrite=True,
     )
     built = time_call(args, lambda: build(settings))
     size = sum(path.stat().st_size for path in args.library.rglob("*") if path.is_file()) / 1e6
@@ -86,7 +105,7 @@ def add_papers(args: argparse.Namespace) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             times.append(time_call(args, partial(add, settings)))
     start = time.perf_counter()
-    library = MemoryLibrary.open(args.library)
+    library = Library.open(args.library)
     opened = time.perf_counter() - start
     added = sorted(times[1:])[len(times) // 2 - 1]
     print(
@@ -94,45 +113,43 @@ def add_papers(args: argparse.Namespace) -> None:
         f"(the first time {times[0]:.2f} s); opened in {1000 * opened:.0f} ms; "
         f"peak resident memory {memory_gb():.2f} GB"
     )
-    with contextlib.redirect_stdout(io.StringIO()):
-        last = RemoveSettings(library=str(args.library), id=(library.corpus.paper_ids[-1],))
-        anew = time_call(args, partial(remove, last))
-    print(
-        f"  all written anew, as when a paper is removed: {anew:.2f} s, peak resident memory "
-        f"{memory_gb():.2f} GB; added / anew: {added / anew:.2f}"
-    )
 
 
-def read_questions(
-    args: argparse.Namespace, library: MemoryLibrary, count: int
-) -> Iterator[tuple[str, str, str]]:
-    """Yield context, title and abstract of the first contexts of the data."""
+def read_questions(args: argparse.Namespace, library: Library, count: int) -> Iterator[tuple[str, ...]]:
+    """Yield context, title, abstract and the id of the cited paper of the first contexts of the data."""
     file = find_files(args.data, None, ["train"])["contexts"]
-    contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
+    contexts = (record for record in read_contexts(file) if isinstance(record, ContextRecord))
     for context in islice(contexts, count):
-        row = library.row(context.citing_id) or 0
-        yield context.text, library.corpus.titles[row], library.corpus.abstracts[row]
+        paper = library.paper(library.row(context.citing_id) or 0)
+        yield context.text, paper.title, paper.abstract, context.cited_id or ""
+
+
+def _answer(recommender: Recommender, request: Request, answers: list[list[Recommendation]]) -> None:
+    answers += recommender.recommend_batch([request])
 
 
 def ask_questions(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
-    opened, times, library = time.perf_counter() - start, list[float](), in_memory(recommender.library)
-    for text, title, abstract in read_questions(args, library, args.questions):
-        ask = partial(recommender.recommend, mark_context(text), title, abstract)
-        times.append(1000 * time_call(args, ask))
+    opened, times, hits = time.perf_counter() - start, list[float](), list[bool]()
+    for text, title, abstract, cited in read_questions(args, recommender.library, args.questions):
+        answers: list[list[Recommendation]] = []
+        request = Request(Query(mark_context(text), title, abstract))
+        times.append(1000 * time_call(args, partial(_answer, recommender, request, answers)))
+        hits.append(cited in [paper.id for paper in answers[0]])
     p50, p95, p99 = np.percentile(times[1:], [50, 95, 99])
     print(
         f"opened in {opened:.2f} s, first query {times[0]:.0f} ms; {len(times) - 1} further queries: "
-        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak resident memory {memory_gb():.2f} GB"
+        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; R@10 {np.mean(hits):.3f}; "
+        f"peak resident memory {memory_gb():.2f} GB"
     )
 
 
 def serve_questions(args: argparse.Namespace) -> None:
-    library = MemoryLibrary.open(args.library)
+    library = Library.open(args.library)
     questions = [
         {"text": text, "title": title, "abstract": abstract[:20_000]}
-        for text, title, abstract in read_questions(args, library, args.requests)
+        for text, title, abstract, _ in read_questions(args, library, args.requests)
     ]
     options = [f"reranker={args.reranker}"] if args.reranker else []
     command = [sys.executable, "-m", "citerec", "serve", f"library={args.library}", "port=0", *options]
@@ -141,8 +158,8 @@ def serve_questions(args: argparse.Namespace) -> None:
     def session() -> requests.Session:
         if not hasattr(sessions, "own"):
             sessions.own = requests.Session()
-        found: requests.Session = sessions.own
-        return found
+        own: requests.Session = sessions.own
+        return own
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -177,12 +194,73 @@ def time_requests(name: str, send: Callable[[Any], Any], values: Sequence[Any], 
     return float(p50)
 
 
+def read_fulltexts(args: argparse.Namespace) -> None:
+    """Read made PDFs of two columns, index their passages, and search those of an index of GOAL papers."""
+    from citerec.tests.made_pdfs import made_paper
+
+    model = StaticModel.open(BUILT_IN / "static").retriever()
+    assert isinstance(model, WordsRetriever)
+    encoder = WordsEncoder(model)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [folder / f"{number}.pdf" for number in range(args.pdfs)]
+        for number, file in enumerate(files):
+            file.write_bytes(made_paper(number, by_rows=number % 10 == 0).pdf())
+        times = GOAL / args.pdfs
+        store = TextStore(folder / "texts", create=True)
+        start, pages = time.perf_counter(), 0
+        for file, text in read_files(files, args.workers):
+            store.put([(str(file), 1, 1, text)])
+            pages += text.pages
+        seconds = time.perf_counter() - start
+        print(
+            f"read: {pages / seconds:.0f} pages/s with {args.workers} processes, {seconds * times / 60:.1f} "
+            f"minutes for {GOAL:,} PDFs of {pages / args.pdfs:.0f} pages"
+        )
+        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+        papers = {f"p{number:06}": str(files[number % args.pdfs]) for number in range(GOAL)}
+        store.set_papers(papers, {})
+        start = time.perf_counter()
+        index = update_index(folder / "texts", store, encoder)
+        assert index is not None
+        seconds = time.perf_counter() - start
+        texts = store.path.stat().st_size * times
+        inside = sum(file.stat().st_size for file in (folder / "texts").rglob("*") if file.is_file())
+        size = inside - store.path.stat().st_size + texts
+        print(f"index: {len(index):,} passages in {seconds:.0f} s")
+        print(f"disk: {size / 1e6:.0f} MB, of which texts {texts / 1e6:.0f}")
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(f"memory: {memory:.2f} GB, and {child:.2f} in each process that reads")
+        draw = np.random.default_rng(0)
+        spent = []
+        for number in draw.integers(args.pdfs, size=200).tolist():
+            words = default_tokenize(made_paper(number).sections[1][1][0])[:60]
+            vector = encoder.encode_queries([" ".join(words)])[0]
+            some = np.sort(draw.choice(GOAL, CANDIDATES, replace=False))
+            weights = np.linspace(1, 0.2, len(words)).astype(np.float32)
+            start = time.perf_counter()
+            index.best(index.word_scores(words, weights))
+            index.best(index.word_scores(words, np.ones_like(weights)), some)
+            index.cosines(vector, index.passages_of(some)[0])
+            spent.append(time.perf_counter() - start)
+        print(f"question: {np.median(spent) * 1e3:.1f} ms more (median), {max(spent) * 1e3:.1f} at most")
+        store.close()
+        library = folder / "library"
+        library.mkdir()
+        entries = [LibraryPaper(f"key:{i}", files=(str(file),)) for i, file in enumerate(files)]
+        refresh_texts(library, lambda: entries[:-1], encoder, workers=args.workers)
+        start = time.perf_counter()
+        refresh_texts(library, lambda: entries, encoder, workers=args.workers)
+        print(f"one PDF more: {time.perf_counter() - start:.2f} s")
+
+
 STAGES = {
     "source": generate_source,
     "building": build_library,
     "asking": ask_questions,
     "serving": serve_questions,
     "adding": add_papers,
+    "fulltexts": read_fulltexts,
 }
 
 
@@ -191,12 +269,15 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--papers", type=int, default=0, help="number of papers to generate; 0: use the data")
     parser.add_argument("--folder", type=Path, help="folder of papers and library; default: temporary")
+    parser.add_argument("--storage", default="memory", help="memory or lance")
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the built-in one")
     parser.add_argument("--questions", type=int, default=51)
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--requests", type=int, default=400, help="requests over HTTP")
     parser.add_argument("--users", type=int, nargs="+", default=[1, 20], help="users at once, over HTTP")
     parser.add_argument("--reranker", default="", help="folder of a cross-encoder for the server")
+    parser.add_argument("--pdfs", type=int, default=1000, help="made PDFs, extrapolated to 10,000")
+    parser.add_argument("--workers", type=int, default=2, help="processes that read PDFs")
     parser.add_argument("--contexts", action="store_true", help="use the training contexts of the data")
     args = parser.parse_args()
     setup(args)

@@ -88,9 +88,9 @@ def load_vectors(
 
     def sums(rows: NDArray[np.integer], column: str) -> Vectors:
         texts = getattr(corpus, column).take(rows)
-        known = ids[texts.values]
-        weight = torch.from_numpy((known >= 0).astype(np.float32))
-        words, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(texts.offsets[:-1])
+        word_ids = ids[texts.values]
+        weight = torch.from_numpy((word_ids >= 0).astype(np.float32))
+        words, starts = torch.from_numpy(np.maximum(word_ids, 0)).long(), torch.from_numpy(texts.offsets[:-1])
         summed = F.embedding_bag(words, table, starts, mode="sum", per_sample_weights=weight)
         return np.asarray(F.normalize(summed, dim=1).numpy())
 
@@ -120,26 +120,27 @@ def compare_indexes(args: argparse.Namespace, papers: Vectors, queries: Vectors)
             index.search(queries[row : row + 1], args.depth)
 
     parts = np.array_split(queries, -(-len(queries) // FEW_QUERIES))  # larger batches may be searched fully
-    found = {
+    rankings = {
         name: np.concatenate([index.search(part, args.depth).papers for part in parts])
         for name, index in indexes.items()
     }
     many = median_seconds(args, {n: partial(i.search, queries, args.depth) for n, i in indexes.items()})
-    one = median_seconds(args, {n: partial(singly, i) for n, i in indexes.items()})
+    single = median_seconds(args, {n: partial(singly, i) for n, i in indexes.items()})
     print(f"\n| index | R@10 | R@{args.depth} | batches | single queries | bytes/vector | build, s |")
     print("| --- |" + " ---: |" * 6)
     for name, index in indexes.items():
         print(
-            f"| {name} | {recall(found['exact'][:, :10], found[name][:, :10]):.3f} "
-            f"| {recall(found['exact'], found[name]):.3f} | {many['exact'] / many[name]:.2f} "
-            f"| {one['exact'] / one[name]:.2f} | {index.nbytes / len(papers):,.0f} | {build[name]:,.1f} |"
+            f"| {name} | {recall(rankings['exact'][:, :10], rankings[name][:, :10]):.3f} "
+            f"| {recall(rankings['exact'], rankings[name]):.3f} | {many['exact'] / many[name]:.2f} "
+            f"| {single['exact'] / single[name]:.2f} | {index.nbytes / len(papers):,.0f} "
+            f"| {build[name]:,.1f} |"
         )
-    print(f"exact: {len(queries) / many['exact']:,.0f} queries/s, singly {100 / one['exact']:,.0f}")
+    print(f"exact: {len(queries) / many['exact']:,.0f} queries/s, singly {100 / single['exact']:,.0f}")
 
 
-def recall(exact: NDArray[np.int32], found: NDArray[np.int32]) -> float:
+def recall(exact: NDArray[np.int32], approximate: NDArray[np.int32]) -> float:
     """Share of the exact results among those found; both [Q, n]."""
-    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)]))
+    return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, approximate, strict=True)]))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import citerec.evaluation.settings
+import citerec.library.benchmark.settings
 import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 
 CONF = Path(__file__).parents[1] / "conf"

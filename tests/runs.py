@@ -69,16 +69,23 @@ def train_twice(
 ) -> tuple[Path, Path]:
     """Train once without interruption and once with a crash after `step`; return the saved model of each.
 
-    Asserts that both runs are equal bit for bit.
+    Asserts that the crash leaves a checkpoint of the step before, and that both runs are equal bit for bit.
     """
     one, other = (
-        train_config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other")
+        train_config(*parts, {"resume": True, "checkpoint_minutes": minutes, "output_dir": folder / name})
+        for name, minutes in (("one", 5), ("other", 0))
     )
     whole = train(one)
     train_until_crash(train, step, other)
+    assert steps_done(folder / "other") == step - 1
     resumed = train(other)
     assert_same_run(whole.parent, resumed.parent)
     return whole, resumed
+
+
+def steps_done(out: Path) -> int:
+    """Return the number of steps before the last checkpoint."""
+    return int(torch.load(out / "last.ckpt", weights_only=True)["global_step"])
 
 
 def history(out: Path) -> list[dict[str, float]]:

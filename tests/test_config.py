@@ -174,12 +174,15 @@ def test_parts_of_a_fusion_can_be_added_removed_and_replaced(
     assert [part["_target_"].rpartition(".")[2] for part in found] == parts
 
 
-def test_only_published_data_use_published_word_vectors() -> None:
+def test_hatten_and_published_data_use_published_word_vectors() -> None:
     for path in sorted((CONF / "data").glob("*.yaml")):
         of_the_paper = "base/published" in path.read_text("utf-8") and not RELEASES[path.stem].repositories
         assert vectors_for(path.stem) == ("glove" if of_the_paper else "word2vec")
+        assert vectors_for(path.stem, "hatten") == ("glove50" if path.stem == "demo" else "glove")
     for entry in ("train", "evaluate"):
         assert compose_entry(entry, "data=acl200").hydra.runtime.choices["embeddings"] == "glove"
+    choices = compose_entry("train", "data=custom", "data.dir=x", "model=hatten").hydra.runtime.choices
+    assert choices["embeddings"] == "glove"
 
 
 def test_missing_targets_and_unknown_keys_are_found() -> None:

@@ -30,7 +30,6 @@ from citerec.hatten.layers import TransformerLayer
 from citerec.hatten.settings import (
     BiEncoderSettings,
     EncoderBatchSettings,
-    EncoderLossSettings,
     EncoderTraining,
 )
 from citerec.hatten.training.batches import Batches, PreparedBatches
@@ -112,7 +111,7 @@ def batch_of(encoder: Encoder, reader: Reader, queries: int = 6) -> Any:
     return PreparedBatches(batches, encoder.layout, levels=True, others=True, positives=(1, 2))[0]
 
 
-@pytest.mark.parametrize("loss", ["triplet", "infonce"])
+@pytest.mark.parametrize("loss", ["Triplet", "InfoNCE"])
 @pytest.mark.parametrize(
     "options",
     [{"trainable_vectors": "markers"}, {"residual": "mean", "trainable_vectors": "all"}],
@@ -122,7 +121,7 @@ def test_a_step_of_hatten_has_one_transfer_and_waits_for_nothing(
     demo_corpus: Corpus, options: dict[str, Any], loss: str
 ) -> None:
     words = list(demo_corpus.words)
-    settings = EncoderTraining(loss=EncoderLossSettings(loss))
+    settings = EncoderTraining(loss={"_target_": f"citerec.hatten.training.losses.{loss}"})
     for device in ("cpu", "meta"):
         encoder = random_model(words, max_tokens=48, dim=10, dropout=0.0, **options).encoder.train()
         encoder.chunk_tokens = 500  # several chunks
@@ -416,7 +415,8 @@ def test_jax_is_never_imported(tmp_path: Path) -> None:
     code = (
         "import sys, citerec.evaluate, citerec.train, citerec.training.loop, citerec.hatten.model\n"
         "from transformers import BertModel\n"
-        "import citerec.retrieval.lexical.bm25, citerec.rerank.ranker.model, citerec.library.recommender\n"
+        "import citerec.retrieval.lexical.bm25, citerec.rerank.ranker.model\n"
+        "import citerec.library.ask.recommender\n"
         "import citerec.rerank.cross_encoder.train, citerec.retrieval.encoders.article\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'jax'])"
     )

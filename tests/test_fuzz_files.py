@@ -27,7 +27,7 @@ from citerec.evaluation.protocol import Qrels
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.words.vectors import read_vectors
 from citerec.retrieval.run import Run
-from citerec.tests.datasets.fulltext.fuzzing import REAL, damaged, fuzzed
+from citerec.tests.datasets.building.fuzzing import REAL, damaged, fuzzed
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
 NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]

@@ -17,9 +17,25 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-ORDER = ["base", "datasets", "retrieval", "training", "hatten", "rerank", "library", "evaluation"]
-"""Each package imports only earlier ones; entry points may import all."""
-ENTRY = "train, evaluate, recommend, pyterrier, ir_datasets, mteb"
+ORDER = ["base", "formats", "datasets", "retrieval", "training", "hatten", "rerank", "evaluation", "library"]
+"""Each package imports only earlier ones; entry points and interop may import all."""
+LIBRARY = [
+    "__init__",
+    "settings",
+    "sources",
+    "evidence",
+    "papers",
+    "ask",
+    "drafts",
+    "enrich",
+    "editor",
+    "serve",
+]
+LIBRARY += ["commands", "benchmark", "builtin"]
+"""Rooms of library/, each of which imports only earlier ones."""
+LEFT = ("hatten/", "rerank/")
+"""Where circles of files are left."""
+ENTRY = "train, evaluate, recommend, interop"
 ROOMS = {
     "datasets": ["data", "splitting", "count", "export", "inspect"],
     "retrieval": ["encoder", "embed"],
@@ -27,6 +43,7 @@ ROOMS = {
     "hatten": ["embeddings"],
     "rerank": ["retriever", "model", "tuned", "recipe"],
     "evaluation": ["benchmark", "sweep"],
+    "library": ["benchmark/drafts"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
 }
 """Config groups and commands by the last package whose classes and groups they may name; others name none."""
@@ -54,7 +71,11 @@ def test_another_datasets_is_imported_beside_ours(tmp_path: Path, how: str) -> N
 
 def test_every_package_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
-    found = {path.parent.relative_to(ROOT) for name in ORDER for path in (ROOT / name).rglob("__init__.py")}
+    found = {
+        path.parent.relative_to(ROOT)
+        for name in (*ORDER, "interop")
+        for path in (ROOT / name).rglob("__init__.py")
+    }
     assert sorted(listed) == sorted(["citerec", *(f"citerec.{'.'.join(path.parts)}" for path in found)])
 
 
@@ -89,9 +110,59 @@ def wrong_directions(root: Path) -> list[str]:
     return wrong
 
 
+def imported_files(root: Path) -> dict[str, set[str]]:
+    """Return the files of ORDER that each file of a checkout imports."""
+    files = {str(path.relative_to(root)) for name in ORDER for path in (root / name).rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for file in sorted(files):
+        found[file] = set()
+        for name in imported_modules(root / file):
+            parts = name.split(".")[1:] if package_of(name) else []
+            places = ["/".join(parts[:size]) for size in (len(parts), len(parts) - 1)] if parts else []
+            named = (f for place in places for f in (f"{place}.py", f"{place}/__init__.py") if f in files)
+            found[file].update([*named][:1])
+    return found
+
+
+def wrong_rooms(root: Path) -> list[str]:
+    """Return `FILE imports FILE` for imports of a later room of library/."""
+
+    def room(file: str) -> int:
+        name = file.split("/")[1].removesuffix(".py")
+        return LIBRARY.index("settings" if name == "limits" else name)
+
+    files = {file: names for file, names in imported_files(root).items() if file.startswith("library/")}
+    return [
+        f"{file} imports {other}"
+        for file, names in files.items()
+        for other in sorted(names & files.keys())
+        if room(other) > room(file)
+    ]
+
+
+def circles(root: Path) -> list[list[str]]:
+    """Return the files that import each other, also through others: each group once."""
+    imports = imported_files(root)
+
+    def reached(file: str) -> set[str]:
+        seen, left = set[str](), [file]
+        while left:
+            more = imports[left.pop()] - seen
+            seen |= more
+            left += more
+        return seen
+
+    reach = {file: reached(file) for file in imports}
+    groups = {
+        tuple(sorted(o for o in reach[file] if file in reach[o])) for file in reach if file in reach[file]
+    }
+    return sorted(map(list, groups))
+
+
 def group_of(config: str) -> str:
-    """Return the group or command of a file in conf/; hydra/callbacks is also ours."""
-    return "hydra/callbacks" if config.startswith("hydra/callbacks") else config.split("/")[0]
+    """Return the group or command of a file in conf/; some are named by file."""
+    whole = (name for name in ("hydra/callbacks", "benchmark/drafts") if config.startswith(name))
+    return next(whole, config.split("/")[0])
 
 
 def named_targets(content: Any) -> Iterator[str]:
@@ -133,6 +204,14 @@ def test_imports_point_one_way() -> None:
     assert wrong_in_conf(ROOT / "conf") == []
 
 
+def test_no_room_of_the_library_imports_a_later_one() -> None:
+    assert wrong_rooms(ROOT) == []
+
+
+def test_no_files_import_each_other() -> None:
+    assert [files for files in circles(ROOT) if not files[0].startswith(LEFT)] == []
+
+
 def test_no_folder_has_more_than_twelve_modules() -> None:
     folders = {path.parent for name in ORDER for path in (ROOT / name).rglob("*.py")}
     counts = {folder: sum(path.name != "__init__.py" for path in folder.glob("*.py")) for folder in folders}
@@ -159,6 +238,23 @@ print("loaded:", *sorted(file for file in files if file and not file.endswith("_
     loaded = done.stdout.partition("loaded: ")[2].split()
     assert str(ROOT / "retrieval" / "lexical" / "bm25.py") in loaded
     assert len(loaded) <= MOST, loaded
+
+
+def test_an_import_of_a_later_room_and_a_circle_are_found(tmp_path: Path) -> None:
+    for file, line in (
+        (
+            "library/ask/question",
+            "from citerec.library.papers import search\nfrom citerec.library import settings",
+        ),
+        ("library/papers/search", "def late():\n    from citerec.library.papers.library import Library"),
+        ("library/papers/library", "from citerec.library.ask.question import Query"),
+        ("library/settings", "from citerec.base.settings import Settings"),
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{file}.py").write_text(line + "\n")
+    assert wrong_rooms(tmp_path) == ["library/papers/library.py imports library/ask/question.py"]
+    circle = ["library/ask/question.py", "library/papers/library.py", "library/papers/search.py"]
+    assert circles(tmp_path) == [circle]
 
 
 def test_a_configuration_against_the_direction_is_found(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_commands_and_python_of_a_library(tmp_path: Path) -> None:
 def test_ten_lines_train_search_and_evaluate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    generate_corpus(100, 600, tmp_path / "DIR", seed=0, workers=1)
+    generate_corpus(100, 600, tmp_path / "DIR", seed=0)
     (code,) = (block for block in blocks("python") if "Recommender" not in block)
     train = "StaticModel.train(corpus, rounds=4)"
     assert train in code

@@ -72,7 +72,7 @@ class Pretrained:
         raise NotImplementedError
 
     def with_encoder(self, encoder: Any, about: dict[str, Any]) -> Self:
-        """The same model with a network trained further, and its provenance."""
+        """Return this model with a network trained further, and its provenance."""
         return replace(self, encoder=encoder, about=about)  # type: ignore[type-var]  # kinds are dataclasses
 
     def save(

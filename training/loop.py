@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +28,11 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from torch.distributed import is_torchelastic_launched
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 import citerec
 from citerec.base.errors import InputError
+from citerec.base.files import file_lock
 from citerec.base.progress import show_log
 from citerec.base.settings import Settings, check_count
 from citerec.datasets.corpus import Corpus
@@ -38,7 +40,7 @@ from citerec.retrieval.encoders.nets import find_device
 from citerec.retrieval.vectors import LOG_INTERVAL
 from citerec.training.module import AveragedModule
 from citerec.training.processes import WHOLE, Share
-from citerec.training.resume import LAST, AtomicCheckpointIO, RunCheckpoint, resume_point
+from citerec.training.resume import LAST, LOCK, UNFINISHED, AtomicCheckpointIO, RunCheckpoint, resume_point
 from citerec.training.rounds import HISTORY, Rounds
 from citerec.training.settings import TrainerSettings
 
@@ -48,17 +50,36 @@ log = logging.getLogger(__name__)
 logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
 warnings.filterwarnings("ignore", message=".*sync_dist=True")
+warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")  # ours is: BatchesLeft
 warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
 
 
-def make_loader(batches: Dataset[Any], workers: int, seed: int) -> DataLoader[Any]:
-    """A loader of prepared batches, in order; workers: processes that prepare them."""
+class BatchesLeft(Sampler[int]):
+    """The batches of a round from `first` on, in order; its length is that of the whole round."""
+
+    def __init__(self, count: int, first: int) -> None:
+        self.count, self.first = count, first
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.count))
+
+
+def make_loader(batches: Dataset[Any], workers: int, seed: int, first: int = 0) -> DataLoader[Any]:
+    """A loader of prepared batches, in order, from `first` on; workers: processes that prepare them."""
     # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
     # different point than later ones. Drawn from the global generator, the seed would change the dropout
     # of a resumed round.
     generator = torch.Generator().manual_seed(seed)
     return DataLoader(
-        batches, batch_size=None, num_workers=workers, generator=generator, worker_init_fn=_read_alone
+        batches,
+        batch_size=None,
+        sampler=BatchesLeft(len(batches), first),  # type: ignore[arg-type]
+        num_workers=workers,
+        generator=generator,
+        worker_init_fn=_read_alone,
     )
 
 
@@ -76,6 +97,11 @@ class RoundData(pl.LightningDataModule):
     def setup(self, stage: str) -> None:
         assert self.trainer is not None
         self.share = Share.of(self.trainer)
+
+    def first_batch(self) -> int:
+        """Return the batch of the current round to begin with: 0, unless a run is resumed within a round."""
+        loop = None if self.trainer is None else self.trainer.fit_loop
+        return loop.epoch_loop.batch_progress.current.completed if loop and loop.restarting else 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +129,7 @@ class TrainingRun:
 
     folder: for checkpoints, history and the best weights; None: a temporary one, removed with this object.
     resume: continue the interrupted run in the folder, if there is one, to the same weights.
+    checkpoint_minutes: between two checkpoints within a round; there is always one at its end.
     """
 
     folder: str | Path | None = None
@@ -111,6 +138,7 @@ class TrainingRun:
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     loggers: Sequence[Logger] = ()
     callbacks: Sequence[pl.Callback] = ()
+    checkpoint_minutes: float = 5.0
 
     def __post_init__(self) -> None:
         show_log()
@@ -140,8 +168,9 @@ class TrainingRun:
         """Whether this is the first of the processes, which logs and writes."""
         return getattr(rank_zero_only, "rank", 0) == 0
 
-    def start(self) -> None:
-        """Seed the random number generators; InputError for a wrong seed, GPU or number of processes."""
+    def start(self, corpus: Corpus, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
+        """Seed the random number generators; InputError for a wrong seed, GPU or number of processes, and if
+        the run to resume has other settings. more: of Training.settings, what is known already."""
         check_count("seed", self.seed, least=0)
         if self.trainer.accelerator == "gpu" and not CUDAAccelerator.is_available():
             raise InputError("trainer.accelerator=gpu: no GPU found; use trainer=cpu")
@@ -152,9 +181,19 @@ class TrainingRun:
             )
         if not self.is_first:
             logging.getLogger().setLevel(logging.WARNING)
+        elif (
+            self.resume and resume_point(self.path, self._shared(corpus, settings) | dict(more or {})) is None
+        ):
+            stopped = (self.path / UNFINISHED).exists()
+            why = "the run was stopped before its state was first saved" if stopped else "nothing to resume"
+            log.info(f"{self.path}: {why}: starting from the beginning")
         pl.seed_everything(self.seed, verbose=False)
         # Saves time: no uninitialised memory is read.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+    def _shared(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
+        """What a resumed run must have in common with this one."""
+        return {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
 
     def about(self, corpus: Corpus, settings: Settings) -> dict[str, Any]:
         """Provenance that every model saves with its weights."""
@@ -167,8 +206,16 @@ class TrainingRun:
         }
 
     def fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
-        """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt."""
-        checkpoint = RunCheckpoint(self.path, training.rounds, training.files)
+        """Train, or go on; returns the folder of the best weights. An interrupt raises KeyboardInterrupt.
+
+        Only one process trains in a folder at a time; another one waits for it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with file_lock(self.path / LOCK, "trains in this folder") if self.is_first else nullcontext():
+            return self._fit(corpus, settings, training)
+
+    def _fit(self, corpus: Corpus, settings: Settings, training: Training) -> Path:
+        checkpoint = RunCheckpoint(self.path, training.rounds, training.files, 60 * self.checkpoint_minutes)
         options = asdict(self.trainer) | {"accelerator": "cpu" if self.device.type == "cpu" else "gpu"}
         if self.trainer.deterministic is None:  # on a GPU it is slow, and not supported by all operations
             options["deterministic"] = self.device.type == "cpu"
@@ -177,6 +224,7 @@ class TrainingRun:
                 find_unused_parameters=training.module.some_weights,
                 forward_sync_buffers=False,  # they do not change
             )
+        progress = Progress()
         trainer = pl.Trainer(
             **options,
             default_root_dir=self.path,
@@ -188,10 +236,9 @@ class TrainingRun:
             accumulate_grad_batches=training.accumulate,
             logger=list(self.loggers),
             plugins=[AtomicCheckpointIO()],
-            callbacks=[training.rounds, Progress(), *self.callbacks, checkpoint],
+            callbacks=[training.rounds, progress, *self.callbacks, checkpoint],
         )
-        wanted = {"model": asdict(settings), "seed": self.seed, "corpus": corpus.fingerprint}
-        wanted |= training.settings
+        wanted = self._shared(corpus, settings) | dict(training.settings)
         last = None
         if self.resume and self.is_first:
             last = resume_point(self.path, wanted)
@@ -213,6 +260,8 @@ class TrainingRun:
             wandb = sys.modules.get("wandb")  # imported only with logger=wandb
             if wandb is not None and wandb.run is not None:
                 wandb.finish()  # otherwise the next job of a sweep continues this run
+        if last is not None and not progress.steps:
+            log.info(f"the run in {self.path} is finished; more rounds need another output_dir")
         log.info(f"best weights: {training.rounds.best}; history: {self.path / HISTORY}")
         return training.rounds.best
 
@@ -241,6 +290,8 @@ class Progress(pl.Callback):
         self._logged = 0.0
         self._ended: float | None = None
         self._pause: float | None = None
+        self.steps = 0
+        """steps of this process, not those before it was resumed"""
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._start = None  # rounds differ in speed, so measure it per round
@@ -251,6 +302,7 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._ended = now = time.monotonic()
+        self.steps += 1
         if self._start is None:  # the first step warms up, so it does not count
             self._start = self._logged = now
             self._first = trainer.global_step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import nn
@@ -74,10 +75,13 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         if self.average is not None:  # each update reads it, which would wait for a GPU
             self.average.n_averaged = self.average.n_averaged.cpu()
 
-    def on_train_epoch_start(self) -> None:
-        # A resumed round draws the same numbers, and each process its own dropout.
-        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch + (self.share.rank << 40))
+    def on_train_start(self) -> None:
         self._averaged = self.global_step
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # A resumed run draws the same numbers from any step on, and each process its own dropout.
+        key = np.random.SeedSequence((self.seed, self.current_epoch, batch_idx, self.share.rank))
+        torch.manual_seed(int(key.generate_state(1, np.uint64)[0]))
 
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
         if self.global_step > self._averaged:  # not between accumulated batches

@@ -69,10 +69,10 @@ class DataSets:
 
     def numbers(self, queries: Rows) -> Rows:
         """The number of the data set of queries, rows [n] of the split."""
-        found = np.zeros(len(queries), np.int64)
+        numbers = np.zeros(len(queries), np.int64)
         for number, rows in enumerate(self.rows):
-            found[np.isin(queries, rows)] = number
-        return found
+            numbers[np.isin(queries, rows)] = number
+        return numbers
 
     def own(self, queries: Rows, allowed: Mask) -> Iterator[tuple[Rows, Mask]]:
         """Group queries, rows [n] of the split, by their data set: places in `queries`, and those of the
@@ -130,7 +130,7 @@ def _folder(id: str) -> str:
 
 
 class Siblings:
-    """What the citing papers of a split's queries cite in other passages."""
+    """Citations of the citing papers of a split's queries in other passages."""
 
     def __init__(self, corpus: Corpus, split: Split) -> None:
         self._positives = split.positives

@@ -1,11 +1,11 @@
 """What a run leaves for `resume=true`, and how it goes on from there.
 
-The output folder contains config.yaml (settings), last.ckpt (full state after the last round), history.csv,
+The output folder contains config.yaml (settings), last.ckpt (full state of the last checkpoint), history.csv,
 training.png, metrics.json (best round) and the folder of the best weights. A resumed run continues from
 last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of
 config.yaml.
 
-A new run writes to `unfinished` until its first round is saved. Then its files move to the output folder, and
+A new run writes to `unfinished` until its first checkpoint. Then its files move to the output folder, and
 those of an earlier run move to a subfolder of `earlier`.
 """
 
@@ -19,6 +19,7 @@ import shutil
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import pytorch_lightning as pl
 import yaml
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
@@ -36,11 +38,13 @@ from citerec.training.settings import DATE_FORMAT, LATEST
 log = logging.getLogger(__name__)
 
 LAST = "last.ckpt"
-"""The full state of a run after its last round."""
+"""The full state of a run after its last round, or within a round."""
 SAVED_SETTINGS = "config.yaml"
 """The settings of a run; a resumed run must have the same."""
 UNFINISHED, EARLIER = "unfinished", "earlier"
-"""Subfolders of the output folder: of a run before its first round is saved, and of earlier runs."""
+"""Subfolders of the output folder: of a run before its first checkpoint, and of earlier runs."""
+LOCK = "lock"
+"""Held by the process that trains in the folder."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -51,11 +55,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunCheckpoint(Checkpoint):
-    """Saves the full state after each round; the first save moves a new run to the output folder."""
+    """Saves the full state after each round, within rounds every `seconds`, and when SIGTERM stops the run.
 
-    def __init__(self, folder: Path, rounds: Rounds, others: Sequence[str] = ()) -> None:
+    The first save moves a new run to the output folder.
+    """
+
+    def __init__(
+        self, folder: Path, rounds: Rounds, others: Sequence[str] = (), seconds: float = inf
+    ) -> None:
         """others: names of files that the run writes besides those of every run."""
-        self.folder, self.rounds = folder, rounds
+        self.folder, self.rounds, self.seconds = folder, rounds, seconds
+        self._saved = time.monotonic()
         self.names = [*others, rounds.best.name, HISTORY, CURVES, METRICS, SAVED_SETTINGS, LAST]
 
     def start_new_run(self, settings: Mapping[str, Any] | None) -> None:
@@ -70,11 +80,36 @@ class RunCheckpoint(Checkpoint):
         if (self.folder / LAST).exists():
             log.info(
                 f"starting a new run; the earlier run in {self.folder} can be resumed with resume=true until "
-                f"the first round of this one is saved, and then moves to {self.folder / EARLIER}"
+                f"the first checkpoint of this one, and then moves to {self.folder / EARLIER}"
             )
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._saved = time.monotonic()
+
+    # Not at the end of a batch: the moving average of the weights follows only after the callbacks.
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
+            return
+        if trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds):
+            self._save(trainer)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        # Lightning raises it between two batches, in one process.
+        if isinstance(exception, SIGTERMException) and trainer.world_size == 1:
+            done = trainer.fit_loop.epoch_loop.batch_progress.current.completed
+            if done % trainer.accumulate_grad_batches == 0:
+                self._save(trainer)
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.rounds.folder / LAST, weights_only=False)
+        self._saved = time.monotonic()
         if self.rounds.folder == self.folder:
             return
         if trainer.is_global_zero:
@@ -122,7 +157,6 @@ def resume_point(folder: Path, settings: Mapping[str, Any]) -> Path | None:
     """The state to resume from; None if there is none, InputError if it is damaged or settings differ."""
     last, saved = folder / LAST, folder / SAVED_SETTINGS
     if not last.exists():
-        log.info(f"nothing to resume in {folder}: starting from the beginning")
         return None
     earlier = yaml.safe_load(saved.read_text("utf-8")) if saved.exists() else None
     alternative = "or restart with resume=false or another output_dir"

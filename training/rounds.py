@@ -141,6 +141,7 @@ class Rounds(pl.Callback):
         self.monitor, self.patience = f"val/{monitor}", patience
         self.history = History(best.parent, shown)
         self._losses: list[Tensor] = []
+        self._earlier = np.empty(0)  # losses of the round before the run was resumed
         self._start = 0.0
 
     @property
@@ -158,20 +159,27 @@ class Rounds(pl.Callback):
 
     def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
         """Metrics of the speed of the round."""
-        return {"train/steps_per_second": len(self._losses) / seconds}
+        return {"train/steps_per_second": len(self._round_losses()) / seconds}
+
+    def _round_losses(self) -> NDArray[np.float64]:
+        """Return the loss of each batch of the round so far; waits for a GPU."""
+        new = torch.stack(self._losses).cpu().numpy() if self._losses else np.empty(0)
+        return np.concatenate([self._earlier, new.astype(np.float64)])
 
     def state_dict(self) -> dict[str, Any]:
-        return {"history": self.history.rows}
+        round_state = {"losses": self._round_losses().tolist(), "seconds": time.monotonic() - self._start}
+        return {"history": self.history.rows, **round_state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history.rows = list(state_dict["history"])
+        self._earlier, self._start = np.array(state_dict["losses"]), time.monotonic() - state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._out_of_patience():  # resumed after early stopping
             trainer.should_stop = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._start, self._losses = time.monotonic(), []
+        self._start, self._losses, self._earlier = time.monotonic(), [], np.empty(0)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -179,7 +187,7 @@ class Rounds(pl.Callback):
         self._losses.append(outputs["loss"].detach())
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        losses = torch.stack(self._losses).cpu().numpy().astype(np.float64)  # the only wait of a round
+        losses = self._round_losses()  # the only wait of a round
         seconds = time.monotonic() - self._start
         # Lightning divides each loss by the number of accumulated batches.
         loss = torch.tensor(losses.mean() * trainer.accumulate_grad_batches)

@@ -52,11 +52,20 @@ def dense_checkpoint(checkpoint: str | None, ranker: str | None) -> str | None:
     return next((str(place) for place in places if place.is_dir()), None)
 
 
-def vectors_for(data: str) -> str:
-    """The default word vectors of data=NAME: GloVe for published data sets, else those of the corpus."""
+def vectors_for(data: str, model: str = "") -> str:
+    """The default word vectors: GloVe for the paper's data sets and model=hatten, else the corpus's own."""
+    if model == "hatten":
+        return "glove50" if data == "demo" else "glove"
     return "glove" if data in ("acl200", "fulltextpeerread", "refseer", "arxiv") else "word2vec"
 
 
+def wandb_id(folder: str, resume: bool) -> str | None:
+    """The id of the W&B run that a resumed run in a folder continues; None: a new one."""
+    link = Path(folder, "wandb", "latest-run")
+    return os.readlink(link).rpartition("-")[2] if resume and link.is_symlink() else None
+
+
+RESOLVERS.update(wandb_id=wandb_id)
 RESOLVERS.update(run_folder=run_folder, dense_checkpoint=dense_checkpoint, vectors_for=vectors_for)
 
 
@@ -67,7 +76,9 @@ class RunSettings(Settings):
     seed: int = setting(0, least=0)
     """random seed"""
     resume: bool = False
-    """resume from the last completed round in output_dir"""
+    """resume from the last checkpoint in output_dir"""
+    checkpoint_minutes: float = 5.0
+    """minutes between checkpoints within a round"""
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> str:
@@ -154,7 +165,7 @@ class TrainerSettings(Settings):
     num_nodes: int = setting(1, least=1)
     """number of machines, on each of which torchrun starts the processes"""
     strategy: str = setting("auto", choices=("auto", "ddp"))
-    """auto | ddp (the same with several processes: docs/guide/hatten.md, Several processes)"""
+    """auto | ddp (the same with several processes: docs/research/hatten.md, Several processes)"""
     precision: str = "32-true"
     """Lightning's precision; the encoder's is model.precision"""
     gradient_clip_val: float | None = 1.0

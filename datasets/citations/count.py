@@ -1,4 +1,4 @@
-"""Statistics of a paper collection: citerec data count data.papers=FILES (docs/guide/data.md).
+"""Statistics of a paper collection: citerec data count data.papers=FILES (docs/research/data.md).
 
 The counts are those in Table 1 of Nogueira et al. 2020.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
-import orjson
 from hydra.utils import instantiate
 
 from citerec.base.configuration import composed_command
 from citerec.base.files import atomic_write, expand_user, write_text
 from citerec.datasets.citations.queries import GraphQueries, read_rows
-from citerec.datasets.formats.json_lines import gzip_writer
 from citerec.datasets.records import TRAIN
+from citerec.formats.json_lines import encode_json, gzip_writer
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 
@@ -37,12 +37,12 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
             characters += len(paper.title) + len(paper.abstract)
             if is_held_out[row]:
                 line = {"paper_id": paper.id, "title": paper.title, "year": paper.year or None}
-                file.write(orjson.dumps(line) + b"\n")
+                file.write(encode_json(line) + b"\n")
     lists = {split: [data.graph.ids[row] for row in rows.tolist()] for split, rows in held_out.items()}
     counts = _counts(data, characters)
     table = _table(counts)
-    write_text(folder / QUERIES, orjson.dumps(lists).decode() + "\n")
-    write_text(folder / COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2).decode() + "\n")
+    write_text(folder / QUERIES, encode_json(lists).decode() + "\n")
+    write_text(folder / COUNTS, msgspec.json.format(encode_json(counts), indent=2).decode() + "\n")
     write_text(folder / TABLE, table)
     return f"{table}\n{folder}: {COUNTS}, {TABLE}, {QUERIES}, {HELD_OUT}"
 
@@ -88,13 +88,13 @@ def _table(counts: dict[str, Any]) -> str:
         ("citations per document", f"{counts['citations_per_document']:.2f}"),
         ("characters per document", f"{counts['characters_per_document']:,.0f}"),
     ]
-    for split, found in counts["splits"].items():
-        years = f" ({'–'.join(map(str, dict.fromkeys(found['years'])))})" if found["years"] else ""
-        rows.append((f"queries, {split}{years}", f"{found['queries']:,}"))
-        rows.append((f"query and relevant pairs, {split}", f"{found['pairs']:,}"))
-        if found["asked"] != found["queries"]:
-            rows.append((f"queries used, {split}", f"{found['asked']:,}"))
-            rows.append((f"pairs of the queries used, {split}", f"{found['asked_pairs']:,}"))
+    for split, numbers in counts["splits"].items():
+        years = f" ({'–'.join(map(str, dict.fromkeys(numbers['years'])))})" if numbers["years"] else ""
+        rows.append((f"queries, {split}{years}", f"{numbers['queries']:,}"))
+        rows.append((f"query and relevant pairs, {split}", f"{numbers['pairs']:,}"))
+        if numbers["asked"] != numbers["queries"]:
+            rows.append((f"queries used, {split}", f"{numbers['asked']:,}"))
+            rows.append((f"pairs of the queries used, {split}", f"{numbers['asked_pairs']:,}"))
     rows += [
         ("training queries dropped as near-duplicates", f"{counts['near_duplicates']:,}"),
         ("papers dropped", f"{counts['left_out']:,}"),

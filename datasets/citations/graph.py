@@ -3,7 +3,7 @@
 The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
 paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
 other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys;
-datasets.formats.convert converts them.
+datasets.files.convert converts them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from citerec.datasets.columns import (
     table_batches,
 )
 from citerec.datasets.corpus import TextColumn
-from citerec.datasets.formats.json_lines import CitedId, Object, PaperId, Year, validate
-from citerec.datasets.formats.source_files import read_paper_objects
-from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.fulltext.layouts import read_s2orc, read_s2orc_2020
+from citerec.datasets.files.source_files import read_paper_objects
+from citerec.formats.articles.layouts import read_s2orc, read_s2orc_2020
+from citerec.formats.documents import Metadata
+from citerec.formats.json_lines import CitedId, Object, PaperId, Year, validate
 
 
 class PaperLine(NamedTuple):
@@ -117,9 +117,11 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
         paper.title, paper.abstract = paper.title_raw or paper.title, paper.abstract_raw or paper.abstract
         return _to_paper_line(paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
-        found = read_s2orc_2020(record, where).metadata
+        metadata = read_s2orc_2020(record, where).metadata
         cited = validate(record, _OutboundCitations, where).outbound_citations
-        base = _OwnPaper(found.id, found.title, found.abstract, found.year, list(found.field), cited)
+        base = _OwnPaper(
+            metadata.id, metadata.title, metadata.abstract, metadata.year, list(metadata.field), cited
+        )
         return _to_paper_line(base)
     if "paper_id" in record:
         return _to_paper_line(validate(record, _OwnPaper, where))
@@ -195,8 +197,8 @@ class CitationGraph:
     def in_field(self, field: str) -> NDArray[np.bool_]:
         """Mask of the papers of a field [P]. Raises InputError with known fields if no paper has it."""
         if field not in self.field_names:
-            known = ", ".join(map(repr, self.field_names[:8])) or "none"
-            raise InputError(f"{self.files[0]}: no paper has the field {field!r}; known fields: {known}")
+            names = ", ".join(map(repr, self.field_names[:8])) or "none"
+            raise InputError(f"{self.files[0]}: no paper has the field {field!r}; known fields: {names}")
         return self.fields.rows_containing([self.field_names.index(field)])
 
 
@@ -265,14 +267,14 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
         spool.close()
     if not years:
         raise InputError(f"{files[0]}: no papers")
-    known = pa.chunked_array(_chunks(folder / "ids.arrow")).combine_chunks()
-    _check_unique(known, [*files, *distractors])
+    all_ids = pa.chunked_array(_chunks(folder / "ids.arrow")).combine_chunks()
+    _check_unique(all_ids, [*files, *distractors])
     citing = np.repeat(np.arange(len(years), dtype=np.int64), np.frombuffer(references, np.int32))
     spooled = _chunks(folder / "spool.arrow")
     batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
-    cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, known)])
+    cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, all_ids)])
     if citations is not None:
-        more = list(_read_pairs(citations, known))
+        more = list(_read_pairs(citations, all_ids))
         citing, cited = (
             np.concatenate([whole, *(pair[side] for pair in more)])
             for side, whole in enumerate((citing, cited))
@@ -300,23 +302,23 @@ def _chunks(path: Path) -> list[pa.Array]:
     return [batch.column(0) for batch in table_batches(path)[1]]
 
 
-def _look_up(batches: Iterable[list[pa.Array]], known: pa.Array) -> Iterator[NDArray[np.int64]]:
+def _look_up(batches: Iterable[list[pa.Array]], ids: pa.Array) -> Iterator[NDArray[np.int64]]:
     """Look up the rows of ids; -1 for unknown ids."""
     for batch in batches:
-        rows = pc.index_in(pa.chunked_array(batch).combine_chunks(), value_set=known)
+        rows = pc.index_in(pa.chunked_array(batch).combine_chunks(), value_set=ids)
         yield pc.fill_null(rows, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _check_unique(known: pa.Array, files: Sequence[Path]) -> None:
-    first = pc.index_in(known, value_set=known).to_numpy(zero_copy_only=False)
-    repeated = np.flatnonzero(first != np.arange(len(known)))
+def _check_unique(ids: pa.Array, files: Sequence[Path]) -> None:
+    first = pc.index_in(ids, value_set=ids).to_numpy(zero_copy_only=False)
+    repeated = np.flatnonzero(first != np.arange(len(ids)))
     if len(repeated):
         names = ", ".join(map(str, files))
         more = f" (and {len(repeated) - 1:,} more)" if len(repeated) > 1 else ""
-        raise InputError(f"{names}: the paper {known[int(repeated[0])].as_py()!r} appears twice{more}")
+        raise InputError(f"{names}: the paper {ids[int(repeated[0])].as_py()!r} appears twice{more}")
 
 
-def _read_pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _read_pairs(path: Path, ids: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Read a table of citing and cited ids as rows; -1 for unknown ids."""
     names = ["citing", "cited"]
     try:
@@ -331,7 +333,7 @@ def _read_pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64]
         for number, batch in enumerate(table):
             if number == 0 and [column[0].as_py() for column in batch.columns] == names:
                 batch = batch.slice(1)
-            citing, cited = _look_up(([column] for column in batch.columns), known)
+            citing, cited = _look_up(([column] for column in batch.columns), ids)
             yield citing, cited
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

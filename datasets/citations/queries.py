@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.configuration import read_settings
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, quoted
 from citerec.base.files import atomic_write, cache_folder, expand_user, read_limited
 from citerec.base.progress import read_progress
 from citerec.base.settings import Settings, setting
@@ -37,11 +37,10 @@ from citerec.datasets.records import (
     PaperRecord,
     QueryRecord,
     Source,
-    arxiv_month,
     check_split_names,
-    quoted,
 )
 from citerec.datasets.splitting import Splitting, YearShares
+from citerec.formats.identifiers import arxiv_month
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +111,10 @@ def open_papers(
 
     files, options: see open_queries.
     """
-    found = open_queries(*files, cache_dir=cache_dir, **options)
-    splits = {split: queries for split, queries in found.queries.items() if len(queries.papers)}
-    title = name or Path(found.graph.files[0]).resolve().parent.name
-    return graph_corpus(found.graph, found.papers, splits, title, cache_folder(cache_dir), tokenizer)
+    opened = open_queries(*files, cache_dir=cache_dir, **options)
+    splits = {split: queries for split, queries in opened.queries.items() if len(queries.papers)}
+    title = name or Path(opened.graph.files[0]).resolve().parent.name
+    return graph_corpus(opened.graph, opened.papers, splits, title, cache_folder(cache_dir), tokenizer)
 
 
 def open_queries(
@@ -228,18 +227,18 @@ def read_query_lists(path: str | Path) -> QueryLists:
     """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
     path = expand_user(path)
     try:
-        found = orjson.loads(read_limited(path, MAX_BYTES))
-    except orjson.JSONDecodeError as error:
+        content = msgspec.json.decode(read_limited(path, MAX_BYTES))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: must be an object of splits, such as val and test")
     try:
-        check_split_names(list(found))
+        check_split_names(list(content))
     except InputError as error:
         raise InputError(f"{path}: {str(error).removeprefix('data.splits: ')}") from None
     splits: dict[str, list[str]] = {}
     split_of: dict[str, str] = {}
-    for split, value in found.items():
+    for split, value in content.items():
         ids: dict[str, None] = {}
         for part in value.values() if isinstance(value, dict) else [value]:
             if not isinstance(part, list) or not all(isinstance(paper, str) for paper in part):
@@ -279,12 +278,12 @@ def _near_duplicates(
             titles += [paper.title for _, paper in read_rows(others, np.arange(len(others)))]
         index = TitleIndex(titles, rules.near_duplicates)
         papers = read_rows(graph, train)
-        found = [np.empty(0, np.int64)]
+        matching = [np.empty(0, np.int64)]
         for first in range(0, len(train), TITLE_BATCH):
             batch = train[first : first + TITLE_BATCH]
-            found.append(batch[index.matches([paper.title for _, paper in islice(papers, len(batch))])])
+            matching.append(batch[index.matches([paper.title for _, paper in islice(papers, len(batch))])])
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
-            np.save(file, np.concatenate(found))
+            np.save(file, np.concatenate(matching))
     return np.asarray(np.load(path, allow_pickle=False))
 
 
@@ -326,7 +325,7 @@ def graph_corpus(
 
     def split_records(split: QuerySet) -> Iterator[QueryRecord]:
         for row, relevant in zip(split.papers.tolist(), split.relevant, strict=True):
-            yield QueryRecord(graph.ids[row], [graph.ids[one] for one in relevant.tolist()])
+            yield QueryRecord(graph.ids[row], [graph.ids[cited] for cited in relevant.tolist()])
 
     source = Source(
         name,

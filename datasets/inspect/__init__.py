@@ -1,1 +1,1 @@
-"""Statistics and quality checks of a corpus: `citerec data inspect` (docs/guide/inspect.md)."""
+"""Statistics and quality checks of a corpus: `citerec data inspect` (docs/research/inspect.md)."""

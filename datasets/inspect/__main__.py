@@ -1,4 +1,4 @@
-"""Inspect a corpus before using it: citerec data inspect data=... (docs/guide/inspect.md)."""
+"""Inspect a corpus before using it: citerec data inspect data=... (docs/research/inspect.md)."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from citerec.base.progress import count_progress, read_progress
+from citerec.datasets.building.contexts import adjacent_years, names_any
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.beir import read_paper_metadata
-from citerec.datasets.formats.source_files import read_records
-from citerec.datasets.fulltext.catalogue import surname
-from citerec.datasets.fulltext.contexts import adjacent_years, names_any
+from citerec.datasets.files.beir import read_paper_metadata
+from citerec.datasets.files.source_files import read_records
 from citerec.datasets.inspect.tables import CorpusView, Table
-from citerec.datasets.letters import fold
+from citerec.formats.letters import fold
+from citerec.formats.names import surname
 
 CONTEXTS = 1000
 """Contexts per progress update."""

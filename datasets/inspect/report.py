@@ -1,8 +1,8 @@
-"""Run an inspection: compute its tables, then write the page, the numbers and the summary."""
+"""Run an inspection: compute its tables, print them, and write them to a page and a file of numbers."""
 
 from __future__ import annotations
 
-import base64
+import io
 import json
 import logging
 import random
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -22,8 +21,13 @@ from citerec.base.errors import InputError
 from citerec.base.files import expand_user, write_text
 from citerec.base.settings import Settings, setting
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.inspect import duplicate_papers, statistics
-from citerec.datasets.inspect.distributions import Plot, draw_plots
+from citerec.datasets.inspect import statistics
+from citerec.datasets.inspect.duplicate_papers import (
+    PaperDuplicates,
+    context_duplicate_table,
+    paper_duplicate_table,
+    twin_table,
+)
 from citerec.datasets.inspect.leaks import first_authors, leak_table
 from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
@@ -34,15 +38,15 @@ log = logging.getLogger(__name__)
 
 MIN_NEAR = 0.5
 """Minimum similarity of near-duplicates; finding all pairs below it would be slow."""
-SUMMARY_WIDTH = 150
-"""Width of the summary in a file or a pipe."""
+WIDTH = 150
+"""Width of the summary on the page, in a file or a pipe."""
 SENTENCES, CHARACTERS = 2, 400
 """Abstracts are shortened to this length."""
 
 
 @dataclass(frozen=True)
 class InspectSettings(Settings):
-    """What an inspection counts and shows (conf/inspect.yaml)."""
+    """Options of an inspection (conf/inspect.yaml)."""
 
     near: float = setting(0.8, least=MIN_NEAR, most=1)
     title_words: int = setting(3, least=1)
@@ -56,16 +60,20 @@ def inspect_corpus(
     output_dir: str | Path,
     **settings: Any,
 ) -> Path:
-    """Inspect a corpus: print a summary, write inspect.json, plots and index.html; return the page's path.
+    """Inspect a corpus: print a summary, write it to index.html and all numbers to inspect.json.
+
+    Returns the path of the page.
 
     data: opens the corpus. settings: see InspectSettings. Raises InputError for invalid settings or data.
     """
-    given = read_settings(InspectSettings, settings)
+    options = read_settings(InspectSettings, settings)
     folder = expand_user(output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
-    if corpus.papers_file is None and given.authors != InspectSettings.authors:
-        raise InputError(f"authors={given.authors}: {corpus.name} has no single papers file to read it from")
+    if corpus.papers_file is None and options.authors != InspectSettings.authors:
+        raise InputError(
+            f"authors={options.authors}: {corpus.name} has no single papers file to read it from"
+        )
     view = CorpusView(corpus)
     counted = counted_words(corpus.words)
     contexts, titles, abstracts = (
@@ -75,32 +83,32 @@ def inspect_corpus(
     if corpus.papers_file is None:  # several files, or made as it is read
         surnames = [""] * len(corpus.paper_ids)
         log.warning("%s: the authors are not known, as there is no single papers file", corpus.name)
-    elif not any(surnames := first_authors(corpus, corpus.papers_file, given.authors)):
-        if given.authors != InspectSettings.authors:
-            raise InputError(f"authors={given.authors}: no paper of {corpus.papers_file} has this key")
-        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)
-    papers = duplicate_papers.PaperDuplicates(view, counted, titles, given.near)
-    near_contexts = duplicate_papers.ContextDuplicates(view, counted, given.near)
+    elif not any(surnames := first_authors(corpus, corpus.papers_file, options.authors)):
+        if options.authors != InspectSettings.authors:
+            raise InputError(f"authors={options.authors}: no paper of {corpus.papers_file} has this key")
+        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, options.authors)
+    papers = PaperDuplicates(view, counted, titles, options.near)
     dropped = statistics.bad_record_table(corpus)
     tables = [
         *([dropped] if dropped else []),
         statistics.split_table(view),
         statistics.target_table(view),
         statistics.paper_table(view, np.array(surnames) != ""),
-        statistics.year_table(view),
         statistics.length_table(corpus, contexts, titles, abstracts),
         statistics.empty_table(view, contexts),
-        leak_table(view, surnames, given.title_words),
-        duplicate_papers.paper_duplicate_table(view, papers, given.near),
-        duplicate_papers.twin_table(view, papers),
-        duplicate_papers.context_duplicate_table(view, near_contexts, given.near),
+        leak_table(view, surnames, options.title_words),
+        paper_duplicate_table(view, papers, options.near),
+        twin_table(view, papers),
+        context_duplicate_table(view, counted, options.near),
     ]
-    plots = draw_plots(folder, view, contexts, titles, abstracts)
-    drawn = draw_examples(corpus, given.examples, given.seed)
+    drawn = draw_examples(corpus, options.examples, options.seed)
     content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat_counts(tables)}
     write_text(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    write_text(folder / "index.html", html_page(corpus, tables, plots, drawn, folder))
-    print_summary(tables, drawn)
+    page = Console(record=True, file=io.StringIO(), width=WIDTH)
+    print_summary(tables, drawn, page)
+    write_text(folder / "index.html", page.export_html())
+    console = Console()
+    print_summary(tables, drawn, console if console.is_terminal else Console(width=WIDTH))
     return folder / "index.html"
 
 
@@ -167,31 +175,8 @@ def shorten_abstract(text: str) -> str:
     return start if start == text else f"{start} …"
 
 
-def html_page(
-    corpus: Corpus, tables: Sequence[Table], plots: Sequence[Plot], examples: Sequence[Example], folder: Path
-) -> str:
-    """Render a self-contained page: no scripts, plots embedded, text escaped. folder: contains the plots."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    candidates = "papers with an abstract" if corpus.settings["candidates"] == "abstract" else "all papers"
-    return environment.get_template("page.html").render(
-        name=corpus.name,
-        about=f"{len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts. "
-        f"Tokeniser: {corpus.settings['tokenizer']}; candidates: {candidates}.",
-        tables=tables,
-        plots=[(plot, base64.b64encode((folder / plot.file).read_bytes()).decode()) for plot in plots],
-        examples=examples,
-        marker=TARGET_MARKER,
-    )
-
-
-def print_summary(
-    tables: Sequence[Table], examples: Sequence[Example], console: Console | None = None
-) -> None:
+def print_summary(tables: Sequence[Table], examples: Sequence[Example], console: Console) -> None:
     """Print each table, with all-zero lines combined into one line below it, then the examples."""
-    console = console or Console()
-    if not console.is_terminal:
-        console = Console(file=console.file, width=SUMMARY_WIDTH)
     for table in tables:
         printed = RichTable(title=table.title, title_justify="left", title_style="bold")
         printed.add_column("")
@@ -206,6 +191,7 @@ def print_summary(
         console.print(printed if printed.row_count else Text(table.title, style="bold"))
         if zero:
             console.print(Text(f"None: {'; '.join(zero)}."))
+        console.print(Text(table.note, style="dim"))
         console.print()
     for number, example in enumerate(examples, 1):
         console.print(Text(f"Example {number}: {example.split}, {example.context}", style="bold"))

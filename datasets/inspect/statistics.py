@@ -1,4 +1,4 @@
-"""Tables of papers, splits, targets, years, lengths, empty fields and dropped records."""
+"""Tables of papers, splits, targets, lengths, empty fields and dropped records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from citerec.datasets.inspect.tables import EXAMPLES, CorpusView, Line, Mask, Nu
 from citerec.datasets.prepare import DROPPED
 from citerec.datasets.records import TRAIN
 
-QUANTILES = {"p1": 1, "p5": 5, "p25": 25, "median": 50, "p75": 75, "p95": 95, "p99": 99}
+QUANTILES = {"p5": 5, "median": 50, "p95": 95}
 """Percentiles by column."""
 
 
@@ -28,8 +28,8 @@ def paper_table(view: CorpusView, has_authors: Mask) -> Table:
     }
     lines = [
         Line("papers", "papers", {role: len(rows) for role, rows in roles.items()}),
-        *(count_line(key, *of, roles, corpus.paper_ids.__getitem__) for key, of in lacking.items()),
-        *_year_lines(view, "year", "", roles),
+        *(count_line(key, *line, roles, corpus.paper_ids.__getitem__) for key, line in lacking.items()),
+        *_year_lines(view, roles),
     ]
     note = (
         "Candidates can be recommended. Citing papers have a context; cited papers are a target in some "
@@ -46,9 +46,8 @@ def split_table(view: CorpusView) -> Table:
     citing = {name: len(rows) for name, rows in view.citing_papers.items()}
     cited = {name: len(rows) for name, rows in view.cited_papers.items()}
     several = np.bincount(view.context, minlength=len(view.split)) > 1
-    no_split = {column: len(rows) for column, rows in view.in_no_split().items()}
     lines = [
-        Line("contexts", "contexts", {**contexts, **no_split}),
+        Line("contexts", "contexts", contexts),
         Line("citing", "citing papers", citing),
         Line("cited", "cited papers", cited),
         Line("citations", "targets, counted per context", citations),
@@ -68,7 +67,7 @@ def split_table(view: CorpusView) -> Table:
         "Targets are the cited papers to be found. Only splits of one group, such as test and "
         "test_sentences, may share citing papers."
     )
-    return Table("splits", "Splits", note, [*splits, *no_split], lines)
+    return Table("splits", "Splits", note, list(splits), lines)
 
 
 def target_table(view: CorpusView) -> Table:
@@ -87,9 +86,12 @@ def target_table(view: CorpusView) -> Table:
             lines.append(Line(f"papers_{key}", f"{key} cited papers", counts, totals))
     itself = view.contexts_with_target(view.cited == view.citing)
     no_candidate = view.contexts_with_target(~corpus.is_candidate[view.cited])
+    citing, cited = corpus.years[view.citing], corpus.years[view.cited]
+    later = view.contexts_with_target((citing != 0) & (cited > citing))
     lines += [
         view.line("itself", "contexts whose target is the citing paper itself", itself),
         view.line("no_candidate", "contexts with a target that is not a candidate", no_candidate),
+        view.line("later", "contexts with a target newer than the citing paper", later),
     ]
     note = (
         f"Seen papers are cited in a context of {TRAIN}."
@@ -100,29 +102,15 @@ def target_table(view: CorpusView) -> Table:
     return Table("targets", "Seen and unseen targets", note, list(corpus.splits), lines)
 
 
-def year_table(view: CorpusView) -> Table:
-    """Years of the citing and cited papers per split."""
-    citing, cited = view.corpus.years[view.citing], view.corpus.years[view.cited]
-    later = view.contexts_with_target((citing != 0) & (cited > citing))
-    lines = [
-        *_year_lines(view, "citing", "citing papers: ", view.citing_papers),
-        *_year_lines(view, "cited", "cited papers: ", view.cited_papers),
-        view.line("later", "contexts with a target newer than the citing paper", later),
-    ]
-    note = "Each paper counts once per split; papers without a year are left out."
-    return Table("years", "Years", note, list(view.corpus.splits), lines)
-
-
-def _year_lines(view: CorpusView, key: str, what: str, groups: Mapping[str, Rows]) -> list[Line]:
+def _year_lines(view: CorpusView, groups: Mapping[str, Rows]) -> list[Line]:
     years = {column: view.corpus.years[rows] for column, rows in groups.items()}
-    known = {column: found[found != 0] for column, found in years.items()}
     lines = []
-    for name, measure in (("earliest", np.min), ("median", np.median), ("latest", np.max)):
+    for name, share in (("earliest", 0), ("median", 50), ("latest", 100)):
         values: dict[str, Number] = {}
-        for column, found in known.items():
-            year = float(measure(found)) if len(found) else None
-            values[column] = int(year) if year is not None and year.is_integer() else year
-        lines.append(Line(f"{key}_{name}", f"{what}{name} year", values, is_year=True))
+        for column, dates in years.items():
+            dated = dates[dates != 0]
+            values[column] = int(np.percentile(dated, share, method="inverted_cdf")) if len(dated) else None
+        lines.append(Line(f"year_{name}", f"{name} year", values, is_year=True))
     return lines
 
 
@@ -190,5 +178,5 @@ def bad_record_table(corpus: Corpus) -> Table | None:
     return Table("dropped", "Dropped records", note, list(files), lines)
 
 
-def _ratios(counts: Mapping[str, int], of: Mapping[str, int]) -> dict[str, Number]:
-    return {name: count / of[name] if of[name] else None for name, count in counts.items()}
+def _ratios(counts: Mapping[str, int], totals: Mapping[str, int]) -> dict[str, Number]:
+    return {name: count / totals[name] if totals[name] else None for name, count in counts.items()}

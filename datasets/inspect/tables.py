@@ -17,8 +17,6 @@ Rows = NDArray[np.integer]
 
 EXAMPLES = 3
 """Maximum number of example records per number."""
-NO_SPLIT = "no split"
-"""Column of the contexts in no split; split names have no spaces."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Line:
     key: str
     label: str
     values: Mapping[str, Number]
-    of: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_year: bool = False
 
@@ -49,7 +47,7 @@ class Line:
         if self.is_year:
             return f"{value:g}"
         text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
-        if not value or not (total := self.of.get(column)):
+        if not value or not (total := self.totals.get(column)):
             return text
         share = value / total
         if share < 0.0005:
@@ -74,16 +72,16 @@ class Table:
 
 def flat_counts(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
     """Flatten tables to {table/line/column: number} and {table/line/column/examples: ids}, if any."""
-    found: dict[str, Number | list[str]] = {}
+    counts: dict[str, Number | list[str]] = {}
     for table in tables:
         for line in table.lines:
             for column in table.columns:
                 if column in line.values:
                     key = f"{table.key}/{line.key}/{column}"
-                    found[key] = line.values[column]
+                    counts[key] = line.values[column]
                     if line.examples.get(column):
-                        found[f"{key}/examples"] = list(line.examples[column])
-    return found
+                        counts[f"{key}/examples"] = list(line.examples[column])
+    return counts
 
 
 def count_line(
@@ -98,16 +96,16 @@ def count_line(
 
     among: count shares among these rows only; groups without such rows have no number.
     """
-    found = {column: rows[marked[rows]] for column, rows in groups.items()}
+    chosen = {column: rows[marked[rows]] for column, rows in groups.items()}
     totals = {
         column: len(rows) if among is None else int(among[rows].sum()) for column, rows in groups.items()
     }
     return Line(
         key,
         what,
-        {column: len(rows) if among is None or totals[column] else None for column, rows in found.items()},
+        {column: len(rows) if among is None or totals[column] else None for column, rows in chosen.items()},
         totals,
-        {column: [name(row) for row in rows[:EXAMPLES].tolist()] for column, rows in found.items()},
+        {column: [name(row) for row in rows[:EXAMPLES].tolist()] for column, rows in chosen.items()},
     )
 
 
@@ -132,18 +130,13 @@ class CorpusView:
 
     def contexts_with_target(self, marked: Mask) -> Mask:
         """Mask of the contexts [C] with a marked citation [n]."""
-        found = np.zeros(len(self.split), np.bool_)
-        found[self.context[marked]] = True
-        return found
+        mask = np.zeros(len(self.split), np.bool_)
+        mask[self.context[marked]] = True
+        return mask
 
     def line(self, key: str, what: str, marked: Mask, among: Mask | None = None) -> Line:
         """Count the marked contexts [C] of each split; otherwise like `count_line`."""
         return count_line(key, what, marked, self.contexts, self.corpus.context_ids.__getitem__, among)
-
-    def in_no_split(self) -> dict[str, Rows]:
-        """Rows of the contexts in no split as a column, if any."""
-        rows = np.flatnonzero(self.split < 0)
-        return {NO_SPLIT: rows} if len(rows) else {}
 
     def papers_by_role(self) -> dict[str, Rows]:
         """Rows of all, candidate, citing and cited papers, and of papers neither citing nor cited."""

@@ -33,8 +33,7 @@ from citerec.base.progress import copy_progress
 from citerec.base.settings import Settings, setting
 from citerec.datasets.citations.queries import open_papers
 from citerec.datasets.corpus import Corpus, Split
-from citerec.datasets.formats.json_lines import read_objects
-from citerec.datasets.formats.source_files import read_records
+from citerec.datasets.files.source_files import read_records
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.drafts import IDS, draft_folder
 from citerec.datasets.published.recipes import recipe
@@ -42,6 +41,7 @@ from citerec.datasets.published.releases import CORPUS_FILES, DRIVE_FILE, PREFIX
 from citerec.datasets.published.repositories import fetch_repository
 from citerec.datasets.records import SPLITS, check_split_names
 from citerec.datasets.splitting import YearSplitting
+from citerec.formats.json_lines import read_objects
 
 log = logging.getLogger(__name__)
 
@@ -218,8 +218,8 @@ class _Download:
         if expected.size not in (None, size):
             raise UnusableFile(f"has {size:,} bytes, but the published file has {expected.size:,}")
         _verify_checksum(archive, "sha256", expected.sha256)
-        found = unpack(archive, self._missing(), self.work, expected.matches)
-        self._install({path.name: path for path in found})
+        files = unpack(archive, self._missing(), self.work, expected.matches)
+        self._install({path.name: path for path in files})
 
     def _install(self, files: dict[str, Path]) -> None:
         """Move files into the target folder after checking their content."""
@@ -242,8 +242,8 @@ def content_digest(path: Path) -> str:
 
 
 def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
-    if expected is not None and (found := digest_file(path, algorithm)) != expected:
-        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {found}, expected {expected}")
+    if expected is not None and (digest := digest_file(path, algorithm)) != expected:
+        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {digest}, expected {expected}")
 
 
 def check_content(path: Path, json_lines: bool = False) -> None:
@@ -300,8 +300,8 @@ def fetch(address: str, path: Path, size: int | None = None) -> None:
         start = file.read(1000)
     if start.lstrip()[:14].lower().startswith(HTML):
         title = re.search(rb"<title>([^<]+)", start, re.IGNORECASE)
-        about = f" ({' '.join(title[1].decode('utf-8', 'replace').split())})" if title else ""
-        raise UnusableFile(f"the server sent a web page instead of the file{about}")
+        named = f" ({' '.join(title[1].decode('utf-8', 'replace').split())})" if title else ""
+        raise UnusableFile(f"the server sent a web page instead of the file{named}")
 
 
 def _failure_reason(error: Exception) -> str:
@@ -311,8 +311,8 @@ def _failure_reason(error: Exception) -> str:
     text = str(error)
     if "timed out" in text:
         return f"no response within {TIMEOUT:g} s"
-    if found := re.findall(r"\[Errno -?\d+\] ([^\[\]'\")]+)", text):
-        return f"no connection ({found[-1].strip()})"
+    if reasons := re.findall(r"\[Errno -?\d+\] ([^\[\]'\")]+)", text):
+        return f"no connection ({reasons[-1].strip()})"
     # gdown says where it keeps the first part, which is removed here.
     text = re.split(r"[.;]\s+the (?:partial file|received bytes)", text, flags=re.IGNORECASE)[0]
     return re.sub(r"<[^>]*>", "", " ".join(text.split()))[:200] or type(error).__name__
@@ -326,12 +326,12 @@ def list_drive_folder(address: str) -> dict[str, str]:
     from gdown import download_folder
 
     try:
-        found = download_folder(
+        listing = download_folder(
             url=address, quiet=True, use_cookies=False, skip_download=True, timeout=TIMEOUT
         )
     except Exception as error:  # gdown fails in many ways on unknown pages
         raise UnusableFile(_failure_reason(error)) from None
-    files = {str(file.path): f"{DRIVE_FILE}{file.id}" for file in found if not isinstance(file, str)}
+    files = {str(file.path): f"{DRIVE_FILE}{file.id}" for file in listing if not isinstance(file, str)}
     if not files:
         raise UnusableFile("the folder is empty or not shared")
     return files
@@ -358,10 +358,12 @@ def open_published(
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
     folder = ensure_release(name, cache_dir, dir, files, address)
     corpus = open_corpus(folder, papers, cache_dir=cache_dir, splits=splits, name=name, **settings)
-    found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
+    counts = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
     for part, expected in RELEASES[name].counts.items():
-        if found.get(part, expected) != expected:
-            log.warning("%s: %s has %s records, expected %s", name, part, f"{found[part]:,}", f"{expected:,}")
+        if counts.get(part, expected) != expected:
+            log.warning(
+                "%s: %s has %s records, expected %s", name, part, f"{counts[part]:,}", f"{expected:,}"
+            )
     return corpus
 
 
@@ -372,8 +374,8 @@ def open_data(id: str, cache_dir: str | Path | None = None, **settings: Any) -> 
     """
     parts = id.split("/")
     if len(parts) != 3 or parts[0] != PREFIX or parts[1] not in CORPORA or parts[2] not in SPLITS:
-        known = ", ".join(f"{PREFIX}/{name}" for name in CORPORA)
-        raise InputError(f"{id}: no such data; ids are {known}, and /train, /val or /test")
+        ids = ", ".join(f"{PREFIX}/{name}" for name in CORPORA)
+        raise InputError(f"{id}: no such data; ids are {ids}, and /train, /val or /test")
     corpus = open_published(parts[1], cache_dir=cache_dir, **settings)
     return corpus, corpus.split(parts[2])
 

@@ -21,9 +21,9 @@ from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, disk_errors, expand_user, write_text
 from citerec.base.progress import count_progress
 from citerec.base.settings import Settings
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.releases import PREFIX
 from citerec.datasets.published.repositories import Repository, fetch_repository, fetched_commit
+from citerec.formats.json_lines import validate
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +76,12 @@ def read_list(path: Path) -> list[ListedDraft]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     drafts = validate(content, list[ListedDraft], str(path))
-    names = [one.name for one in drafts]
-    for number, one in enumerate(drafts, 1):
-        where = f"{path}, draft {number} ({one.name})"
-        if names.count(one.name) > 1:
+    names = [draft.name for draft in drafts]
+    for number, draft in enumerate(drafts, 1):
+        where = f"{path}, draft {number} ({draft.name})"
+        if names.count(draft.name) > 1:
             raise InputError(f"{where}: is listed twice")
-        for file in (one.name, one.main, *one.bib):
+        for file in (draft.name, draft.main, *draft.bib):
             if not file or PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
                 raise InputError(f"{where}: {file!r} is not a path inside the repository")
     return drafts
@@ -103,12 +103,12 @@ def list_file(name: str) -> Path:
     return Path(__file__).parent / LISTS[name] if name in LISTS else expand_user(name)
 
 
-def draft_folder(given: str, cache_dir: str | Path | None = None) -> Path:
+def draft_folder(name_or_id: str, cache_dir: str | Path | None = None) -> Path:
     """Return a folder of drafts: a path, or that of the list with this id, which is fetched to the cache."""
-    if given not in IDS:
-        return expand_user(given)
-    folder = cache_folder(cache_dir) / "published" / given.removeprefix(f"{PREFIX}/")
-    fetch_list(list_file(IDS[given]), folder)
+    if name_or_id not in IDS:
+        return expand_user(name_or_id)
+    folder = cache_folder(cache_dir) / "published" / name_or_id.removeprefix(f"{PREFIX}/")
+    fetch_list(list_file(IDS[name_or_id]), folder)
     return folder
 
 
@@ -118,21 +118,21 @@ def fetch_list(source: Path, output: Path) -> int:
     Raises InputError if some of them cannot be fetched.
     """
     drafts = read_list(source)
-    for one in drafts:
-        if not _COMMIT.fullmatch(one.commit):
-            raise InputError(f"{source}: {one.name} has no commit of 40 hexadecimal digits; add it")
+    for draft in drafts:
+        if not _COMMIT.fullmatch(draft.commit):
+            raise InputError(f"{source}: {draft.name} has no commit of 40 hexadecimal digits; add it")
     failed: dict[str, str] = {}
     with disk_errors(output, "the drafts", "output"):
         write_text(output / LIST, source.read_text("utf-8"))
-        missing = [one for one in drafts if fetched_commit(output / one.name) != one.commit]
+        missing = [draft for draft in drafts if fetched_commit(output / draft.name) != draft.commit]
         if missing and shutil.which("git") is None:
             raise InputError("fetching drafts needs git, which is not installed")
         with count_progress("fetching drafts", len(missing)) as advance:
-            for one in missing:
+            for draft in missing:
                 try:
-                    fetch_repository(Repository(one.repository, one.commit, TEXTS), output / one.name)
+                    fetch_repository(Repository(draft.repository, draft.commit, TEXTS), output / draft.name)
                 except InputError as error:
-                    failed[one.name] = str(error)
+                    failed[draft.name] = str(error)
                 advance(1)
     if failed:
         name, reason = next(iter(failed.items()))
@@ -143,10 +143,10 @@ def fetch_list(source: Path, output: Path) -> int:
     return len(drafts)
 
 
-def fetch_drafts(given: DraftsSettings) -> None:
+def fetch_drafts(settings: DraftsSettings) -> None:
     """Fetch a list and print the folder."""
-    output = expand_user(given.output)
-    count = fetch_list(list_file(given.list), output)
+    output = expand_user(settings.output)
+    count = fetch_list(list_file(settings.list), output)
     print(f"{output}: {count} drafts; citerec evaluate benchmark=drafts drafts={output}")
 
 

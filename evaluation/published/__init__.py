@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.evaluation.report import markdown_table
+from citerec.evaluation.report import Table
 
 FOLDER = Path(__file__).parent
 OTHER_DATA = "**Other data: not comparable with the tables above**, unless the data set has the same name."
@@ -26,9 +26,14 @@ OTHER_DATA = "**Other data: not comparable with the tables above**, unless the d
 
 def published_tables(name: str) -> list[str]:
     """Return the tables of that name as Markdown, each preceded by its source; InputError if unknown."""
+    return [str(part) for part in published_parts(name)]
+
+
+def published_parts(name: str) -> list[str | Table]:
+    """Return the tables of that name, each preceded by its source; InputError if unknown."""
     if name not in figures():
         raise InputError(f"{FOLDER}: no figures named {name!r}; choose from {', '.join(figures())}")
-    parts = []
+    parts: list[str | Table] = []
     for table in figures()[name]:
         if "quote" in table:
             parts.append(f"As published ({table['source']}): {table['quote']}")
@@ -39,7 +44,7 @@ def published_tables(name: str) -> list[str]:
             for method, row in table["rows"].items()
         ]
         warning = "" if table.get("same_data") else f"{OTHER_DATA} "
-        parts += [f"{warning}{table['source']}.", markdown_table(["as published", *table["columns"]], rows)]
+        parts += [f"{warning}{table['source']}.", Table(["as published", *table["columns"]], rows)]
     return parts
 
 

@@ -1,16 +1,21 @@
-"""Runs the evaluations of a plan that have no up-to-date result, each in its own process."""
+"""Runs the evaluations of a plan that have no up-to-date result, each in its own process, and tells how far
+its trainings are. It can be stopped or killed at any time: the same command goes on.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -38,6 +43,12 @@ BUILT_BY = "made.txt"
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """Parts of its configuration that `citerec evaluate` uses."""
+
+STEP = re.compile(r"round \d+ of \d+, step \d+ of \d+, .*steps/s, about ([\d.]+) min .*left")
+"""Progress in the log of a training (training.loop.Progress), with the minutes left."""
+
+REPORT, PATIENCE = 600.0, 10.0
+"""Seconds between reports on a command, and that it has to stop, which a training uses for a checkpoint."""
 
 STOPPED = (130, -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of commands that somebody stopped: 130 is that of an interrupt (citerec.base.errors)."""
@@ -146,6 +157,28 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
     return failed
 
 
+def print_status(jobs: list[Job]) -> None:
+    """Print how far the trainings of jobs are, by their logs, and how long what has begun still takes."""
+    steps = {step.folder: step for job in jobs for step in job.needs if step.script == TRAIN}
+    minutes, waiting = 0.0, 0
+    for step in steps.values():
+        finished = why_step_missing(step) is None
+        last = None if finished else _last_progress(step.folder)
+        waiting += not finished and last is None
+        minutes += float(last[1]) if last else 0.0
+        _print(f"{step.name}: {'finished' if finished else last[0] if last else 'not begun'}\n")
+    _print(f"about {minutes / 60:.1f} h left of what has begun; not begun: {waiting} of {len(steps)}\n")
+
+
+def _last_progress(folder: Path) -> re.Match[str] | None:
+    """Return the last progress in a log, if there is any."""
+    try:
+        text = (folder / OUTPUT).read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    return next((match for line in reversed(text.split("\n")) if (match := STEP.search(line))), None)
+
+
 def _train(step: Step) -> None:
     mark = step.folder / UNFINISHED
     write_text(mark, "the training has not finished here; continue it with resume=true\n")
@@ -167,18 +200,44 @@ def _build(step: Step) -> None:
 
 def _run_script(script: str, overrides: list[str], folder: Path) -> None:
     """Run a command of citerec; InputError with its last line of output if it fails, KeyboardInterrupt if it
-    was stopped."""
+    or this process was stopped, by SIGINT or SIGTERM."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
-    with output.open("wb") as file:
+    with output.open("ab" if script == TRAIN else "wb") as file:
         command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
-        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+        code = _wait(command, file, folder)
     if code in STOPPED:  # others must not begin
         raise KeyboardInterrupt(f"citerec {script} was stopped; the same command goes on")
     if code:
         lines = output.read_text("utf-8", errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
         raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
+
+
+def _wait(command: list[str], output: IO[bytes], folder: Path) -> int:
+    """Run a command to its end and return its exit code; it ends before this process does, unless that is
+    killed."""
+    earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # In a session of its own, it is not interrupted by the keyboard, but told to stop below.
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        while True:
+            try:
+                return process.wait(REPORT)
+            except subprocess.TimeoutExpired:
+                if last := _last_progress(folder):
+                    _print(f"\n  {time.strftime('%F %R')} {last[0]} ")
+    except KeyboardInterrupt:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            try:
+                process.wait(PATIENCE)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise KeyboardInterrupt("the same command goes on") from None
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def _print(text: str) -> None:

@@ -6,24 +6,28 @@ then writes the page from all results. A failed job does not stop the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from citerec.base.arguments import command
 from citerec.base.errors import InputError, fail
 from citerec.base.files import write_text
+from citerec.base.plots import interval_plot
 from citerec.base.settings import Settings
 from citerec.evaluation.benchmark import Benchmark, Output
 from citerec.evaluation.comparison import HEADER, compare_change, compare_outputs, difference_rows
-from citerec.evaluation.published import published_tables
-from citerec.evaluation.report import markdown_table, to_markdown
-from citerec.evaluation.results.jobs import job_metrics, job_settings, run_all, why_missing
+from citerec.evaluation.published import OTHER_DATA, published_parts, published_tables
+from citerec.evaluation.report import Column, Curves, Part, Table, draw_curves, to_csv
+from citerec.evaluation.results.jobs import job_metrics, job_settings, print_status, run_all, why_missing
 from citerec.evaluation.results.plan import Job, Plan, read_plan
-from citerec.evaluation.significance import DRAWS, Difference
+from citerec.evaluation.significance import Difference
 
 ABOUT = """\
 Generated from `{plan}` by one command; do not edit:
@@ -32,15 +36,6 @@ Generated from `{plan}` by one command; do not edit:
 citerec results {plan}
 ```
 """
-DIFFERENCES = (
-    "Means over all queries, as shares. Intervals (95 %) and two-sided randomisation tests are clustered by "
-    f"citing paper. p is at least {1 / (DRAWS + 1):.4f}, since {DRAWS:,} assignments are drawn; Holm's is "
-    "corrected for all tests of the table."
-)
-BY_GROUP = (
-    "Each pool size on its own, and whether A's lead over B at the largest size (A) differs from that at the "
-    "smallest (B): what crosses over, and whether it does, is the point of Medić and Šnajder 2022."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,53 +53,150 @@ class ResultsSettings(Settings):
     """jobs to skip, DATA/NAME, DATA or NAME"""
     page_only: bool = False
     """only write the page"""
+    status: bool = False
+    """only print how far the trainings are, and how long those that have begun still take"""
+    outputs: str | None = None
+    """folder of all outputs, instead of the plan's (e.g. /disk/outputs)"""
 
 
 Benchmarks = dict[type[Benchmark], dict[str, Output]]
 """{benchmark: {name: output}} on one data set."""
 
 
+@dataclass
+class Shown:
+    """What a page shows: rows of its table, {label: {DATA/key: value}}, their columns, plots and sentences.
+
+    files: all tables, by the names of their CSV files.
+    """
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    columns: list[Column] = field(default_factory=list)
+    curves: list[Curves] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, Table] = field(default_factory=dict)
+
+
 def write_page(plan: Plan) -> None:
-    """Write the page and its plots from all evaluations that match the plan's settings."""
-    sections: list[str] = []
-    kinds: dict[type[Benchmark], None] = {}
+    """Write the page from all evaluations that match the plan's settings: its command, what the plan says, a
+    picture, and a table of the most telling measures.
+
+    A folder of the page's name gets all tables as CSV files, also differences, published figures, commands.
+    """
+    shown = Shown()
     for data in plan.file.data:
-        finished, missing = finished_and_missing(plan.jobs_for(data))
-        benchmarks: Benchmarks = {}
-        for name, job in finished.items():
-            settings = job_settings(job)["benchmark"]
-            output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
-            benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
-        kinds |= dict.fromkeys(benchmarks)
-        sections += _section(plan, data, benchmarks, finished, missing)
-    shown = {one.published for one in plan.file.data.values()}
-    for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
-        sections += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
-    about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
-    parts = [f"# {plan.file.title}", about.strip(), plan.file.notes.strip(), *sections]
-    write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
+        _add_data(shown, plan, data)
+    texts = [f"# {plan.file.title}", ABOUT.format(plan=plan.path).strip(), plan.file.notes.strip()]
+    if shown.rows:
+        texts += [_picture(plan, shown), str(Table.of(shown.rows, shown.columns))]
+    folder = plan.page.with_suffix("")
+    for stem, table in shown.files.items():
+        write_text(folder / f"{stem}.csv", to_csv(table))
+    links = [f"[{stem}]({folder.name}/{stem}.csv)" for stem in shown.files]
+    texts += [*shown.notes, f"All tables, as CSV: {', '.join(links)}." if links else ""]
+    write_text(plan.page, "\n\n".join(filter(None, texts)) + "\n")
 
 
-def _section(
-    plan: Plan, data: str, benchmarks: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
-) -> list[str]:
-    """Return the section of the page on one data set."""
-    one = plan.file.data[data]
-    parts = [f"## {one.title}", one.notes.strip()]
+def _add_data(shown: Shown, plan: Plan, data: str) -> None:
+    """Add what there is of one data set."""
+    one, several = plan.file.data[data], len(plan.file.data) > 1
+    finished, missing = finished_and_missing(plan.jobs_for(data))
+    benchmarks: Benchmarks = {}
+    for name, job in finished.items():
+        settings = job_settings(job)["benchmark"]
+        output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
+        benchmarks.setdefault(resolve_name(settings["_target_"]), {})[name] = output
+    facts = [one.notes.strip()]
     for kind, outputs in benchmarks.items():
-        view = kind.view(outputs, f"{one.title}, split {one.split}")
-        parts += to_markdown(view, plan.page.parent, f"{plan.page.stem}-{data}")
-    if rows := _difference_rows(plan, benchmarks):
-        about = [DIFFERENCES, *([BY_GROUP] if any(kind.compared_by_group for kind in benchmarks) else [])]
-        parts += ["### Differences", " ".join(about), markdown_table(["A is", "B is", *HEADER], rows)]
-    if missing:
-        parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
-    if one.published:
-        parts += [f"### As published, {one.title}", *published_tables(one.published)]
-    if jobs:
-        lines = dict.fromkeys(line for job in jobs.values() for line in job.commands)
-        parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
-    return parts
+        parts = kind.view(outputs, f"{one.title}, split {one.split}")
+        facts += [_first_sentence(part) for part in parts[:1] if isinstance(part, str)]
+        shown.files |= _files(f"{data}-{kind.__name__.lower()}" if len(benchmarks) > 1 else data, parts)
+        rows, columns = kind.headlines(outputs)
+        chosen = [name for name in rows if not plan.file.shown or name in plan.file.shown]
+        shown.curves += [part for part in parts if isinstance(part, Curves) and chosen]
+        for name in chosen:
+            values = {f"{data}/{key}": value for key, value in rows[name].items()}
+            shown.rows.setdefault(name, {}).update(values)
+        for column in columns if chosen else ():
+            label = f"{one.title}: {column.label}" if several else column.label
+            added = replace(column, key=f"{data}/{column.key}", label=label)
+            shown.columns += [] if added in shown.columns else [added]
+    if tests := _difference_rows(plan, benchmarks):
+        shown.files[f"{data}-differences"] = Table(["A is", "B is", *HEADER], tests)
+    published = [name for kind in benchmarks for name in kind.published]
+    for name in dict.fromkeys([*([one.published] if one.published else []), *published]):
+        shown.files |= _published(name)
+    if curves := _training_rows(plan.jobs_for(data)):
+        shown.files[f"{data}-trainings"] = Table(["training", "validation", "after each round"], curves)
+    if lines := dict.fromkeys(line for job in finished.values() for line in job.commands):
+        shown.files[f"{data}-commands"] = Table(["command"], [[line] for line in lines])
+    facts += [f"Not run: {', '.join(missing)}."] if missing else []
+    text = " ".join(filter(None, facts))
+    shown.notes += [f"**{one.title}.** {text}" if several else text] if text else []
+
+
+def _picture(plan: Plan, shown: Shown) -> str:
+    """Draw the first curves, or else columns of the table, those with intervals if any; return the link."""
+    picture = plan.page.with_suffix(".png")
+    if shown.curves:
+        draw_curves(picture, shown.curves[0])
+        return f"![{shown.curves[0].alt}]({picture.name})"
+    panels: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for column in [column for column in shown.columns if column.interval] or shown.columns[:2]:
+        rows = panels[f"{column.label}{', with 95 % intervals' * column.interval}"] = {}
+        for name, row in shown.rows.items():
+            if (value := row.get(column.key)) is not None:
+                low, high = (row.get(f"{column.key}/{end}", value) for end in ("low", "high"))
+                rows[name] = value, low, high
+    interval_plot(picture, panels, plan.file.title)
+    return f"![{'; '.join(panels)}]({picture.name})"
+
+
+def _first_sentence(text: str) -> str:
+    return "" if text.startswith("#") else re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
+def _files(start: str, parts: Sequence[Part]) -> dict[str, Table]:
+    """Return tables by the names of their files, from the heading above them and their top-left cells."""
+    files: dict[str, Table] = {}
+    stem = start
+    for part in parts:
+        if isinstance(part, Table):
+            taken = sum(name.startswith(stem) for name in files)
+            files[_stem(stem, part.head[0] or str(taken + 1)) if taken else stem] = part
+        elif isinstance(part, str) and part.startswith("#"):
+            stem = _stem(start, part)
+    return files
+
+
+def _stem(start: str, text: str) -> str:
+    return "-".join([start, *re.findall(r"[a-z0-9]+", text.lower())])
+
+
+def _published(name: str) -> dict[str, Table]:
+    """Return the published figures of that name by the names of their files; their top-left cells name the
+    source."""
+    parts = published_parts(name)
+    files: dict[str, Table] = {}
+    for source, table in pairwise(parts):
+        if isinstance(table, Table):
+            stem = f"published-{name}{f'-{len(files) + 1}' if len(parts) > 2 else ''}"
+            files[stem] = Table([str(source).removeprefix(OTHER_DATA).strip(), *table.head[1:]], table.rows)
+    return files
+
+
+def _training_rows(jobs: list[Job]) -> list[list[str]]:
+    """Return the curves of the trainings that jobs need, as far as they are."""
+    rows = []
+    for step in {step.folder: step for job in jobs for step in job.needs}.values():
+        path = step.folder / "history.csv"  # training.rounds.HISTORY, which would import torch
+        if path.is_file():
+            with path.open(newline="") as file:
+                history = list(csv.DictReader(file))
+            for name, label in (("recall@10", "R@10"), ("mrr", "MRR")):
+                values = [f"{float(value):.3f}" for row in history if (value := row.get(f"val/{name}"))]
+                rows.append([step.name, label, " ".join(values)])
+    return rows
 
 
 def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
@@ -175,11 +267,14 @@ def _unexpected(plan: Plan, job: Job) -> str:
 
 def run_plan(given: ResultsSettings) -> None:
     """Run the jobs of a plan and write its page; exits with code 2 if a job failed."""
-    plan = read_plan(Path(given.plan))
+    plan = read_plan(Path(given.plan), given.outputs)
     for one in plan.file.data.values():
         if one.published:
             published_tables(one.published)  # fail before hours of work
     jobs = plan.select(given.jobs, given.without)
+    if given.status:
+        print_status(jobs)
+        return
     failed = {} if given.page_only else run_all(jobs)
     for job in jobs:
         if str(job) not in failed and (wrong := _unexpected(plan, job)):

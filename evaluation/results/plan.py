@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from citerec.base.errors import InputError
-from citerec.datasets.formats.json_lines import validate
+from citerec.formats.json_lines import validate
 
 TRAIN, BUILD = "train", "data mdcr"
 """The script that trains checkpoints, and the module that builds benchmarks."""
@@ -52,7 +52,8 @@ class Buildable(msgspec.Struct, forbid_unknown_fields=True):
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test; highlight:
-    retrievers to colour in the plot of recall (default: the best); expected: {DATA/NAME: {measure: value}},
+    retrievers to colour in the plot of recall (default: the best); shown: retrievers in the page's table
+    (default: all; the others are in its CSV files); expected: {DATA/NAME: {measure: value}},
     from which results may differ by tolerance."""
 
     page: str
@@ -65,6 +66,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     building: dict[str, Buildable] = {}
     compare: list[tuple[str, str]] = []
     highlight: list[str] = []
+    shown: list[str] = []
     expected: dict[str, dict[str, float]] = {}
     tolerance: float = 0.005
 
@@ -137,14 +139,14 @@ class Plan:
         return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan; InputError names the faulty part."""
+def read_plan(path: Path, elsewhere: str | None = None) -> Plan:
+    """Read a plan; InputError names the faulty part. elsewhere: folder of outputs, instead of the plan's."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: {error}") from None
     file = validate(content, PlanFile, str(path))
-    outputs, jobs = Path(file.outputs), dict[str, Job]()
+    outputs, jobs = Path(elsewhere or file.outputs), dict[str, Job]()
     for of, one in file.data.items():
         steps: dict[str, Step] = {}
         for name, given in file.training.items():
@@ -169,7 +171,11 @@ def read_plan(path: Path) -> Plan:
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
-    named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
+    named = [
+        ("highlight", file.highlight),
+        ("shown", file.shown),
+        *(("compare", pair) for pair in file.compare),
+    ]
     named += [(f"data.{of}.without", one.without) for of, one in file.data.items()]
     for key, names in named:
         if unknown := sorted({*names} - known):

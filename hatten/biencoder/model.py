@@ -17,7 +17,7 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.retriever import DenseModel
-from citerec.hatten.settings import BiEncoderSettings
+from citerec.hatten.settings import BiEncoderSettings, EncoderTraining
 from citerec.retrieval.encoders.article import ArticleRetriever
 from citerec.retrieval.encoders.article_text import ArticleReader, Texts
 from citerec.retrieval.encoders.encoder import SETTINGS, ArticleEncoder, TextInputs, TextLayout
@@ -67,7 +67,7 @@ citerec evaluate benchmark=prefetch retriever=biencoder checkpoint={place} data=
     about: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def default_pretrained(cls, seed: int) -> ArticleConfig:
+    def default_pretrained(cls, settings: EncoderTraining, seed: int) -> ArticleConfig:
         return MINILM
 
     @classmethod

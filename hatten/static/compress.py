@@ -21,7 +21,7 @@ class CompressSettings(Settings):
         citerec model compress checkpoint=OUT output=FOLDER words=40000 vectors=int8
 
     Dropped words get random vectors, like any out-of-vocabulary word of a static model. See
-    docs/guide/hatten.md.
+    docs/research/hatten.md.
     """
 
     checkpoint: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from citerec.base.errors import InputError
+from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Split
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.settings import EncoderBatchSettings, EncoderTraining
-from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from citerec.hatten.training.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, build_loss
 from citerec.hatten.training.mining import Pool
 from citerec.retrieval.encoders.article_text import ArticleReader
 from citerec.retrieval.encoders.nets import to_device
@@ -52,6 +53,28 @@ class Batch:
     query, as a random paper and, for mined papers, by sampling from its query's pool"""
     positives: Any = None
     """rows and columns of the positives of the triplet loss in `levels`, [pairs] each; None: not yet known"""
+
+
+Sampled = tuple[NDArray[np.integer], NDArray[np.integer]]
+"""Papers of queries and their levels, [Q, n] each; -1 for no paper."""
+
+
+def relevance_levels(
+    papers: NDArray[np.int64], cited: Ragged, citing: NDArray[np.int32], sampled: Iterable[Sampled]
+) -> NDArray[np.int8]:
+    """Return the level of each of N distinct papers for each of Q queries, [Q, N]."""
+    sorter = np.argsort(papers)
+
+    def column(rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        return sorter[np.searchsorted(papers, rows, sorter=sorter)]
+
+    levels = np.full((len(cited), len(papers)), OTHER_QUERY, np.int8)
+    for rows, level in sampled:
+        owner, position = np.nonzero(rows >= 0)
+        levels[owner, column(rows[owner, position])] = level[owner, position]
+    levels[papers[None] == citing[:, None]] = EXCLUDED
+    levels[np.repeat(np.arange(len(cited)), cited.lengths), column(cited.values)] = CITED
+    return levels
 
 
 def steps_per_round(config: EncoderBatchSettings, contexts: int) -> int:
@@ -92,36 +115,16 @@ class Batches(Dataset[Batch]):
     def __getitem__(self, step: int) -> Batch:
         queries = self.rows(step)
         contexts = self.split.contexts[queries]
-        citing = self.reader.corpus.citing[contexts]
         cited = self.split.positives.take(queries)
-        rng = np.random.default_rng((self.seed, self.round, step))
-        random = rng.choice(self.candidates, (len(queries), self.config.random))
-        sampled = [(random, np.full(random.shape, self.config.random_level))]
-        if self.pool is not None and self.config.mined:
-            mined, relevant = self.pool.draw(queries, self.config.mined, rng)
-            sampled.append((mined, np.where(relevant, RELEVANT, OTHER)))
-        if self.config.siblings:
-            siblings = self._draw_siblings(queries, rng)
-            sampled.append((siblings, np.full(siblings.shape, OTHER)))
-        sampled_rows = np.concatenate([papers.ravel() for papers, _ in sampled]).astype(np.int64)
+        sampled = self._sample(queries, np.random.default_rng((self.seed, self.round, step)))
+        rows = np.concatenate([papers.ravel() for papers, _ in sampled.values()]).astype(np.int64)
         cited_rows = np.unique(cited.values).astype(np.int64)
-        others = np.setdiff1d(sampled_rows[sampled_rows >= 0], cited_rows)
+        others = np.setdiff1d(rows[rows >= 0], cited_rows)
         papers = np.concatenate([cited_rows, others])
-        sorter = np.argsort(papers)
-
-        def column(rows: NDArray[np.integer]) -> NDArray[np.int64]:
-            return sorter[np.searchsorted(papers, rows, sorter=sorter)]
-
-        levels = np.full((len(queries), len(papers)), OTHER_QUERY, np.int8)
-        query = np.arange(len(queries))
-        for rows, level in sampled:
-            owner, position = np.nonzero(rows >= 0)
-            levels[owner, column(rows[owner, position])] = level[owner, position]
-        levels[papers[None] == citing[:, None]] = EXCLUDED
-        levels[np.repeat(query, cited.lengths), column(cited.values)] = CITED
+        levels = relevance_levels(papers, cited, self.reader.corpus.citing[contexts], sampled.values())
         rate = self.rate[papers]
-        if self.pool is not None and self.config.mined:
-            rate[np.isin(papers, mined)] += self.config.mined / self.pool.papers.shape[1]
+        if self.pool is not None and "mined" in sampled:
+            rate[np.isin(papers, sampled["mined"][0])] += self.config.mined / self.pool.papers.shape[1]
         return Batch(
             *self._read(contexts, cited_rows, others, step),
             len(cited_rows),
@@ -129,6 +132,19 @@ class Batches(Dataset[Batch]):
             levels,
             np.log(np.clip(rate, 1e-12, 1.0)).astype("f4"),
         )
+
+    def _sample(self, queries: NDArray[np.int64], rng: np.random.Generator) -> dict[str, Sampled]:
+        """Draw random, mined and sibling papers of queries [Q], with their levels: [Q, n] each."""
+        config = self.config
+        random = rng.choice(self.candidates, (len(queries), config.random))
+        sampled = {"random": (random, np.full(random.shape, config.random_level))}
+        if self.pool is not None and config.mined:
+            mined, relevant = self.pool.draw(queries, config.mined, rng)
+            sampled["mined"] = mined, np.where(relevant, RELEVANT, OTHER)
+        if config.siblings:
+            siblings = self._draw_siblings(queries, rng)
+            sampled["siblings"] = siblings, np.full(siblings.shape, OTHER)
+        return sampled
 
     def _read(
         self, contexts: NDArray[np.int64], cited: NDArray[np.int64], others: NDArray[np.int64], step: int
@@ -238,11 +254,11 @@ class TrainingData(RoundData):
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
         levels = current >= self.settings.schedule.mean_only_rounds
-        positives = self.settings.loss.positives
+        positives = build_loss(self.settings.loss).positives
         batches = PreparedBatches(
             self._batches(current, self.pool), self.encoder.layout, levels, not self.cached, positives
         )
-        return make_loader(batches, self.workers, self.seed)
+        return make_loader(batches, self.workers, self.seed, self.first_batch())
 
     def round_queries(self, round: int) -> NDArray[np.int64]:
         """Split rows to mine for a round, ascending; all rows if the round covers a full epoch."""

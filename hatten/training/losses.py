@@ -1,13 +1,19 @@
-"""Training losses over the similarities of a batch, independent of the encoder."""
+"""Training losses over the similarities of a batch, independent of the encoder; model.loss._target_ names one
+or another class with the interface of Loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from citerec.hatten.settings import EncoderLossSettings
+from citerec.base.errors import InputError
+from citerec.base.settings import Settings, setting
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
 """Irrelevance levels of a paper for a query (0 is the query itself): cited; prefetched, not cited, but with
@@ -65,17 +71,55 @@ def infonce_loss(
     return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()
 
 
-def encoder_loss(
-    settings: EncoderLossSettings,
-    similarity: Tensor,
-    levels: Tensor,
-    log_rate: Tensor,
-    pairs: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """The configured loss of a batch: similarity [Q, N], levels [Q, N], log_rate [N] -> scalar.
+class Loss(Protocol):
+    """Turns the cosines of a batch into a number to minimise."""
 
-    pairs: as for `triplet_loss`.
-    """
-    if settings.name == "triplet":
-        return triplet_loss(similarity, levels, settings.positives, settings.margin, pairs)
-    return infonce_loss(similarity, levels, settings.temperature, log_rate if settings.correct_rate else None)
+    positives: Sequence[int]
+    """levels of which `pairs` lists the places; () for none"""
+
+    def __call__(
+        self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        """similarity [Q, N], levels [Q, N], log_rate [N] -> scalar; all as for the functions above."""
+
+
+@dataclass(frozen=True)
+class Triplet(Settings):
+    """`triplet_loss`. positives: [1] ignores mined positives."""
+
+    where: ClassVar[str] = "model.loss"
+    margin: float = 0.05
+    positives: tuple[int, ...] = (CITED, RELEVANT)
+
+    def __call__(
+        self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        return triplet_loss(similarity, levels, self.positives, self.margin, pairs)
+
+
+@dataclass(frozen=True)
+class InfoNCE(Settings):
+    """`infonce_loss`. correct_rate: correct for popular papers being negatives more often (logQ)."""
+
+    where: ClassVar[str] = "model.loss"
+    temperature: float = setting(0.05, above=0)
+    correct_rate: bool = True
+    positives: ClassVar[Sequence[int]] = ()
+
+    def __call__(
+        self, similarity: Tensor, levels: Tensor, log_rate: Tensor, pairs: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        return infonce_loss(similarity, levels, self.temperature, log_rate if self.correct_rate else None)
+
+
+def build_loss(given: Mapping[str, Any]) -> Loss:
+    """Build a loss from its `_target_` and options (model.loss); InputError if that fails."""
+    options = {name: value for name, value in given.items() if name != "_target_"}
+    target = given.get("_target_")
+    try:
+        loss: Loss = pkgutil.resolve_name(str(target))(**options)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"model.loss._target_={target}: no such class ({error})") from None
+    except TypeError as error:
+        raise InputError(f"model.loss: {error}") from None
+    return loss

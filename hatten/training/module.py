@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,7 +11,7 @@ from torch.nn import functional as F
 from citerec.hatten.encoder import Encoder, HAttenEncoder
 from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
 from citerec.hatten.training.batches import Batch
-from citerec.hatten.training.losses import encoder_loss
+from citerec.hatten.training.losses import build_loss
 from citerec.training.module import AveragedModule
 
 
@@ -21,16 +23,24 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def __init__(self, encoder: Encoder, settings: EncoderTraining, seed: int, total_steps: int) -> None:
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
-        self.loss, self.restart = settings.loss, settings.restart
+        self.loss, self.restart = build_loss(settings.loss), settings.restart
         self.cached_vectors: Tensor | None = None
         """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
-        super().on_train_epoch_start()
         if self.restart and self.current_epoch:  # before the first step, nothing is averaged
             self.encoder.load_state_dict(self.best_encoder.state_dict())
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
         if isinstance(self.encoder, HAttenEncoder):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["cached_vectors"] = self.cached_vectors
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.cached_vectors = checkpoint.get("cached_vectors")
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         loss = self.compute_loss(batch, self.similarity(batch))
@@ -48,7 +58,7 @@ class EncoderModule(AveragedModule[Encoder]):
         """Return the scalar loss of a batch, given the cosines [Q, N]."""
         device = similarity.device
         levels, log_rate = (torch.as_tensor(part, device=device) for part in (batch.levels, batch.log_rate))
-        return encoder_loss(self.loss, similarity, levels, log_rate, batch.positives)
+        return self.loss(similarity, levels, log_rate, batch.positives)
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of this process's mined and random papers."""

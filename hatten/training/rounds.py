@@ -67,11 +67,9 @@ class EncoderRounds(Rounds):
         assert isinstance(pl_module, EncoderModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
-        if self._resumed and self._data.batch.cached_negatives:
-            # Lightning restores current_epoch only after this hook.
-            candidates = self._data.corpus.is_candidate
-            self._encode_papers(pl_module, int(self.history.rows[-1]["round"]), candidates)
-        elif not self._resumed and self._data.batch.mined:
+        if pl_module.cached_vectors is not None:
+            pl_module.cached_vectors, self._data.cached = pl_module.cached_vectors.to(pl_module.device), True
+        if not self._resumed and self._data.batch.mined:
             self.record(trainer, pl_module, 0, self.measure(trainer, pl_module, 0))
 
     def measure(self, trainer: pl.Trainer, module: EncoderModule, done: int) -> dict[str, float]:

@@ -11,6 +11,7 @@ from citerec.datasets.corpus import Corpus
 from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import EncoderTraining
 from citerec.hatten.training.batches import TrainingData, steps_per_round
+from citerec.hatten.training.losses import build_loss
 from citerec.hatten.training.module import EncoderModule
 from citerec.hatten.training.rounds import MINED, EncoderRounds
 from citerec.hatten.words.vectors import Embeddings
@@ -31,9 +32,12 @@ def train_encoder(
 ) -> M:
     """Train a model of a kind and return it with the best round's weights; arguments as DenseModel.train."""
     settings, run = replace(settings or kind.settings_class(), **changes), run or TrainingRun()
-    pretrained = pretrained or kind.default_pretrained(run.seed)
+    pretrained = pretrained or kind.default_pretrained(settings, run.seed)
+    build_loss(settings.loss)  # before anything slow
     _check_queries(settings, corpus, run)
-    run.start()
+    settings.check_vectors(pretrained)
+    start = {pretrained.where: asdict(pretrained)}
+    run.start(corpus, settings, start)
     model, encoder, reader = kind.untrained(corpus, settings, pretrained)
     encoder.adapt(run.device, settings.arithmetic)
     data = TrainingData(reader, settings, run.seed, encoder, run.workers(settings.workers))
@@ -44,7 +48,7 @@ def train_encoder(
         data,
         EncoderRounds(run.path / model.folder, model, about, settings, run.seed),
         settings.rounds,
-        {pretrained.where: asdict(pretrained)},
+        start,
         f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
         f"{settings.batch.queries} queries per step, in {encoder.precision}",
         files=[MINED],

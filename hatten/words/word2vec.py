@@ -52,6 +52,9 @@ class Word2Vec(Embeddings):
     workers: int | None = None
     cache_dir: str = cache_setting()
 
+    def width(self) -> int:
+        return self.dim
+
     def load(self, corpus: Corpus) -> WordVectors:
         settings = {
             "vector_size": self.dim,

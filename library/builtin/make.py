@@ -36,19 +36,19 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.prepare import open_corpus, prepare_store
 from citerec.datasets.published.drafts import LIST, read_list
 from citerec.datasets.records import TRAIN, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.static.model import StaticModel
 from citerec.hatten.trained import open_static, static_retriever
-from citerec.library.drafts.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
+from citerec.library.ask.question import mark_query
+from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.fulltexts.evidence import FullTexts, text_encoder
-from citerec.library.fulltexts.index import update_index
-from citerec.library.fulltexts.reading import ReadText, TextPart
-from citerec.library.fulltexts.refresh import FOLDER
-from citerec.library.fulltexts.store import TextStore
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN, NETWORKS
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import mark_query
+from citerec.library.evidence.evidence import FullTexts, text_encoder
+from citerec.library.evidence.index import update_index
+from citerec.library.evidence.reading import ReadText, TextPart
+from citerec.library.evidence.refresh import FOLDER
+from citerec.library.evidence.store import TextStore
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import BUILT_IN, NETWORKS
 from citerec.rerank.ranker.linear import TrainingLists
 from citerec.rerank.ranker.model import Ranker, RankingModel
 from citerec.rerank.ranker.training import (
@@ -219,7 +219,7 @@ class ListReader:
         draft`."""
         with TemporaryDirectory() as place:
             read_papers(draft.bibs, Path(place) / "library")
-            library = MemoryLibrary.open(Path(place) / "library")
+            library = Library.open(Path(place) / "library")
             known, own = known_papers(draft.draft, library)
             asked = questions(draft.draft, known)
             asked = random.Random(draft.name).sample(asked, min(len(asked), DRAFT_QUERIES))
@@ -305,7 +305,7 @@ class ListReader:
             if corpus.titles[row := corpus.paper_row(name)]
         ]
         with TemporaryDirectory() as place:
-            library = MemoryLibrary.create(Path(place) / "library", papers, model="bm25")
+            library = Library.create(Path(place) / "library", papers, model="bm25")
             ranker = self._over(library.corpus)
             encoder, store = text_encoder(ranker), TextStore(library.path / FOLDER, create=True)
             own = [paper.id for paper in papers if draw.random() < SHARE]

@@ -8,20 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from citerec.base.progress import spinner
-from citerec.library.commands.temporary import open_recommender
-from citerec.library.entries.bibtex import entry_key
-from citerec.library.explanation import note_on
-from citerec.library.export.formats import (
-    as_json,
-    citation,
-    paper_list,
-    retraction_note,
-    table,
-    terminal_text,
-)
-from citerec.library.export.references import ENTRIES
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
+from citerec.library.ask.display import as_json, citation, paper_list, retraction_note, table
+from citerec.library.ask.question import Filters
+from citerec.library.ask.recommendation import note_on
+from citerec.library.ask.temporary import open_recommender
 from citerec.library.settings import AskSettings, SearchSettings
 
 
@@ -31,29 +22,30 @@ def ask(settings: AskSettings) -> None:
     recommender.library.rows(settings.exclude, "exclude")  # a misspelt key would exclude nothing
     text = sys.stdin.read() if settings.text == "-" else settings.text
     filters = Filters(settings.exclude, settings.only, settings.years, settings.collection, settings.venue)
-    paper = settings.title, settings.abstract
     with spinner("asking (the first time may take a minute)"):
-        found = recommender.recommend(text, *paper, settings.k, filters=filters, explain=settings.explain)
+        recommended = recommender.recommend(
+            text, settings.title, settings.abstract, settings.k, filters=filters, explain=settings.explain
+        )
     library = recommender.library
-    note = note_on(found)
+    note = note_on(recommended)
 
     def papers() -> list[LibraryPaper]:
-        return [library.paper(row) for paper in found if (row := library.row(paper.id)) is not None]
+        return [library.paper(row) for paper in recommended if (row := library.row(paper.id)) is not None]
 
     if settings.format == "table":
         if note:
             print(note)
-        Console().print(table(found, settings.explain))
+        Console().print(table(recommended, settings.explain))
     elif settings.format == "json":
-        print(as_json(found))
+        print(as_json(recommended))
     else:
         _print_papers(papers(), settings.format)
-        for one in found:
-            if told := retraction_note(one.retracted):
-                print(terminal_text(f"{one.key or one.id}: {told}"), file=sys.stderr)
-    if settings.save and found:
+        for paper in recommended:
+            if told := retraction_note(paper.retracted):
+                print(terminal_text(f"{paper.key or paper.id}: {told}"), file=sys.stderr)
+    if settings.save and recommended:
         _save(papers(), settings.save)
-    if not found:
+    if not recommended:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
     elif note and settings.format != "table":
         print(f"{settings.library}: {note}", file=sys.stderr)
@@ -76,7 +68,7 @@ def search(settings: SearchSettings) -> None:
 
 
 def _save(papers: Sequence[LibraryPaper], place: str) -> None:
-    from citerec.library.export.zotero import save
+    from citerec.library.sources.zotero import save
 
     with spinner("saving (Zotero may ask for leave in its window)"):
         line = save(papers, place)
@@ -84,6 +76,9 @@ def _save(papers: Sequence[LibraryPaper], place: str) -> None:
 
 
 def _print_papers(papers: Sequence[LibraryPaper], format: str) -> None:
+    from citerec.formats.bibliography.bibtex import entry_key  # a table needs neither
+    from citerec.formats.bibliography.references import ENTRIES
+
     if write := ENTRIES.get(format):
         print(write(papers), end="")
     else:

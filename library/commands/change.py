@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
-from hashlib import blake2b
-from itertools import chain, compress, islice
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from threading import Event
 
-import numpy as np
-
-from citerec.base.errors import InputError
-from citerec.base.files import disk_errors, expand_user
-from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.folder import (
-    GENERATIONS,
-    Manifest,
-    ReadFile,
-    check_target,
+from citerec.base.errors import InputError, count_noun
+from citerec.base.files import expand_user
+from citerec.formats.bibliography.paper import terminal_text
+from citerec.library.evidence.files import check_folders
+from citerec.library.papers.building import create, read_papers, refresh, remove_sources, short_name
+from citerec.library.papers.encoding import encode_and_tell, state
+from citerec.library.papers.folder import (
     read_manifest,
 )
-from citerec.library.fulltexts.files import check_folders
-from citerec.library.memory.contexts import context_files, current_contexts
-from citerec.library.memory.encoding import encode_and_tell, state
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.merging import Deduplicator
-from citerec.library.models import NETWORKS, NO_ENCODER, model_files
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import edit_library, open_library
+from citerec.library.papers.library import Library
+from citerec.library.papers.storage import Storage
+from citerec.library.papers.watch import watch_sources
 from citerec.library.settings import (
     AddSettings,
     BuildSettings,
     InfoSettings,
     RemoveSettings,
+    UpdateSettings,
     VerifySettings,
 )
-from citerec.library.sources.readers import absolute_names, find_sources, read_source
-from citerec.library.sources.zotero_places import is_zotero
-
-log = logging.getLogger(__name__)
-
-LOSS = 0.2
-"""Largest share of papers that a changed source may lose without `force`."""
-SHOWN = 10
-"""Maximum number of bad records per file, and of merged ones, to list."""
+from citerec.library.sources.finding import absolute_names, find_sources
 
 
 def build(settings: BuildSettings) -> None:
@@ -60,8 +43,9 @@ def build(settings: BuildSettings) -> None:
     if merged.number:
         print(f"  citerec info library={path} merged=true lists all; separate=KEY keeps a record apart")
     if tell_texts(path):
-        library = MemoryLibrary.open(path)
-    if lacking := int(np.count_nonzero(library.corpus.abstract_tokens.lengths == 0)):
+        library = Library.open(path)
+    lacking = library.storage.without_abstract if isinstance(library.storage, Storage) else 0
+    if lacking:
         print(
             f"without an abstract, and so found less often: {lacking:,} of {count_noun(len(library))}; "
             f"citerec enrich library={path} looks them up"
@@ -70,131 +54,14 @@ def build(settings: BuildSettings) -> None:
         encode_and_tell(library)
 
 
-class MergedRecords(NamedTuple):
-    """How many records were merged into others, and the first of them in words."""
-
-    number: int
-    shown: list[str]
-
-    @classmethod
-    def of(cls, records: Deduplicator) -> MergedRecords:
-        some = islice(records.merged(), SHOWN)
-        shown = [f"{_short(record)} is {_short(paper)}: {paper.title}" for record, paper in some]
-        return cls(records.duplicates, [*map(terminal_text, shown)])
-
-
-def _short(paper: LibraryPaper) -> str:
-    return (paper.key or paper.id) + (f" ({paper.year})" if paper.year else "")
-
-
 def tell_texts(path: str | Path) -> bool:
     """Bring the full texts of a library up to date, if it has any, and print what was done."""
     path = expand_user(path)
-    from citerec.library.fulltexts.library import update_full_texts
+    from citerec.library.papers.fulltexts import update_full_texts
 
     if report := update_full_texts(path):
         print(report)
     return report is not None
-
-
-def create(settings: BuildSettings) -> tuple[MemoryLibrary, MergedRecords]:
-    """Build a library in memory. Prints nothing. Returns it, and what was merged."""
-    path = expand_user(settings.library)
-    check_target(path, settings.overwrite)
-    old, model, ranker = None, absolute(settings.model), absolute(settings.ranker)
-    if settings.source:
-        files, named = find_sources(settings.source), absolute_names(settings.source)
-        cited = context_files(settings.contexts) if settings.contexts else []
-    else:
-        old = read_manifest(path)
-        cited = [Path(file.path) for file in old.contexts]
-        model, ranker = model or old.model, ranker or old.ranker
-        if not old.named:
-            raise InputError(f"{path}: was not built from files; give source=...")
-        files, named = _find_again(old.named), old.named
-        current_contexts(old)  # to report a missing one before the papers are read
-    generations = path.resolve() / GENERATIONS
-    if inside := [file for file in files if Path(file).is_relative_to(generations)]:
-        raise InputError(f"source={inside[0]}: is a file of the library that it replaces; copy it elsewhere")
-    installed, _ = model_files(model, ranker)  # to report errors before the papers are read
-    if settings.encode_texts and not any(name.startswith(NETWORKS) for name in installed):
-        raise InputError(NO_ENCODER)
-    check_folders(settings.pdfs)
-    separate = [*settings.separate] or (old.separate if old else [])
-    with (
-        disk_errors(path, "the library", "library"),
-        Deduplicator(path.absolute().parent, separate=separate) as records,
-    ):
-        sources = _read_sources(files, records)
-        gone = 0 if old is None else _keep_papers_without_source(path, old, records)
-        records.finish()
-        away = frozenset(old.removed if old else ())
-        if old is not None and not settings.force:
-            left = records.count - (sum(one.id in away for one in records.papers()) if away else 0)
-            _refuse_loss(path, old, old.counts.get("papers", 0) - gone - left, sources)
-        fulltext, pdfs = settings.fulltext, absolute_names(settings.pdfs)
-        if fulltext is None:
-            fulltext, pdfs = (False, []) if old is None else (old.fulltext, old.pdfs)
-        encode_texts = settings.encode_texts
-        if encode_texts is None:
-            encode_texts = fulltext and old is not None and old.encode_texts
-        library = MemoryLibrary.create(
-            path,
-            (paper for paper in records.papers_with_progress() if paper.id not in away),
-            model=model,
-            ranker=ranker,
-            contexts=cited,
-            overwrite=settings.overwrite,
-            wait=settings.wait,
-            sources=sources,
-            named=named,
-            removed=[*old.removed] if old else [],
-            separate=separate,
-            fulltext=fulltext,
-            pdfs=pdfs,
-            encode_texts=encode_texts,
-        )
-        return library, MergedRecords.of(records)
-
-
-def absolute(model: str) -> str:
-    """Return the absolute path of a model that is a path, so that it is found again from anywhere."""
-    path = expand_user(model)
-    return str(path.resolve()) if model and path.exists() else model
-
-
-def _keep_papers_without_source(path: Path, old: Manifest, records: Deduplicator) -> int:
-    """Add the papers that came over HTTP or from Python. Return how many a damaged library has lost."""
-    try:
-        library = records.former = MemoryLibrary.open(path)
-    except InputError:
-        if lost := old.counts.get("without_source", 0):
-            log.warning("%s: %s added without a file cannot be restored", path, count_noun(lost))
-        return lost
-    for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
-        records.add(library.paper(row))
-    return 0
-
-
-def _refuse_loss(
-    path: Path, old: Manifest, removed: int, sources: Sequence[ReadFile], dropped: Container[str] = ()
-) -> None:
-    """Raise InputError if sources that have changed lose more than LOSS of the papers, as a half-written
-    export or a damaged database does. dropped: sources that the user removes.
-    """
-    papers, left = old.counts.get("papers", 0), {file.path for file in sources}
-    changed = [file.path for file in sources if file not in old.sources]
-    gone = [file.path for file in old.sources if file.path not in left and file.path not in dropped]
-    if removed > LOSS * papers and (changed or gone):
-        reasons = [
-            f"{' and '.join(names)} {what}"
-            for names, what in ((changed, "changed"), (gone, "is gone"))
-            if names
-        ]
-        raise InputError(
-            f"{path}: {removed:,} of {count_noun(papers)} would be removed, since {' and '.join(reasons)}; "
-            "check that it is complete, then confirm with force=true"
-        )
 
 
 def add(settings: AddSettings) -> None:
@@ -203,10 +70,10 @@ def add(settings: AddSettings) -> None:
     files, named = find_sources(settings.source), absolute_names(settings.source)
     changes_texts = (settings.fulltext, settings.encode_texts) != (None, None)
     if changes_texts:
-        from citerec.library.fulltexts.library import check_full_texts, set_full_texts
+        from citerec.library.papers.fulltexts import check_full_texts, set_full_texts
 
         check_full_texts(expand_user(settings.library), settings.fulltext, settings.encode_texts)
-    with edit_library(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         records = (paper._replace(source=0) for paper in chain.from_iterable(map(read_papers, files)))
         done = library.add(records, files, named, settings.separate)
     happened = f"{done.added:,} added, {done.completed:,} completed" if any(done[:2]) else "nothing new"
@@ -215,7 +82,7 @@ def add(settings: AddSettings) -> None:
         set_full_texts(library.path, settings.fulltext, settings.pdfs, settings.encode_texts)
     tell_texts(library.path)
     if settings.encode:
-        encode_and_tell(open_library(settings.library))
+        encode_and_tell(Library.open(settings.library))
 
 
 def remove(settings: RemoveSettings) -> None:
@@ -223,143 +90,31 @@ def remove(settings: RemoveSettings) -> None:
     if bool(settings.id) == bool(settings.source):
         raise InputError("remove: give either id=[...] (papers) or source=[...] (files with their papers)")
     if settings.source:
-        with MemoryLibrary.edit(settings.library, settings.wait) as own:
-            left = _remaining(own, settings.source)
-            kept = _find_again(left)
-            dropped = [file.path for file in own.manifest.sources if file.path not in kept]
-            _reread(own, left, settings.force, dropped).tell()
-        tell_texts(own.path)
+        change = remove_sources(settings.library, settings.source, settings.wait, settings.force)
+        print(change)
+        tell_texts(change.library.path)
         return
-    with edit_library(settings.library, settings.wait) as library:
+    with Library.edit(settings.library, settings.wait) as library:
         before = len(library)
         removed = library.remove(settings.id)
     print(f"{library.path}: {removed:,} removed; {count_noun(before - removed)}")
     tell_texts(library.path)
 
 
-class Change(NamedTuple):
-    """The library after an update, and what it did; all zero if only contexts have changed, or nothing."""
-
-    library: MemoryLibrary
-    added: int = 0
-    removed: int = 0
-    replaced: int = 0
-    written: bool = False
-    """Whether there is a new generation."""
-
-    def tell(self) -> None:
-        """Print it."""
-        counts = f"{self.added:,} added, {self.removed:,} removed, {self.replaced:,} replaced"
-        happened = counts if self.written else "nothing has changed"
-        print(f"{self.library.path}: {happened}; {count_noun(len(self.library))}")
-
-
-def refresh(path: str | Path, wait: bool = True, force: bool = False) -> Change:
-    """Reread the sources of a library that have changed, and folders and patterns for new files.
-
-    wait, force: as for the command `update`. Prints nothing. Raises InputError if it cannot.
-    """
-    with MemoryLibrary.edit(path, wait) as library:
-        about = library.manifest
-        if not about.named:
-            raise InputError(f"{library.path}: has no source files; add some with citerec add")
-        files = _find_again(about.named)
-        read = [ReadFile.of(file) for file in files], current_contexts(about)
-        if read == (about.sources, about.contexts) and not any(map(is_zotero, files)):
-            return Change(library)
-        return _reread(library, about.named, force)
-
-
-def _find_again(named: Sequence[str]) -> list[str]:
-    """Return the files that a library's sources are now. Raises InputError for a source that is missing."""
-    files: dict[str, None] = {}
-    for name in named:
-        try:
-            files.update(dict.fromkeys(find_sources([name])))
-        except InputError as error:
-            raise InputError(
-                f"{error}, but the library was built from it; restore it, or remove its papers with citerec "
-                f"remove source={name}"
-            ) from None
-    return list(files)
-
-
-def _remaining(library: MemoryLibrary, names: Sequence[str]) -> list[str]:
-    """Return the sources without the named files and folders. Raises InputError for an unknown source.
-
-    A folder or pattern of which some files remain is replaced by these.
-    """
-    left, known = library.manifest.named, [source.path for source in library.manifest.sources]
-    for name in dict.fromkeys(names):
-        [path] = absolute_names([name])
-        gone = {other for other in (*left, *known) if other == path or Path(path) in Path(other).parents}
-        if not gone:
-            raise InputError(
-                f"source={name}: is not a source of {library.path}; choose from {', '.join(left) or 'none'}"
-            )
-        parts: list[str] = []
-        for other in left:
-            files = [other] if other in known or other in gone else _find_again([other])
-            parts += [other] if gone.isdisjoint(files) else [file for file in files if file not in gone]
-        left = parts
-    return left
-
-
-def _reread(library: MemoryLibrary, named: list[str], force: bool, dropped: Container[str] = ()) -> Change:
-    """Write a generation with the current papers of these sources and those added without a source.
-
-    force: without `_refuse_loss`, which knows `dropped`.
-    """
-    with Deduplicator(library.path, former=library, separate=library.manifest.separate) as records:
-        sources = _read_sources(_find_again(named), records)
-        for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
-            records.add(library.paper(row))
-        records.finish()
-        kept, new, removed = _compare(library, records)
-        if not new.any():
-            library.check_some_left(removed)
-        if not force:
-            _refuse_loss(library.path, library.manifest, removed, sources, dropped)
-        cited = current_contexts(library.manifest)
-        replaced = len(library) - len(kept) - removed
-        if not (new.any() or removed or replaced) and cited == library.manifest.contexts:
-            library.update_manifest(sources=sources, named=named)
-            return Change(library)
-        papers = compress(records.papers(), new)
-        changed = library.write(kept, papers, reread=cited, sources=sources, named=named)
-    return Change(changed, int(new.sum()) - replaced, removed, replaced, True)
-
-
-def _compare(library: MemoryLibrary, records: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return rows of unchanged papers, a mask of new or changed papers [N], and how many were removed."""
-    kept, new, seen = [], np.zeros(records.count, np.bool_), 0
-    removed = set(library.manifest.removed)
-    for number, paper in enumerate(records.papers()):
-        if paper.id in removed:
-            continue
-        row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
-        seen += row is not None
-        if row is not None and library.paper(row) == paper:
-            kept.append(row)
-        else:
-            new[number] = True
-    return np.sort(np.array(kept, np.int64)), new, len(library) - seen
-
-
 def verify(settings: VerifySettings) -> None:
     """Read every file of a library and compare it with its checksum."""
-    library = open_library(settings.library)
+    library = Library.open(settings.library)
     library.verify()
     print(f"{library.path}: no damage; {count_noun(len(library))}, {library.describe()['size']}")
 
 
 def info(settings: InfoSettings) -> None:
     """Show what a library contains."""
-    library = open_library(settings.library)
+    library = Library.open(settings.library)
     if settings.merged:
-        for paper in in_memory(library).merged_papers():
+        for paper in library.merged_papers():
             others = ", ".join(paper.merged_names)
-            print(terminal_text(f"{_short(paper)}: {paper.title}: also {others}"))
+            print(terminal_text(f"{short_name(paper)}: {paper.title}: also {others}"))
         return
     lines = library.describe()
     if (reading := state(library)) is not None:
@@ -367,35 +122,15 @@ def info(settings: InfoSettings) -> None:
     print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 
-def _read_sources(files: Iterable[str], records: Deduplicator) -> list[ReadFile]:
-    """Add the papers in files to `records`; return what these files are.
-
-    Raises InputError for a file without a usable paper.
-    """
-    sources = []
-    for file in files:
-        source, digest, number = ReadFile.of(file), blake2b(digest_size=16), len(records)
-        for paper in read_papers(file):
-            records.add(paper._replace(source=0))
-            digest.update(repr(paper).encode())
-        if is_zotero(file):  # which has no file that tells whether its papers have changed
-            source = ReadFile(file, len(records) - number, digest.hexdigest())
-        sources.append(source)
-    return sources
-
-
-def read_papers(file: str) -> Iterator[LibraryPaper]:
-    """Yield the papers of a file and log its bad records. Raises InputError if no paper is usable."""
-    bad: list[InputError] = []
-    is_empty = True
-    for paper in read_source(file, bad.append):
-        is_empty = False
-        yield paper
-    if is_empty:
-        reason = f": {bad[0]}" if bad else ""
-        raise InputError(f"{file}: has no usable paper{reason}")
-    if bad:
-        more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
-        lines = [*map(str, bad[:SHOWN]), *more]
-        count = count_noun(len(bad), "record")
-        log.warning("%s: %s skipped or read only in part\n  %s", file, count, "\n  ".join(lines))
+def update(settings: UpdateSettings) -> None:
+    """Reread the sources of a library, with `watch` whenever they change."""
+    if not settings.watch:
+        change = refresh(settings.library, settings.wait, settings.force)
+        print(change)
+        tell_texts(settings.library)
+        encode_and_tell(Library.open(settings.library))  # whose texts are those of now
+        return
+    named = read_manifest(expand_user(settings.library)).named
+    print(f"watching {', '.join(named)}; Ctrl-C ends", flush=True)
+    with suppress(KeyboardInterrupt):
+        watch_sources(settings.library, Event())

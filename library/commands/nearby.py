@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from citerec.base.files import expand_user
+from citerec.library import MANIFEST
 from citerec.library.sources.zotero_places import find_database, is_place
 
-MANIFEST = "library.json"
 SHOWN = 5
 """Maximum number of files to name."""
 QUESTION = '"A sentence that lacks a citation [CITE]."'
@@ -30,19 +30,19 @@ class Nearby(NamedTuple):
     @classmethod
     def look(cls, sources: bool = True) -> Nearby:
         """Look in the current folder. sources: also for what is no library."""
-        found = [
+        there = [
             [str(path) for pattern in patterns for path in sorted(Path().glob(pattern))]
             for patterns in ((f"*/{MANIFEST}",), ("*.bib", "*/*.bib") if sources else ())
         ]
-        libraries = [str(Path(name).parent) for name in found[0]]
-        return cls(libraries, found[1], find_database()[0] if sources else None)
+        libraries = [str(Path(name).parent) for name in there[0]]
+        return cls(libraries, there[1], find_database()[0] if sources else None)
 
     def describe(self) -> str:
         """Return what there is, as a list."""
-        found = [f"the library {name}" for name in self.libraries] + self.files
-        more = [f"{len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        names = [f"the library {name}" for name in self.libraries] + self.files
+        more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
         zotero = [f"Zotero's library in {self.zotero.parent}"] if self.zotero else []
-        *first, last = [*found[:SHOWN], *more, *zotero]
+        *first, last = [*names[:SHOWN], *more, *zotero]
         return f"{', '.join(first)} and {last}" if first else last
 
     def command(self, name: str = "ask", rest: str = QUESTION) -> str:

@@ -1,7 +1,5 @@
-"""Drafts: text in LaTeX, Markdown, Typst or Org that lacks citations.
+"""Drafts: text in LaTeX, Markdown, Typst, Org or of a word processor that lacks citations.
 
-reader           missing citations, their contexts, what else is cited
-placeholders     marks of missing citations, or of all   suggest         papers for every place
-copies           the draft with citations filled in      check           keys and entries that are wrong
-collection       drafts of a folder, masked
+reader      missing citations, their contexts, what else is cited     suggest  papers for every place
+copies      the draft with citations filled in                        check    keys and entries that are wrong
 """

@@ -10,26 +10,29 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import expand_user, real_path
-from citerec.datasets.languages.entries import BIB_ENTRY, find_aliases
-from citerec.datasets.languages.inputs import decode_text
-from citerec.datasets.languages.language import MISSING, Source
-from citerec.library.candidates import Candidates
-from citerec.library.drafts.placeholders import PlaceholderReader
-from citerec.library.drafts.reader import read_source
-from citerec.library.export.formats import count_noun, retraction_note, terminal_text
-from citerec.library.identities import Identities
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import PREPRINT_VENUE, LibraryPaper, is_preprint, is_published
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.paper import (
+    PREPRINT_VENUE,
+    LibraryPaper,
+    is_preprint,
+    is_published,
+    terminal_text,
+)
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.drafts.language import MISSING, Source
+from citerec.library.ask.display import retraction_note
+from citerec.library.drafts.reader import PlaceholderReader, read_source
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import leaders_of
 from citerec.library.settings import CheckSettings
-from citerec.library.sources.bib_files import parse_bibtex
 
 SHOWN = 10
 """Maximum uncited entries of a file to list, except as JSON."""
 _MACRO = re.compile(r"[\\#]")
 _ARTICLE = re.compile(r"\s*@\s*(?:article|inproceedings|conference)\b", re.IGNORECASE)
-_NOT_ENTRIES = ("string", "comment", "preamble")
 _PARENT = re.compile(r"\b(?:crossref|xref|xdata|entryset|related)\s*=\s*[{\"]([^{}\"]*)", re.IGNORECASE)
 
 
@@ -84,12 +87,16 @@ class Finding(NamedTuple):
     message: str
 
 
+def _at(place: Entry | Citation, kind: str, message: str) -> Finding:
+    return Finding(kind, place.key, place.file, place.line, message)
+
+
 def check(settings: CheckSettings) -> None:
     """Print what is wrong with the citations of a draft; exit with 1 if `strict` and something is."""
     root = expand_user(settings.root) if settings.root else None
     bibs = [expand_user(bib) for bib in settings.bib]
     draft = read_checked(expand_user(settings.tex), root, bibs)
-    library = MemoryLibrary.open(settings.library) if settings.library else None
+    library = Library.open(settings.library) if settings.library else None
     if library is None and not draft.bibs and not draft.printed:
         raise InputError(
             f"{settings.tex}: names no .bib file that is in its folder, and none is beside it; give bib=FILE,"
@@ -97,12 +104,12 @@ def check(settings: CheckSettings) -> None:
         )
     findings = find_problems(draft, library)
     if settings.format == "json":
-        found = [one._asdict() | {"file": str(one.file)} for one in findings]
-        about = {"draft": str(draft.path), "findings": found, "notes": list(draft.notes)}
-        print(json.dumps(about, ensure_ascii=False, indent=1))
+        listed = [finding._asdict() | {"file": str(finding.file)} for finding in findings]
+        content = {"draft": str(draft.path), "findings": listed, "notes": list(draft.notes)}
+        print(json.dumps(content, ensure_ascii=False, indent=1))
     else:
         _report(draft, findings)
-    if settings.strict and any(one.kind != "uncited" for one in findings):
+    if settings.strict and any(finding.kind != "uncited" for finding in findings):
         raise SystemExit(1)
 
 
@@ -132,15 +139,16 @@ def _citations(source: Source, reader: PlaceholderReader, path: Path) -> Iterato
         if key not in reader.spans and not MISSING.fullmatch(key) and not _MACRO.search(key):
             word = re.compile(rf"(?<![\w:.-]){re.escape(key)}(?![\w:-])")
             places = ((file, text, word.search(text)) for file, text in reader.texts.items())
-            file, text, found = next((place for place in places if place[2]), (path, "", None))
-            start, end = found.span() if found else (0, 0)
+            file, text, match = next((place for place in places if place[2]), (path, "", None))
+            start, end = match.span() if match else (0, 0)
             yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
 
 def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
     for file, text in reader.texts.items():
-        silent = (one for one in reader.language.citations(reader.language.visible(text)) if not one.printed)
-        for key, start, end in (key for citation in silent for key in citation.keys):
+        citations = reader.language.citations(reader.language.visible(text))
+        silent = (key for citation in citations if not citation.printed for key in citation.keys)
+        for key, start, end in silent:
             if key != "*" and not MISSING.fullmatch(key) and not _MACRO.search(key):
                 yield Citation(key, file, text.count("\n", 0, start) + 1, start, end)
 
@@ -148,21 +156,18 @@ def _listed(reader: PlaceholderReader) -> Iterator[Citation]:
 def _entries(bibs: Sequence[Path]) -> Iterator[Entry]:
     for file in bibs:
         text = decode_text(file)
-        starts = [match for match in BIB_ENTRY.finditer(text) if match[1].lower() not in _NOT_ENTRIES]
+        bibliography = BibtexText(text)
         papers: dict[str, LibraryPaper] = {}
-        if starts:
+        if bibliography.entries:
             for paper in parse_bibtex(text, str(file), lambda _: None):
                 papers.setdefault(paper.key, paper)
-        ends = [*(match.start() for match in starts[1:]), len(text)]
-        line, counted = 1, 0
-        for match, end in zip(starts, ends, strict=False):
-            line += text.count("\n", counted, match.start())
-            counted = match.start()
-            aliases = find_aliases(text[match.start() : end])
-            yield Entry(match[2], file, line, papers.get(match[2]), aliases)
+        for entry in bibliography.entries:
+            if entry.key:
+                aliases = bibliography.keys(entry)[1:]
+                yield Entry(entry.key, file, entry.line, papers.get(entry.key), aliases)
 
 
-def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> list[Finding]:
+def find_problems(draft: CheckedDraft, library: Library | None = None) -> list[Finding]:
     """Return the problems of a draft: unknown keys, papers under two keys, preprints that are published,
     papers that were retracted, and entries that are never cited."""
     by_key: dict[str, Entry] = {}
@@ -172,10 +177,10 @@ def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> lis
     findings = [*_defined_twice(draft, by_key)]
     if draft.bibs or draft.printed or library is not None:
         findings = [*_unknown_keys(draft, by_key, aliases.keys() | draft.printed, library), *findings]
-    cited = {aliases.get(one.key, one.key) for one in draft.citations}
+    cited = {aliases.get(citation.key, citation.key) for citation in draft.citations}
     preprints = find_preprints(by_key, cited, library)
     doubles = list(_doubles(by_key, cited))
-    findings += doubles + [one for one in preprints if one not in doubles]
+    findings += doubles + [finding for finding in preprints if finding not in doubles]
     findings += _retracted(draft, by_key, aliases, library)
     if "*" not in draft.uncited:
         used_keys = cited | {aliases.get(key, key) for key in draft.uncited}
@@ -184,61 +189,54 @@ def find_problems(draft: CheckedDraft, library: Candidates | None = None) -> lis
                 key.strip() for keys in _PARENT.findall(decode_text(text)) for key in keys.split(",")
             }
         findings += [
-            Finding("uncited", entry.key, entry.file, entry.line, "is never cited")
-            for entry in by_key.values()
-            if entry.key not in used_keys
+            _at(entry, "uncited", "is never cited") for entry in by_key.values() if entry.key not in used_keys
         ]
     return findings
 
 
-def find_preprints(
-    entries: Mapping[str, Entry], cited: Set[str], library: Candidates | None
-) -> list[Finding]:
+def find_preprints(entries: Mapping[str, Entry], cited: Set[str], library: Library | None) -> list[Finding]:
     """Return the cited preprints whose published version is in the bibliography or the library."""
-    found = [one for one in _doubles(entries, cited) if one.kind == "preprint"]
+    findings = [finding for finding in _doubles(entries, cited) if finding.kind == "preprint"]
     if library is not None:
-        known = {one.key for one in found}
-        used = [one for key, one in entries.items() if key in cited and key not in known]
-        found += _published_in_library(used, library)
-    return found
+        keys = {finding.key for finding in findings}
+        used = [entry for key, entry in entries.items() if key in cited and key not in keys]
+        findings += _published_in_library(used, library)
+    return findings
 
 
 def _unknown_keys(
-    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Candidates | None
+    draft: CheckedDraft, entries: dict[str, Entry], others: Set[str], library: Library | None
 ) -> Iterator[Finding]:
     """others: keys that are defined elsewhere."""
     where = " or ".join(file.name for file in (*draft.bibs, *draft.others)) or "its bibliography"
-    for one in (*draft.citations, *draft.listed):
-        if one.key in entries or one.key in others:
+    for citation in (*draft.citations, *draft.listed):
+        if citation.key in entries or citation.key in others:
             continue
-        row = library.row(one.key) if library is not None else None
+        row = library.row(citation.key) if library is not None else None
         if row is not None and library is not None:
             if draft.bibs:
-                message = f"is not in {where}, but in the library: {library.corpus.titles[row]}"
-                yield Finding("unknown", one.key, one.file, one.line, message)
+                message = f"is not in {where}, but in the library: {library.paper(row).title}"
+                yield _at(citation, "unknown", message)
             continue
-        close = get_close_matches(one.key, entries, 1, 0.8)
+        close = get_close_matches(citation.key, entries, 1, 0.8)
         hint = f"; did you mean {close[0]}?" if close else ""
         place = f"{where} and the library" if library is not None else where
-        yield Finding("unknown", one.key, one.file, one.line, f"is unknown in {place}{hint}")
+        yield _at(citation, "unknown", f"is unknown in {place}{hint}")
 
 
 def _defined_twice(draft: CheckedDraft, entries: dict[str, Entry]) -> Iterator[Finding]:
     for entry in draft.entries:
         if entry is not (first := entries[entry.key]):
             message = f"is defined twice; the first is in {first.file.name}:{first.line}"
-            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "duplicate", message)
 
 
 def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]:
-    """Yield the keys that mean the paper of an earlier key (library.identities)."""
+    """Yield the keys that mean the paper of an earlier key (formats.same_work)."""
     read = [(entry, entry.paper) for entry in entries.values() if entry.paper]
-    identities = Identities()
-    for _, paper in read:
-        identities.add(paper)
     groups: dict[int, list[tuple[Entry, LibraryPaper]]] = {}
-    for leader, one in zip(identities.leaders().tolist(), read, strict=True):
-        groups.setdefault(leader, []).append(one)
+    for leader, entry_and_paper in zip(leaders_of(paper for _, paper in read), read, strict=True):
+        groups.setdefault(leader, []).append(entry_and_paper)
     for group in groups.values():
         published = next((entry for entry, paper in group if is_published(paper)), None)
         others = []
@@ -247,12 +245,12 @@ def _doubles(entries: Mapping[str, Entry], cited: Set[str]) -> Iterator[Finding]
                 others.append((entry, paper))
             elif entry.key in cited:
                 message = f"is a preprint; {_place(published)} is published"
-                yield Finding("preprint", entry.key, entry.file, entry.line, message)
+                yield _at(entry, "preprint", message)
         for entry, _ in others[1:]:
             first = others[0][0]
             both = "; both are cited" if {entry.key, first.key} <= cited else ""
             message = f"is the same paper as {_place(first)}{both}"
-            yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "duplicate", message)
     yield from _wrong_ids([group[0] for group in groups.values()])
 
 
@@ -265,7 +263,7 @@ def _wrong_ids(read: Iterable[tuple[Entry, LibraryPaper]]) -> Iterator[Finding]:
         for kind, id in (("DOI", paper.doi), ("arXiv id", paper.arxiv)):
             if id and (first := first_with.setdefault(f"{kind} {id}", entry)) is not entry:
                 message = f"has the {kind} of {_place(first)}, but another title; one of them is wrong"
-                yield Finding("duplicate", entry.key, entry.file, entry.line, message)
+                yield _at(entry, "duplicate", message)
                 break
 
 
@@ -273,60 +271,58 @@ def _place(entry: Entry) -> str:
     return f"{entry.key} ({entry.file.name}:{entry.line})"
 
 
-def _published_in_library(entries: Sequence[Entry], library: Candidates) -> Iterator[Finding]:
+def _published_in_library(entries: Sequence[Entry], library: Library) -> Iterator[Finding]:
     """Yield the cited preprints of which the library has the published version."""
-    for entry, known in _in_library(entries, library, is_preprint):
-        if is_published(known):
-            venue = "" if PREPRINT_VENUE.search(known.venue) else known.venue
-            details = [venue, str(known.year or ""), known.doi and f"doi:{known.doi}"]
+    for entry, paper in _in_library(entries, library, is_preprint):
+        if is_published(paper):
+            venue = "" if PREPRINT_VENUE.search(paper.venue) else paper.venue
+            details = [venue, str(paper.year or ""), paper.doi and f"doi:{paper.doi}"]
             message = f"is a preprint; published: {', '.join(filter(None, details))}"
-            yield Finding("preprint", entry.key, entry.file, entry.line, message)
+            yield _at(entry, "preprint", message)
 
 
 def _in_library(
-    entries: Iterable[Entry], library: Candidates, which: Callable[[LibraryPaper], bool] = lambda _: True
+    entries: Iterable[Entry], library: Library, which: Callable[[LibraryPaper], bool] = lambda _: True
 ) -> Iterator[tuple[Entry, LibraryPaper]]:
     """Yield entries and the papers of a library that they are."""
     read = [(entry, entry.paper) for entry in entries if entry.paper and which(entry.paper)]
-    identities = Identities(library.identities)
-    for _, paper in read:
-        identities.add(paper)
-    for row, (entry, _) in zip(identities.leaders()[len(library) :].tolist(), read, strict=True):
-        if row < len(library):
-            yield entry, library.paper(row)
+    papers = library.related(paper for _, paper in read)
+    rows = leaders_of((paper for _, paper in read), papers.identities)
+    for row, (entry, _) in zip(rows, read, strict=True):
+        if row < len(papers):
+            yield entry, papers.paper(row)
 
 
 def _retracted(
-    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Candidates | None
+    draft: CheckedDraft, entries: Mapping[str, Entry], aliases: Mapping[str, str], library: Library | None
 ) -> Iterator[Finding]:
     """Yield the cited papers that were retracted, as their entry says or the library."""
     cited: dict[str, Citation] = {}
-    for one in draft.citations:
-        cited.setdefault(aliases.get(one.key, one.key), one)
-    known: dict[str, LibraryPaper] = {}
+    for citation in draft.citations:
+        cited.setdefault(aliases.get(citation.key, citation.key), citation)
+    papers: dict[str, LibraryPaper] = {}
     if library is not None:
         used = [entries[key] for key in cited if key in entries]
-        known = {entry.key: paper for entry, paper in _in_library(used, library)}
-    for key, one in cited.items():
-        entry, paper = entries.get(key), known.get(key)
+        papers = {entry.key: paper for entry, paper in _in_library(used, library)}
+    for key, citation in cited.items():
+        entry, paper = entries.get(key), papers.get(key)
         if entry is None and library is not None and (row := library.row(key)) is not None:
             paper = library.paper(row)
         records = filter(None, (entry.paper if entry else None, paper))
         if note := retraction_note(next(filter(None, (record.retracted for record in records)), "")):
-            place = entry or one
-            yield Finding("retracted", key, place.file, place.line, f"was {note}")
+            yield _at(entry or citation, "retracted", f"was {note}")._replace(key=key)
 
 
 def _report(draft: CheckedDraft, findings: Sequence[Finding]) -> None:
     folder, uncited = draft.path.parent, dict[Path, int]()
-    keys = {one.key for one in draft.citations}
-    for one in findings:
-        if one.kind == "uncited":
-            uncited[one.file] = uncited.get(one.file, 0) + 1
-            if uncited[one.file] > SHOWN:
+    keys = {citation.key for citation in draft.citations}
+    for finding in findings:
+        if finding.kind == "uncited":
+            uncited[finding.file] = uncited.get(finding.file, 0) + 1
+            if uncited[finding.file] > SHOWN:
                 continue
-        file = one.file.relative_to(folder) if one.file.is_relative_to(folder) else one.file
-        print(f"{file}:{one.line}: {terminal_text(f'{one.key} {one.message}')}")
+        file = finding.file.relative_to(folder) if finding.file.is_relative_to(folder) else finding.file
+        print(f"{file}:{finding.line}: {terminal_text(f'{finding.key} {finding.message}')}")
     for bib, count in uncited.items():
         if count > SHOWN:
             print(f"{bib.name}: {count - SHOWN:,} more are never cited (format=json lists all)")

@@ -8,29 +8,29 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from citerec.base.errors import InputError
+from citerec.base.errors import InputError, count_noun
 from citerec.base.files import atomic_write, disk_errors, real_path
-from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.datasets.languages.bibliographies import OTHER_FILES
-from citerec.datasets.languages.entries import BIB_ENTRY, bib_entries
-from citerec.datasets.languages.inputs import decode_text, exact_text
-from citerec.datasets.languages.known import language_of
-from citerec.datasets.languages.language import replaced
-from citerec.datasets.languages.office.language import Office
-from citerec.library.candidates import Candidates
+from citerec.formats.bibliography.csl import write_csl
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.neighbours import new_entry
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
+from citerec.formats.bibliography.references import paper_item
+from citerec.formats.drafts.bibliographies import OTHER_FILES
+from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.inputs import decode_text, exact_text
+from citerec.formats.drafts.language import replaced
+from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.office.language import Office
+from citerec.formats.letters import normalise_title
+from citerec.library.ask.recommendation import Recommendation
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, draft_language
-from citerec.library.entries.csl import write_csl
-from citerec.library.explanation import Recommendation
-from citerec.library.export.formats import count_noun, terminal_text
-from citerec.library.export.neighbours import new_entry
-from citerec.library.export.references import paper_item
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers.library import Library
 
 _NAMED = re.compile(
     r"\\[a-zA-Z]+\*?(?:\[[^\[\]]*\])*\{([^{}\n]{1,1000})\}"  # LaTeX: \includegraphics[...]{name}
@@ -58,18 +58,18 @@ Edit = tuple[int, int, str]
 class Suggestions:
     """Suggested papers for a draft.
 
-    found: papers for each place, with the draft's keys for papers that it already cites.
-    known: library ids of cited papers that the library has, by the draft's keys.
+    papers: those for each place, with the draft's keys for papers that it already cites.
+    ids: of cited papers that the library has, by the draft's keys.
     """
 
     draft: Draft
-    found: Sequence[Sequence[Recommendation]]
-    known: dict[str, str]
+    papers: Sequence[Sequence[Recommendation]]
+    ids: dict[str, str]
 
     @property
     def unknown(self) -> list[str]:
         """Keys that are neither in the library nor in the draft's bibliography."""
-        return [key for key, entry in self.draft.cited.items() if entry is None and key not in self.known]
+        return [key for key, entry in self.draft.cited.items() if entry is None and key not in self.ids]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def named_files(draft: Draft, base: Path) -> list[Path]:
 
     Files that these name are included, if they are LaTeX.
     """
-    found: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
+    files: dict[Path, None] = dict.fromkeys((*draft.files, *draft.bibs))
     left, folders = list(draft.files.values()), [draft.path.parent]
     while left:
         text = left.pop()
@@ -140,11 +140,11 @@ def named_files(draft: Draft, base: Path) -> list[Path]:
         )
         for name in filter(None, named):
             for file in _candidates(name, folders):
-                if file.is_relative_to(base) and file not in found:
-                    found[file] = None
+                if file.is_relative_to(base) and file not in files:
+                    files[file] = None
                     if file.suffix in (".tex", ".sty", ".cls"):
                         left.append(decode_text(file))
-    return list(found)
+    return list(files)
 
 
 def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
@@ -155,83 +155,98 @@ def _candidates(name: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield real_path(path)
 
 
-def write_copies(suggestions: Suggestions, library: Candidates, copies: Copies, sure: float = 0) -> list[str]:
+@dataclass
+class _Filled:
+    """How the places of a draft are filled.
+
+    edits: by file. cited, unsure, in_fields: numbers of places that are filled, left with a comment, and left
+    since fields are around them. commands: filled ones, and the keys that they cite.
+    """
+
+    edits: dict[Path, list[Edit]] = field(default_factory=dict)
+    cited: int = 0
+    unsure: int = 0
+    in_fields: int = 0
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _fill_places(suggestions: Suggestions, keys: _KeyAssigner, sure: float) -> _Filled:
+    """Choose the papers for each place; none twice in a sentence, none that was retracted. sure: as below."""
+    draft, language, filled = suggestions.draft, draft_language(suggestions.draft.path), _Filled()
+    cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
+    for place, papers in zip(draft.places, suggestions.papers, strict=True):
+        cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
+        others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
+        command, count = language.fill(place.command, [keys.key_for(paper) for paper in others]) or ("", 0)
+        if not count:
+            continue
+        if not language.can_replace(place.file, place.start, place.end):
+            filled.in_fields += 1
+            continue
+        best = others[:count]
+        certain = [paper.probability for paper in best if paper.probability is not None]
+        edits = filled.edits.setdefault(place.file, [])
+        if certain and min(certain) * len(best) < sure:
+            filled.unsure += 1
+            edits.append(_comment(draft, place, others[:SHOWN]))
+            continue
+        filled.cited += 1
+        edits.append((place.start, place.end, command))
+        cited |= {keys.cite(paper) for paper in best}
+        filled.commands.setdefault(place.command, []).extend(map(keys.key_for, best))
+    return filled
+
+
+def write_copies(suggestions: Suggestions, library: Library, copies: Copies, sure: float = 0) -> list[str]:
     """Write the copies. Return lines for the user: what was written, and what is left to do.
 
     sure: least probability to fill a citation; for n missing keys in one command, sure / n for each of them.
     """
-    draft, known = suggestions.draft, suggestions.known
+    draft, ids = suggestions.draft, suggestions.ids
     language = draft_language(draft.path)
     bibliography = exact_text(draft.bibs[-1]) if draft.bibs else ""
-    keys = _KeyAssigner(known, [bibliography, *map(exact_text, draft.bibs[:-1])])
+    keys = _KeyAssigner(ids, [bibliography, *map(exact_text, draft.bibs[:-1])])
     for key, entry in draft.cited.items():
-        if entry is None and key in known:  # only the library has the entry of this key
-            keys.new[key] = known[key]
-    edits: dict[Path, list[Edit]] = {}
-    cited_places, unsure, in_fields, typed = 0, 0, 0, 0
-    cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
-    commands: dict[str, list[str]] = {}  # filled ones, and the keys that they cite
-    for place, papers in zip(draft.places, suggestions.found, strict=True):
-        cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
-        others = [paper for paper in papers if paper.id not in cited and not paper.retracted]
-        filled = language.fill(place.command, [keys.key_for(paper) for paper in others])
-        if not filled or not filled[1]:
-            continue
-        if not language.can_replace(place.file, place.start, place.end):
-            in_fields += 1
-            continue
-        best = others[: filled[1]]
-        certain = [paper.probability for paper in best if paper.probability is not None]
-        if certain and min(certain) * len(best) < sure:
-            unsure += 1
-            edits.setdefault(place.file, []).append(_comment(draft, place, others[:SHOWN]))
-            continue
-        cited_places += 1
-        edits.setdefault(place.file, []).append((place.start, place.end, filled[0]))
-        cited |= {keys.cite(paper) for paper in best}
-        commands.setdefault(place.command, []).extend(map(keys.key_for, best))
+        if entry is None and key in ids:  # only the library has the entry of this key
+            keys.new[key] = ids[key]
+    filled, typed = _fill_places(suggestions, keys, sure), 0
     contents, texts = dict[Path, bytes](), dict[Path, str]()
     for file, target in copies.texts.items():
+        edits = filled.edits.get(file, [])
         if isinstance(language, Office):
-            own = edits.get(file, [])
-            contents[target], typed = _office_copy(language, file, own, keys.papers, library, copies.plain)
+            contents[target], typed = _office_copy(language, file, edits, keys.papers, library, copies.plain)
         else:
-            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits.get(file, [])))
+            texts[target] = _place_bibliographies(draft, replaced(draft.files[file], edits))
     names, places = ", ".join(map(str, (*texts, *contents))), len(draft.places)
-    lines = [f"{names}: filled {cited_places} of {places} missing citations; check each of them"]
-    if unsure:
-        lines.append(
-            f"{unsure} left with a comment, since no paper is probable enough; sure=0 fills them, too"
-        )
+    lines = [f"{names}: filled {filled.cited} of {places} missing citations; check each of them"]
+    if filled.unsure:
+        why = "since no paper is probable enough; sure=0 fills them, too"
+        lines.append(f"{filled.unsure} left with a comment, {why}")
     if typed:
         lines.append(f"{count_noun(typed, 'citation')} of keys in brackets written out")
-    if in_fields:
-        lines.append(f"{in_fields} left as they are, since fields are around them")
-    if sure and not any(paper.probability is not None for papers in suggestions.found for paper in papers):
+    if filled.in_fields:
+        lines.append(f"{filled.in_fields} left as they are, since fields are around them")
+    if sure and not any(paper.probability is not None for papers in suggestions.papers for paper in papers):
         lines.append(f"sure={sure} was ignored: the library's model gives no probabilities")
     if keys.new and (copies.plain or not language.holds_items):
         written = bibliography
         for key, id in keys.new.items():
-            paper = library.paper(library.corpus.paper_row(id))
+            paper = library.by_id(id)
             at, new = new_entry(written, paper, key, abstract=True, language=language)
             written = f"{written[:at]}{new}{written[at:]}"
-        texts[copies.bib] = written
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
-        if (
-            texts.keys() > {copies.bib}
-            and copies.rename_bib
-            and not _rename_bibliography(draft, texts, copies)
-        ):
+        if texts and copies.rename_bib and not _rename_bibliography(draft, texts, copies):
             lines.append(f"add {copies.bib.name} to the bibliographies of the copy")
+        texts[copies.bib] = written
     for target in texts.keys() - {copies.bib}:
-        texts[target] = _name_in_own_bibliographies(draft, texts[target], commands)
+        texts[target] = _name_in_own_bibliographies(draft, texts[target], filled.commands)
     contents |= {target: text.encode() for target, text in texts.items()}
-    missing = {
+    others = {
         file: target
         for file, target in copies.others.items()
         if target not in contents and not target.exists()
     }
-    _write_all(copies.folder, contents, missing)
+    _write_all(copies.folder, contents, others)
     return lines
 
 
@@ -240,7 +255,7 @@ def _office_copy(
     file: Path,
     edits: Sequence[Edit],
     ids: Mapping[str, str],
-    library: Candidates,
+    library: Library,
     plain: bool,
 ) -> tuple[bytes, int]:
     """Return a copy of a word processor's document, in which keys that its author wrote are citations, too,
@@ -249,19 +264,20 @@ def _office_copy(
     ids: of the library's papers by the document's keys.
     """
     document, changed = language.open(file), {start for start, _, _ in edits}
+    whole = [(part.start, part.end) for part in language.citations(document.text) if not part.missing]
     typed = [
-        (one.start, one.end, document.text[one.start : one.end])
-        for one in language.citations(document.text)
-        if one.start not in changed and not one.missing and document.can_replace(one.start, one.end)
+        (start, end, document.text[start:end])
+        for start, end in whole
+        if start not in changed and document.can_replace(start, end)
     ]
     items = dict[str, dict[str, Any]]()
     for key in {key.key for _, _, text in (*edits, *typed) for key in language.keys(text)} & ids.keys():
-        paper = library.paper(library.corpus.paper_row(ids[key]))
+        paper = library.by_id(ids[key])
         data = write_csl(paper_item(paper), key) | {"citation-key": key}  # Zotero replaces the id
         data.pop("custom", None)
         items[key] = {"id": key, "uris": [_address(paper)], "itemData": data}
-    known = {*items, *document.items}
-    written = sum({key.key for key in language.keys(text)} <= known for _, _, text in typed)
+    in_copy = {*items, *document.items}
+    written = sum({key.key for key in language.keys(text)} <= in_copy for _, _, text in typed)
     return language.written(file, [*edits, *typed], items, plain), written
 
 
@@ -290,12 +306,12 @@ def _write_all(folder: Path, contents: Mapping[Path, bytes], others: Mapping[Pat
 class _KeyAssigner:
     """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
 
-    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+    def __init__(self, ids: Mapping[str, str], bibliographies: Sequence[str]) -> None:
         self.new: dict[str, str] = {}
         """Ids of papers whose entries must be added to the bibliography, by key."""
-        self._keys = {paper: key for key, paper in known.items()}
+        self._keys = {paper: key for key, paper in ids.items()}
         self._bibliographies = bibliographies
-        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
+        self._taken = {key for text in bibliographies for key in BibtexText(text).all_keys()} | set(ids)
         self._missing: set[str] = set()
 
     @property
@@ -344,7 +360,7 @@ def _comment(draft: Draft, place: Place, papers: Sequence[Recommendation]) -> Ed
     text = draft.files[place.file]
     start = text.rfind("\n", 0, place.start) + 1
     while around := [
-        one.start for one in draft.places if one.file == place.file and one.start < start < one.end
+        other.start for other in draft.places if other.file == place.file and other.start < start < other.end
     ]:
         start = text.rfind("\n", 0, min(around)) + 1
     return start, start, form.format(f"citerec: not sure: {keys}")
@@ -380,11 +396,12 @@ def _name_in_own_bibliographies(draft: Draft, text: str, commands: Mapping[str, 
     commands: filled ones, and the keys that they cite.
     """
     language, places = draft_language(draft.path), set[int]()
-    named = [one.key for one in language.bibliographies(text)]
+    named = [bibliography.key for bibliography in language.bibliographies(text)]
     for command, keys in commands.items():
         own = language.own_bibliography(text, command)
-        files = {draft.named_bibs.get(one.key) for one in own}
-        known = {match[2] for file in files if file for match in BIB_ENTRY.finditer(exact_text(file))}
-        if own and named[-1] not in {one.key for one in own} and not known.issuperset(keys):
+        names = {bibliography.key for bibliography in own}
+        files = map(draft.named_bibs.get, names)
+        there = {key for file in files if file for key in BibtexText(exact_text(file)).all_keys()}
+        if own and named[-1] not in names and not there.issuperset(keys):
             places.add(own[-1].end)
     return replaced(text, [(end, end, f",{named[-1]}") for end in sorted(places)])

@@ -1,11 +1,19 @@
-"""Reads a draft: its missing citations with their contexts, and what it cites elsewhere."""
+"""Reads a draft: its missing citations with their contexts, and what it cites elsewhere.
+
+A citation is missing if its key is empty, ?, TODO, FIXME or XXX (formats.drafts.language.Key). Missing
+citations get placeholder keys before parsing, so that the parsers of full texts (formats.drafts) cut
+their contexts like those of training. A placeholder that is gone after parsing was in a comment or in code.
+
+All citations of a draft can be masked, so that each becomes a missing one, with the keys that it cites. The
+notes of a masked citation are not read, as if its author had not cited yet.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, groupby
@@ -13,23 +21,70 @@ from pathlib import Path
 
 from citerec.base.errors import InputError
 from citerec.base.files import real_path
-from citerec.datasets.fulltext.contexts import cut_window, find_citations
-from citerec.datasets.fulltext.documents import FullText, Paragraph, Reference
-from citerec.datasets.fulltext.markers import Bibliography
-from citerec.datasets.languages.inputs import Inputs
-from citerec.datasets.languages.known import LANGUAGES, language_of
-from citerec.datasets.languages.language import MISSING, PLACEHOLDER, Language, Source
-from citerec.datasets.languages.markdown import MARKDOWN
+from citerec.datasets.building.contexts import cut_window, find_citations
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
-from citerec.library.drafts.placeholders import PlaceholderReader
-from citerec.library.explanation import MARK
+from citerec.formats.articles.markers import Bibliography
+from citerec.formats.documents import FullText, Paragraph, Reference
+from citerec.formats.drafts.inputs import Inputs, clean_text
+from citerec.formats.drafts.language import MISSING, PLACEHOLDER, Citation, Language, Source
+from citerec.formats.drafts.languages import LANGUAGES, language_of
+from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.library.ask.question import target_mark
+from citerec.library.evidence.explanation import MARK
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
 PLAIN = ".txt"
 """Suffix of drafts that are read as Markdown, too."""
 MARK_KEY = MARK.strip("[]")
 """A missing citation among other keys."""
+
+
+class PlaceholderReader:
+    """Reads files, inserting a placeholder key for each missing citation. Keeps original texts and spans.
+
+    masked: all citations are missing.
+    """
+
+    def __init__(self, language: Language, masked: bool = False) -> None:
+        self.language, self.masked = language, masked
+        self.texts: dict[Path, str] = {}
+        self.spans: dict[str, tuple[Path, int, int]] = {}
+        """File, start and end of the command of each placeholder."""
+        self.replaced: dict[str, tuple[str, ...]] = {}
+        """The keys that each placeholder replaces."""
+        self.marks: dict[str, str] = {}
+        """The mark in each placeholder's own context (target_mark)."""
+        self._marked: dict[Path, str] = {}
+
+    def original_keys(self, keys: Iterable[str]) -> Iterator[str]:
+        """Yield the keys, and instead of a placeholder those that it replaces."""
+        for key in keys:
+            yield from self.replaced.get(key, (key,))
+
+    def __call__(self, path: Path) -> str:
+        if path not in self._marked:
+            text = self.texts[path] = self.language.exact_text(path)
+            pieces, done = [], 0
+            for citation in self.language.joined(text) if self.masked else self.language.citations(text):
+                thousands, ones = divmod(len(self.spans), 1000)
+                key = f"{PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+                command = text[citation.start : citation.end]
+                if filled := self._replaced(command, citation, key):
+                    self.spans[key] = path, citation.start, citation.end
+                    self.replaced[key] = tuple(citation.cited) if self.masked else ()
+                    self.marks[key] = target_mark(command)
+                    before, after = filled.split(key, 1)
+                    pieces += [clean_text(text[done : citation.start] + before), key, clean_text(after)]
+                    done = citation.end
+            self._marked[path] = "".join([*pieces, clean_text(text[done:])]).removeprefix("\ufeff")
+        return self._marked[path]
+
+    def _replaced(self, command: str, citation: Citation, key: str) -> str | None:
+        if self.masked:
+            return self.language.mask(command, key) if citation.printed else None
+        filled = self.language.fill(command, [key]) if citation.missing else None
+        return filled and filled[0]
 
 
 @dataclass(frozen=True)
@@ -83,9 +138,12 @@ def draft_language(path: Path) -> Language:
     """Return the language of a draft. Raises InputError for a file of another kind."""
     if language := MARKDOWN if path.suffix.lower() == PLAIN else language_of(path.suffix):
         return language
-    kinds = [f"{one.name} ({', '.join(one.suffixes)}{f', {PLAIN}' * (one is MARKDOWN)})" for one in LANGUAGES]
-    known = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    raise InputError(f"{path}: drafts are read in {known}; convert it first, e.g. with pandoc")
+    kinds = []
+    for language in LANGUAGES:
+        suffixes = [*language.suffixes, PLAIN] if language is MARKDOWN else language.suffixes
+        kinds.append(f"{language.name} ({', '.join(suffixes)})")
+    readable = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+    raise InputError(f"{path}: drafts are read in {readable}; convert it first, e.g. with pandoc")
 
 
 def read_source(
@@ -121,40 +179,56 @@ def read_draft(
     notes = list(source.notes)
     if not masked and any(map(MISSING.fullmatch, keys)):
         notes.append("citations without a key in macros of the draft's own are not filled")
-    known = list(dict.fromkeys(reader.original_keys(keys)))
-    entries = source.references.entries(known)
-    cited = {key: entries.get(key) for key in known}
+    original_keys = list(dict.fromkeys(reader.original_keys(keys)))
+    entries = source.references.entries(original_keys)
+    cited = {key: entries.get(key) for key in original_keys}
     references = dict.fromkeys(cited, Reference()) | entries
     contexts = find_contexts(paragraphs, references, reader.replaced)
-    found = find_passages(paragraphs, references | dict.fromkeys(reader.spans, Reference()))
-    passages = [(context, tuple(reader.original_keys(keys))) for context, keys in found]
-    rows = {key: row for row, (_, keys) in reversed([*enumerate(found)]) for key in keys}
+    citing = find_passages(paragraphs, references | dict.fromkeys(reader.spans, Reference()))
+    rows = {key: row for row, (_, keys) in reversed([*enumerate(citing)]) for key in keys}
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, about in chain.from_iterable(map(find_sentences, paragraphs)):
-        sentences.setdefault(key, about)
+    for key, sentence_and_others in chain.from_iterable(map(find_sentences, paragraphs)):
+        sentences.setdefault(key, sentence_and_others)
     places, read = [], set(keys)
     for key, (file, start, end) in reader.spans.items():
         text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
         if key in contexts and key in read:
             sentence, others = sentences[key]
-            keys_there = tuple(dict.fromkeys(reader.original_keys(others)))
-            context = contexts[key].replace(TARGET_MARKER, reader.marks[key])
-            about_place = context, sentence, keys_there, rows[key], reader.replaced[key]
-            places.append(Place(file, start, end, line, command, *about_place))
+            place = Place(
+                file,
+                start,
+                end,
+                line,
+                command,
+                context=contexts[key].replace(TARGET_MARKER, reader.marks[key]),
+                sentence=sentence,
+                beside=tuple(dict.fromkeys(reader.original_keys(others))),
+                passage=rows[key],
+                replaced=reader.replaced[key],
+            )
+            places.append(place)
         elif key in read:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
-    typed = language.holds_items and not set(keys) <= source.references.given.keys()
+    typed = language.holds_items and not set(keys) <= source.references.own.keys()
     if not places and not typed:  # keys that are typed become citations of a word processor
         without_text = not read.isdisjoint(reader.spans)
         problem = (
             "missing citations have no running text around them" if without_text else "no missing citations"
         )
         raise InputError(f"{path}: {problem}; write {language.marks} where a citation is missing")
-    metadata, named_bibs = source.metadata, source.references.bibs()
-    year = metadata.year or date.today().year
-    about_draft = metadata.title, metadata.abstract, year, places, cited, passages
-    return Draft(path, *about_draft, reader.texts, named_bibs, notes)
+    return Draft(
+        path,
+        title=source.metadata.title,
+        abstract=source.metadata.abstract,
+        year=source.metadata.year or date.today().year,
+        places=places,
+        cited=cited,
+        passages=[(context, tuple(reader.original_keys(keys))) for context, keys in citing],
+        files=reader.texts,
+        named_bibs=source.references.bibs(),
+        notes=notes,
+    )
 
 
 def find_contexts(
@@ -170,14 +244,14 @@ def find_contexts(
         for mark, keys in replaced.items()
     }
     size, contexts = max(SURROUNDINGS.values()), dict[str, str]()
-    known = references | others
-    bibliography, reach = Bibliography(known), size + len(OTHER_MARKER)
+    everything = references | others
+    bibliography, reach = Bibliography(everything), size + len(OTHER_MARKER)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         parts = list(section)
         marks = dict.fromkeys(span.ref for part in parts for span in part.citations if span.ref in replaced)
         for mark in marks:
             others_authors = bibliography.without_authors(str(mark))
-            for citation in find_citations(FullText(parts, known), reach, Counter(), others_authors):
+            for citation in find_citations(FullText(parts, everything), reach, Counter(), others_authors):
                 if citation.ref == mark and citation.ref not in contexts:
                     context = cut_window(citation.left, citation.right, size, "whole")
                     if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
@@ -189,14 +263,14 @@ def find_passages(
     paragraphs: Sequence[Paragraph], references: dict[str, Reference]
 ) -> list[tuple[str, list[str]]]:
     """Return the context of each citation in the order of the text, and the keys that it cites."""
-    found: list[tuple[str, list[str]]] = []
+    passages: list[tuple[str, list[str]]] = []
     bibliography = Bibliography(references)
     for _, section in groupby(paragraphs, key=lambda paragraph: paragraph.section):
         full_text = FullText(list(section), references)
         citations = find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter(), bibliography)
-        for (left, right), same in groupby(citations, key=lambda one: (one.left, one.right)):
-            found.append((cut_window(left, right, WINDOW, "whole"), [one.ref for one in same]))
-    return found
+        for (left, right), same in groupby(citations, key=lambda citation: (citation.left, citation.right)):
+            passages.append((cut_window(left, right, WINDOW, "whole"), [citation.ref for citation in same]))
+    return passages
 
 
 def find_sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:

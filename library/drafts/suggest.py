@@ -11,18 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from citerec.base.errors import count_noun
 from citerec.base.files import expand_user
 from citerec.base.progress import spinner
-from citerec.datasets.fulltext.catalogue import normalise_title
-from citerec.library.candidates import Candidates
-from citerec.library.commands.temporary import open_recommender
+from citerec.formats.bibliography.paper import LibraryPaper, terminal_text
+from citerec.formats.letters import normalise_title
+from citerec.library.ask.display import Labelled, table
+from citerec.library.ask.question import Filters, Request
+from citerec.library.ask.recommendation import note_on
+from citerec.library.ask.recommender import Recommender
+from citerec.library.ask.temporary import open_recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import MARK_KEY, Draft, Place, read_draft
-from citerec.library.explanation import MARK, note_on
-from citerec.library.export.formats import Labelled, count_noun, table, terminal_text
-from citerec.library.memory.library import in_memory
-from citerec.library.question import Filters, Request
-from citerec.library.recommender import Recommender
+from citerec.library.evidence.explanation import MARK
+from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.passages import CitingPassages
 from citerec.retrieval.queries import Query
@@ -41,7 +43,7 @@ def draft(settings: DraftSettings) -> None:
     with spinner("looking for papers (the first time may take a minute)"):
         suggestions = suggest(parsed, recommender, settings.k)
     if copies is not None:  # before the report, whose reader may close the pipe
-        for line in write_copies(suggestions, in_memory(recommender.library), copies, settings.sure):
+        for line in write_copies(suggestions, recommender.library, copies, settings.sure):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
@@ -52,33 +54,41 @@ def draft(settings: DraftSettings) -> None:
 def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
     """Find papers for each place, except the draft itself and papers cited in the same sentence: the k best
     that it does not cite, and the best that it cites elsewhere."""
-    known, own = known_papers(draft, in_memory(recommender.library))
-    passages = citing_passages(draft, known)
-    requests = [place_request(draft, place, known, own, passages) for place in draft.places]
-    keys = {paper: key for key, paper in known.items()}
-    found = [
+    ids, own = known_papers(draft, recommender.library)
+    passages = citing_passages(draft, ids)
+    requests = [place_request(draft, place, ids, own, passages) for place in draft.places]
+    keys = {paper: key for key, paper in ids.items()}
+    suggested = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
         for papers in recommender.recommend_batch(requests, k)
     ]
-    return Suggestions(draft, found, known)
+    return Suggestions(draft, suggested, ids)
 
 
 def place_request(
-    draft: Draft, place: Place, known: Mapping[str, str], own: str | None, passages: CitingPassages
+    draft: Draft, place: Place, ids: Mapping[str, str], own: str | None, passages: CitingPassages
 ) -> Request:
-    """Return the request for a missing citation; known and own: see `known_papers`."""
-    beside = [known[key] for key in place.beside if key in known]
-    about = draft.title, draft.abstract, draft.year, tuple(known.values()), own, passages, place.passage
-    return Request(Query(place.context, *about), Filters(exclude=beside))
+    """Return the request for a missing citation; ids and own: see `known_papers`."""
+    query = Query(
+        place.context,
+        title=draft.title,
+        abstract=draft.abstract,
+        year=draft.year,
+        known=tuple(ids.values()),
+        own=own,
+        passages=passages,
+        place=place.passage,
+    )
+    return Request(query, Filters(exclude=[ids[key] for key in place.beside if key in ids]))
 
 
-def citing_passages(draft: Draft, known: Mapping[str, str]) -> CitingPassages:
-    """Return the passages of a draft that cite; known: ids of papers by key."""
-    cited = [[known[key] for key in keys if key in known] for _, keys in draft.passages]
+def citing_passages(draft: Draft, ids: Mapping[str, str]) -> CitingPassages:
+    """Return the passages of a draft that cite; ids: of papers by key."""
+    cited = [[ids[key] for key in keys if key in ids] for _, keys in draft.passages]
     return CitingPassages([context for context, _ in draft.passages], cited)
 
 
-def known_papers(draft: Draft, library: Candidates) -> tuple[dict[str, str], str | None]:
+def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | None]:
     """Return the library ids of the papers that a draft cites, by its keys, and the id of the draft itself.
 
     Papers are matched by their title in the draft's bibliography, and by key only if they have none there,
@@ -88,18 +98,16 @@ def known_papers(draft: Draft, library: Candidates) -> tuple[dict[str, str], str
         key: normalise_title(entry.title) for key, entry in draft.cited.items() if entry and entry.title
     }
     titles = {*wanted.values(), normalise_title(draft.title)} - {""}
-    corpus = library.corpus
-    rows: dict[str, int] = {}
+    ids: dict[str, str] = {}
     if titles:
+        written = {draft.title, *(entry.title for entry in draft.cited.values() if entry and entry.title)}
+        corpus = library.related(LibraryPaper("", title=title) for title in written).corpus
         for row, title in enumerate(corpus.titles):
             if (letters := normalise_title(title)) in titles:
-                rows.setdefault(letters, row)
-    known = {}
-    for key in draft.cited:
-        if (cited := rows.get(wanted[key]) if key in wanted else library.row(key)) is not None:
-            known[key] = corpus.paper_ids[cited]
-    own = rows.get(normalise_title(draft.title))
-    return known, None if own is None else corpus.paper_ids[own]
+                ids.setdefault(letters, corpus.paper_ids[row])
+    cited = {key: ids.get(wanted[key]) if key in wanted else library.id_of(key) for key in draft.cited}
+    in_library = {key: id for key, id in cited.items() if id is not None}
+    return in_library, ids.get(normalise_title(draft.title))
 
 
 def as_json(suggestions: Suggestions) -> dict[str, Any]:
@@ -114,23 +122,23 @@ def as_json(suggestions: Suggestions) -> dict[str, Any]:
             "note": note_on(papers),
             "recommendations": [paper.as_json() for paper in papers],
         }
-        for place, papers in zip(draft.places, suggestions.found, strict=True)
+        for place, papers in zip(draft.places, suggestions.papers, strict=True)
     ]
-    about = {"draft": str(draft.path), "title": draft.title, "abstract": draft.abstract}
-    return {**about, "places": places, "unknown": suggestions.unknown, "notes": list(draft.notes)}
+    head = {"draft": str(draft.path), "title": draft.title, "abstract": draft.abstract}
+    return {**head, "places": places, "unknown": suggestions.unknown, "notes": list(draft.notes)}
 
 
 def report(suggestions: Suggestions, console: Console) -> None:
     """Print each place with its sentence and the suggested papers."""
     draft = suggestions.draft
-    cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.known)} of them in the library"
+    cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.ids)} of them in the library"
     title = f"“{terminal_text(draft.title)}”" if draft.title else "no title"
     missing = count_noun(len(draft.places), "missing citation")
-    about = Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}")
-    console.print(Labelled([(Text(), about)]))
+    head = Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}")
+    console.print(Labelled([(Text(), head)]))
     if not draft.abstract:
         console.print(Text("no abstract found; suggestions are better with one", style="dim"))
-    for place, papers in zip(draft.places, suggestions.found, strict=True):
+    for place, papers in zip(draft.places, suggestions.papers, strict=True):
         console.print()
         where = f"{_relative_path(draft, place)}:{place.line}"
         console.print(Text.assemble((where, "bold magenta"), "  ", (terminal_text(place.command), "magenta")))

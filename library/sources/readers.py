@@ -1,14 +1,14 @@
 """Readers for sources of papers, one paper at a time: files, and Zotero (zotero).
 
-    .bib                    BibTeX and BibLaTeX (bib_files)
-    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote (exports)
-    .ciw, .txt              Web of Science, tagged or with tabs (exports)
-    .csv                    tables of Zotero, Scopus, PubMed and others (exports)
-    .json                   CSL JSON (csl_files): a list, also in an object, or one item; Better BibTeX's JSON
-                            (zotero_items); papers.json, an object of papers by id
-    .yaml, .yml             CSL YAML and hayagriva's (csl_files)
+    .bib                    BibTeX and BibLaTeX
+    .ris, .nbib, .enw, .xml RIS, PubMed, EndNote
+    .ciw, .txt              Web of Science, tagged or with tabs
+    .csv                    tables of Zotero, Scopus, PubMed and others
+    .json                   CSL JSON: a list, also in an object, or one item; Better BibTeX's JSON;
+                            papers.json, an object of papers by id
+    .yaml, .yml             CSL YAML and hayagriva's
     JSON lines              arXiv's metadata snapshot, OpenAlex works, Semantic Scholar's dumps and S2ORC's
-                            metadata, and our own (own_records)
+                            metadata, and our own
 
 All may be gzipped. Files with other names are recognised by their first bytes. Invalid records are reported
 to `on_bad` with their position, and reading continues.
@@ -20,142 +20,41 @@ title:HASH.
 
 from __future__ import annotations
 
-import codecs
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import partial
-from glob import glob
+from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from citerec.base.errors import InputError
-from citerec.base.files import (
-    BYTE_ORDER_MARK,
-    expand_user,
-    files_below,
-    is_url,
-    open_bytes,
-    read_limited,
-    real_path,
-    strip_byte_order_mark,
-)
+from citerec.base.files import BYTE_ORDER_MARK, read_limited
 from citerec.base.progress import read_progress
-from citerec.datasets.citations.graph import PaperLine, read_record
-from citerec.datasets.formats.json_lines import OnBadRecord, parse_object, read_objects
-from citerec.datasets.formats.source_files import stream_json
-from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
-from citerec.datasets.fulltext.documents import Metadata
-from citerec.datasets.languages.inputs import MAX_FILE_BYTES
-from citerec.datasets.languages.latex_text import plain_text
-from citerec.datasets.records import json_type, quoted
-from citerec.library.entries.names import parse_names
-from citerec.library.folder import MANIFEST
-from citerec.library.papers import RETRACTED, LibraryPaper, clean_doi, make_paper, usable_paper
-from citerec.library.sources.bib_files import read_bibtex
-from citerec.library.sources.csl_files import LISTS, is_csl, parse_csl, read_yaml
-from citerec.library.sources.exports import (
-    is_table,
-    read_endnote_xml,
-    read_enw,
-    read_nbib,
-    read_ris,
-    read_table,
-    read_wos,
-)
-from citerec.library.sources.fields import Fields, parse_records
-from citerec.library.sources.own_records import OwnRecord
-from citerec.library.sources.zotero import read_zotero
-from citerec.library.sources.zotero_items import read_better_bibtex
-from citerec.library.sources.zotero_places import check_place, is_place, is_zotero
-
-FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
-FOLDER_SUFFIXES = (".bib", ".ris", ".nbib", ".enw", ".ciw", ".json", ".jsonl", ".ndjson")
-"""Suffixes of the files to read when a source is a folder, also with .gz."""
-SNIFF_BYTES = 1 << 16
-"""Number of bytes to recognise a format by."""
-
-_OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
-_RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
-_WOS_START = re.compile(rb"\s*(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)")
-_LIST_INSIDE = re.compile(
-    rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
-    rb'"(?:items|references)"\s*:\s*\[',
-    re.IGNORECASE,
-)
-"""An object that is no paper and has a list, also after texts and numbers."""
-_BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
-_GLOB = re.compile(r"[*?\[]")
-
-
-def find_sources(names: Sequence[str], option: str = "source") -> list[str]:
-    """Return the absolute paths of the named files, each once. A folder means its papers.json, or else all
-    files of papers in it.
-
-    Names may be patterns, such as *.bib, and places in Zotero, which stay as they are. option: which names
-    them, for errors.
-    Raises InputError for a name without files.
-    """
-    found: dict[str, None] = {}
-    for name in names:
-        path, files = expand_user(name), list[Path]()
-        if is_place(name):
-            check_place(name)
-            found[name] = None
-            continue
-        if path.is_dir():
-            own = [path / file for file in ("papers.json", "papers.json.gz") if (path / file).is_file()]
-            inside = _outside_libraries(files_below(path))
-            files = own[:1] or [file for file in inside if _is_file_of_papers(file.name)]
-            if not files:
-                raise InputError(f"{option}={name}: has no files of papers ({FORMATS}, also .gz)")
-        elif path.is_file():
-            files = [path]
-        elif _GLOB.search(name):
-            files = _outside_libraries([*map(Path, sorted(glob(str(path), recursive=True)))])
-        if not files:
-            raise InputError(f"{option}={name}: no such file")
-        found.update(dict.fromkeys(str(real_path(file)) for file in files))
-    return list(found)
-
-
-def _is_file_of_papers(name: str) -> bool:
-    """True if a file's name, also with .gz, has one of FOLDER_SUFFIXES."""
-    return name.removesuffix(".gz").endswith(FOLDER_SUFFIXES)
-
-
-def _outside_libraries(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that are not parts of a library, which may be in a folder of sources."""
-    libraries = {path.parent for path in paths if path.name == MANIFEST}
-    return [path for path in paths if path.is_file() and libraries.isdisjoint(path.parents)]
-
-
-def absolute_names(names: Sequence[str]) -> list[str]:
-    """Return names of sources as they can be found from any folder."""
-
-    def absolute(name: str) -> str:
-        path = expand_user(name)
-        return (
-            name
-            if is_place(name) or is_url(name)
-            else str(real_path(path) if path.exists() else Path.cwd() / path)
-        )
-
-    return list(dict.fromkeys(map(absolute, names)))
+from citerec.datasets.files.source_files import stream_json
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper, usable_paper
+from citerec.formats.bibliography.reading.csl import LISTS, is_csl, parse_csl
+from citerec.formats.bibliography.reading.dumps import parse_arxiv, parse_openalex
+from citerec.formats.bibliography.reading.fields import Fields, parse_records
+from citerec.formats.bibliography.reading.own import OwnRecord
+from citerec.formats.bibliography.reading.recognise import recognise
+from citerec.formats.documents import Metadata
+from citerec.formats.drafts.inputs import MAX_FILE_BYTES
+from citerec.formats.json_lines import OnBadRecord, parse_object, read_objects
+from citerec.library.sources.zotero_places import is_zotero
 
 
 def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """Yield the papers of a source, in order. Raises InputError for an empty file or an unknown format."""
     if is_zotero(str(source)):
+        from citerec.library.sources.zotero import read_zotero
+
         yield from read_zotero(str(source), on_bad)
         return
     path = Path(source)
     format = recognise(path)
     with read_progress(path, path.name) as on_bytes:
         if format in _EXPORTS:
-            yield from _EXPORTS[format](path, on_bad)
+            module, _, name = _EXPORTS[format].partition(":")
+            reader = import_module(f"citerec.formats.bibliography.reading.{module}")
+            yield from getattr(reader, name)(path, on_bad)
         elif format == "list":
             yield from parse_records(path, stream_json(path, list, on_bytes), parse_csl, on_bad)
         elif format == "object":
@@ -168,68 +67,17 @@ def read_source(source: str | Path, on_bad: OnBadRecord) -> Iterator[LibraryPape
 
 
 _EXPORTS = {
-    "bibtex": read_bibtex,
-    "ris": read_ris,
-    "nbib": read_nbib,
-    "enw": read_enw,
-    "endnote": read_endnote_xml,
-    "wos": read_wos,
-    "table": read_table,
-    "better bibtex": read_better_bibtex,
-    "yaml": read_yaml,
+    "bibtex": "bibtex:read_bibtex",
+    "ris": "exports:read_ris",
+    "nbib": "exports:read_nbib",
+    "enw": "exports:read_enw",
+    "endnote": "exports:read_endnote_xml",
+    "wos": "exports:read_wos",
+    "table": "exports:read_table",
+    "better bibtex": "zotero:read_better_bibtex",
+    "yaml": "csl:read_yaml",
 }
-
-
-def recognise(path: str | Path) -> str:
-    """Return the format of a file or URL: one of _EXPORTS; of JSON "list", "object", "document" or "lines".
-
-    Raises InputError for an empty file or an unknown format.
-    """
-    with open_bytes(path) as (file, _):
-        start = file.read(SNIFF_BYTES)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode(errors="replace")
-    name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
-    text = start.removeprefix(BYTE_ORDER_MARK)
-    first = text.lstrip()[:1]
-    if not first:
-        raise InputError(f"{path}: is empty")
-    if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
-        return "bibtex"
-    if name.endswith(".ris") or _RIS_START.match(text):
-        return "ris"
-    if name.endswith(".nbib") or _NBIB_START.match(text):
-        return "nbib"
-    if name.endswith(".enw") or _ENW_START.match(text):
-        return "enw"
-    if name.endswith(".ciw") or _WOS_START.match(text):
-        return "wos"
-    if name.endswith((".csv", ".tsv")) and is_table(text.decode(errors="replace")):
-        return "table"
-    if first == b"<" and b"<records" in start:
-        return "endnote"
-    if name.endswith((".yaml", ".yml")):
-        return "yaml"
-    if first == b"[":
-        strip_byte_order_mark(start, path)
-        return "list"
-    if _BETTER_BIBTEX.match(start):
-        return "better bibtex"
-    if first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
-        return "object"
-    if first == b"{":
-        return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
-    raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
-
-
-def _ends_later(start: bytes) -> bool:
-    """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
-    line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
-    try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return bool(newline) and not line.rstrip().endswith(b"}")
-    return False
+"""Module and function that reads a format: imported when a file has it."""
 
 
 def _read_document(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
@@ -250,22 +98,6 @@ def _parse_own(fields: Fields, id: str) -> LibraryPaper:
     return OwnRecord.read(fields.record, fields.where).paper(fields.where, id)
 
 
-def _in_order(index: dict[str, Any]) -> str:
-    """Return the text of an inverted index, {word: positions}.
-
-    >>> _in_order({"a": [0, 2], "b": [1]}), _in_order({"a": [1, "x"], "b": [1], "c": None})
-    ('a b a', 'a b')
-    """
-    if {*map(type, index.values())} <= {list}:
-        with suppress(TypeError):  # a position that is a list or an object
-            words = {at: word for word, positions in index.items() for at in positions}
-            if {*map(type, words)} <= {int} and len(words) == sum(map(len, index.values())):
-                return " ".join([words[at] for at in sorted(words)])
-    listed = ((word, positions) for word, positions in index.items() if isinstance(positions, list))
-    pairs = sorted((at, word) for word, positions in listed for at in positions if isinstance(at, int))
-    return " ".join([word for _, word in pairs])
-
-
 _ARXIV_FIELDS = {"authors_parsed", "submitter"}
 _OPENALEX_FIELDS = {"abstract_inverted_index", "display_name"}
 _S2_FIELDS = {
@@ -278,7 +110,7 @@ def parse_line(fields: Fields) -> LibraryPaper | None:
     """Parse a JSON line in the format that its keys indicate; None if it is not a paper."""
     keys = fields.record.keys()
     if not _ARXIV_FIELDS.isdisjoint(keys):
-        return _parse_arxiv(fields)
+        return parse_arxiv(fields)
     if not _OPENALEX_FIELDS.isdisjoint(keys):
         return parse_openalex(fields)
     if not _S2_FIELDS.isdisjoint(keys):
@@ -288,74 +120,24 @@ def parse_line(fields: Fields) -> LibraryPaper | None:
     return _parse_own(fields, "")
 
 
-def _parse_arxiv(fields: Fields) -> LibraryPaper:
-    """Parse a line of arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv)."""
-    id = fields.text("id")
-    if not find_arxiv_id(id):
-        raise fields.error("id", f"{quoted(id)} is not an arXiv id")
-    authors = [
-        " ".join(part for part in (name[1], name[0], *name[2:3]) if isinstance(part, str) and part)
-        for name in fields.record.get("authors_parsed") or []
-        if isinstance(name, list) and len(name) > 1
-    ]
-    return make_paper(
-        f"arxiv:{find_arxiv_id(id)}",
-        title=_remove_latex(fields.text("title")),
-        abstract=_remove_latex(fields.text("abstract")),
-        authors=[*map(_remove_latex, authors or [name.full for name in parse_names(fields.text("authors"))])],
-        year=arxiv_year(id) or find_year(fields.text("update_date")),
-        venue=fields.text("journal-ref"),
-        doi=fields.text("doi"),
-        arxiv=id,
-        url=f"https://arxiv.org/abs/{find_arxiv_id(id)}",
-        tags=fields.text("categories").split(),
-    )
-
-
-def _remove_latex(text: str) -> str:
-    return plain_text(text) if "\\" in text else text
-
-
-def parse_openalex(fields: Fields) -> LibraryPaper:
-    """Parse an OpenAlex work (https://docs.openalex.org/api-entities/works/work-object)."""
-    doi = clean_doi(fields.text("doi"))
-    index = fields.record.get("abstract_inverted_index") or {}
-    if not isinstance(index, dict):
-        raise fields.error("abstract_inverted_index", f"must be an object, not {json_type(index)}")
-    location = fields.child("primary_location")
-    venues = (location.child("source"), fields.child("host_venue"))
-    url = location.text("landing_page_url")
-    return make_paper(
-        f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
-        title=fields.text("title", "display_name"),
-        abstract=_in_order(index),
-        authors=[one.child("author").text("display_name") for one in fields.children("authorships")],
-        year=fields.year("publication_year"),
-        venue=next(filter(None, (venue.text("display_name") for venue in venues)), ""),
-        doi=doi,
-        arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
-        url=url or fields.text("id"),
-        tags=[one.text("display_name") for one in fields.children("keywords") or fields.children("topics")],
-        filled=(f"{RETRACTED}:OpenAlex",) if fields.record.get("is_retracted") is True else (),
-    )
-
-
 def _parse_s2(fields: Fields) -> LibraryPaper | None:
     """Parse a line of Semantic Scholar, Citeomatic or S2ORC metadata (datasets.citations.graph)."""
-    found = read_record(fields.record, fields.where)
-    if not isinstance(found, PaperLine | Metadata):
+    from citerec.datasets.citations.graph import PaperLine, read_record
+
+    line = read_record(fields.record, fields.where)
+    if not isinstance(line, PaperLine | Metadata):
         raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")
-    tags = found.fields if isinstance(found, PaperLine) else found.field
+    tags = line.fields if isinstance(line, PaperLine) else line.field
     external = (
         fields.child("externalids").record or fields.child("openaccessinfo").child("externalids").record
     )
     identifiers = {kind.lower(): value for kind, value in external.items() if isinstance(value, str)}
     return make_paper(
-        f"s2:{found.id}",
-        title=found.title,
-        abstract=found.abstract,
+        f"s2:{line.id}",
+        title=line.title,
+        abstract=line.abstract,
         authors=[author.text("name") for author in fields.children("authors")],
-        year=found.year,
+        year=line.year,
         venue="" if fields.child("venue").record else fields.text("venue", "journalName"),
         doi=identifiers.get("doi", "") or fields.text("doi"),
         arxiv=identifiers.get("arxiv", "") or fields.text("arxiv_id"),

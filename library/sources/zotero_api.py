@@ -1,28 +1,33 @@
-"""The local API of a running Zotero 7 or later: Zotero's Web API 3, on this machine only.
+"""Zotero's Web API 3: of the program that runs on this machine, version 7 or later, or of zotero.org.
 
-https://www.zotero.org/support/dev/web_api/v3/basics; differences of the local one: zotero/zotero,
-chrome/content/zotero/xpcom/server/server_localAPI.js.
+https://www.zotero.org/support/dev/web_api/v3/basics and write_requests; differences of the local one:
+zotero/zotero, chrome/content/zotero/xpcom/server/server_localAPI.js. The program asks its user before it
+writes. Its database is never touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException, IncompleteRead
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-import orjson
+import httpx2
+import msgspec
 
 from citerec.base.errors import InputError, error_text
-from citerec.datasets.formats.json_lines import Object
-from citerec.library.sources.fields import Fields
-from citerec.library.sources.zotero_items import Collection, ZoteroLibrary, unknown_group
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.bibliography.reading.zotero import Collection, ZoteroLibrary, unknown_group
+from citerec.formats.json_lines import Object
+from citerec.library.sources.zotero_places import find_database
 
-HOST = "127.0.0.1"
-TIMEOUT = 30.0
-"""Seconds that Zotero may be silent."""
-PAGE = 1000
-"""Items per answer. Zotero searches the whole library for each, so few large ones are faster."""
+HOST, WEB = "127.0.0.1", "https://api.zotero.org"
+KEY = "ZOTERO_API_KEY"
+"""Variable of the environment with a key for zotero.org."""
+TIMEOUT, CLICK = 30.0, 300.0
+"""Seconds that Zotero may be silent, and those that the user has to allow writing."""
+PAGE, WEB_PAGE = 1000, 100
+"""Objects per answer, as many as each allows: the program searches the whole library for each answer."""
+MOST = 50
+"""Objects that are written by a request, by the API's rules."""
 MAX_ANSWER = 1 << 28
 """Bytes of an answer."""
 USER = "users/0"
@@ -33,24 +38,28 @@ class NotAvailable(Exception):
 
 
 class ZoteroApi:
-    """A client that only reads, and only from this machine: no proxy, no redirection."""
+    """A client of the running program, without proxy or redirection, or with a key of zotero.org."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._name = f"http://{HOST}:{port}/api"
+    def __init__(self, key: str = "", place: str = "") -> None:
+        """place: named in errors, instead of addresses."""
+        self._key, self._place = key, place
+        self._base = f"{WEB}/" if key else f"http://{HOST}:{find_database()[1]}/api/"
+        self._headers = {"Zotero-API-Version": "3"} | ({"Zotero-API-Key": key} if key else {})
+        self._http = httpx2.Client(base_url=self._base, timeout=TIMEOUT, trust_env=bool(key))
+
+    def __enter__(self) -> ZoteroApi:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    # Reading. All raise NotAvailable, and InputError for an answer that is not the API's.
 
     def read(self, group: str = "") -> ZoteroLibrary:
-        """Return the user's library, or a group's, without trashed items.
-
-        Raises NotAvailable, and InputError for an unknown group or an answer that is not the API's.
-        """
-        place = self._place(group)
-        collections = {}
-        for about in self._pages(f"{place}/collections", ""):
-            parent = about.record.get("parentCollection") or ""  # false at the top
-            collections[about.text("key")] = Collection(about.text("name"), str(parent))
-        items = [item.record for item in self._pages(f"{place}/items/top", "&sort=dateAdded&direction=asc")]
-        return ZoteroLibrary(items, collections)
+        """Return the user's library, or a group's, without trashed items. InputError for an unknown group."""
+        library = self.library(group)
+        items = self._pages(f"{library}/items/top", sort="dateAdded", direction="asc")
+        return ZoteroLibrary([item.record for item in items], self.collections(library))
 
     def state(self, group: str = "") -> object:
         """Return what is different after a change of a library: its version, its size and its newest item.
@@ -58,72 +67,173 @@ class ZoteroApi:
         Before Zotero 10, versions change by synchronisation alone, so that `since` and
         If-Modified-Since-Version do not show what the user does.
         """
-        return self._get(
-            f"{self._place(group)}/items/top?format=json&limit=1&sort=dateModified&direction=desc"
-        )
+        path = f"{self.library(group)}/items/top"
+        response = self._get(path, format="json", limit="1", sort="dateModified", direction="desc")
+        headers = [response.headers.get(name) for name in ("Total-Results", "Last-Modified-Version")]
+        return self._objects(path, response), headers
 
-    def _place(self, group: str) -> str:
+    def library(self, group: str) -> str:
         """Return the path of a group's library, or of the user's."""
+        user = f"users/{self._user_id()}" if self._key else USER
         if not group:
-            return USER
-        groups = {about.text("name"): about.text("id") for about in self._pages(f"{USER}/groups", "")}
+            return user
+        groups = {data.text("name"): data.text("id") for data in self._pages(f"{user}/groups")}
         if group not in groups:
             raise unknown_group(group, groups)
         return f"groups/{groups[group]}"
 
-    def _pages(self, path: str, more: str) -> Iterator[Fields]:
+    def _user_id(self) -> str:
+        """Return the id of the user whose key it is."""
+        path = "keys/current"
+        if not (id := self._fields(path, self._get(path)).text("userID")):
+            raise self._other(path, "no user")
+        return id
+
+    def collections(self, library: str) -> dict[str, Collection]:
+        """Return the collections of a library by their keys."""
+        collections = {}
+        for data in self._pages(f"{library}/collections"):
+            parent = data.record.get("parentCollection") or ""  # false at the top
+            collections[data.text("key")] = Collection(data.text("name"), str(parent))
+        return collections
+
+    def titled(self, library: str, title: str) -> list[Object]:
+        """Return the items of a library that have the words of a title, with their versions."""
+        path = f"{library}/items/top"
+        options = {"q": title, "qmode": "titleCreatorYear", "limit": str(WEB_PAGE)}
+        objects = self._objects(path, self._get(path, **options))
+        return [{"version": item.get("version"), **self._data(path, item).record} for item in objects]
+
+    def _pages(self, path: str, **options: str) -> Iterator[Fields]:
         """Yield the `data` of all objects, each once. What the user does meanwhile may be missing."""
-        start, seen = 0, set[str]()
+        start, seen, limit = 0, set[str](), str(WEB_PAGE if self._key else PAGE)
         while True:
             before = len(seen)
-            page, total, _ = self._get(f"{path}?format=json&limit={PAGE}&start={start}{more}")
-            for record in page:
-                data = Fields(record, f"{self._name}/{path}").child("data")
+            response = self._get(path, format="json", limit=limit, start=str(start), **options)
+            objects = self._objects(path, response)
+            for item in objects:
+                data = self._data(path, item)
                 if (key := data.text("key", "id")) and key not in seen:
                     seen.add(key)
                     yield data
-            start += len(page)
-            if not page or start >= total:
+            start += len(objects)
+            total = response.headers.get("Total-Results", str(start))
+            if not total.isdecimal():
+                raise self._other(path, "a strange number of results")
+            if not objects or start >= int(total):
                 return
             if len(seen) == before:  # it would go on without end
-                raise _other(f"{self._name}/{path}", "the same objects again")
+                raise self._other(path, "the same objects again")
 
-    def _get(self, path: str) -> tuple[list[Object], int, str]:
-        """Return a list of objects, how many there are in all, and the version of the library."""
-        where = f"{self._name}/{path.partition('?')[0]}"
-        connection = HTTPConnection(HOST, self.port, timeout=TIMEOUT)
+    # Writing.
+
+    def write(self, path: str, objects: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Write at most MOST objects, which the user of the running program is asked to allow; return their
+        keys. Raises InputError."""
+        response = self._ask("POST", path, json=list(objects))
+        if response.status_code == 401 and not self._key:
+            allowed = self._ask("POST", "local/authorize", json={"appName": "citerec"}, timeout=CLICK)
+            if allowed.status_code == 403:
+                raise InputError(f"{self._place}: was not allowed in Zotero's window; nothing was saved")
+            if allowed.status_code == 200:
+                self._headers["Zotero-API-Key"] = self._fields("local/authorize", allowed).text("key")
+                response = self._ask("POST", path, json=list(objects))
+        if response.status_code != 200:
+            raise self._fault(path, response.status_code, "POST")
+        answer = self._fields(path, response)
+        if failed := answer.child("failed").record:
+            first = next(iter(failed.values()))
+            reason = " ".join(str(first.get("message") if isinstance(first, dict) else first).split())
+            raise InputError(
+                f"{self._place}: {len(failed)} of {len(objects)} were not saved: {reason}; try again"
+            )
+        saved = {name: Fields(record, path).text("key") for name, record in _objects_in(answer, "successful")}
+        keys = {**answer.child("unchanged").record, **saved, **answer.child("success").record}
+        if len(keys) != len(objects):
+            raise self._other(path, "not a key for each object")
+        return [str(key) for key in keys.values()]
+
+    # Answers.
+
+    def _get(self, path: str, **options: str) -> httpx2.Response:
+        response = self._ask("GET", path, params=options)
+        if response.status_code != 200:
+            raise self._fault(path, response.status_code, "GET")
+        return response
+
+    def _ask(self, method: Literal["GET", "POST"], path: str, **content: Any) -> httpx2.Response:
+        """Return an answer of any status, with its content."""
         try:
-            connection.request("GET", f"/api/{quote(path, '/?&=')}", headers={"Zotero-API-Version": "3"})
-            answer = connection.getresponse()
-            content = answer.read(MAX_ANSWER)
-            if answer.length:  # of what has not been read
-                raise IncompleteRead(content, answer.length)
-        except ConnectionRefusedError:
+            with self._http.stream(method, path, headers=self._headers, **content) as response:
+                size = 0
+                parts = []
+                for part in response.iter_bytes():
+                    size += len(part)
+                    if size > MAX_ANSWER:
+                        raise self._other(path, "too long")
+                    parts.append(part)
+        except httpx2.ConnectError as error:
+            if self._key:
+                line = f"zotero.org does not answer ({error_text(error)}); try again"
+                raise InputError(f"{self._where(path)}: {line}") from None
             raise NotAvailable("Zotero does not run; start it") from None
-        except (OSError, HTTPException) as error:
-            reason = "its answer broke off" if isinstance(error, HTTPException) else error_text(error)
-            raise InputError(f"{where}: Zotero does not answer ({reason}); try again or close it") from None
-        finally:
-            connection.close()
-        if answer.status == 403:
-            setting = "Settings > Advanced > Allow other applications on this computer to communicate with"
-            raise NotAvailable(f"Zotero refuses other programs; tick {setting} Zotero")
-        if answer.status in (404, 501) and path.startswith(USER):
-            raise NotAvailable("this Zotero has no local API; close it, or update it to version 7")
+        except httpx2.HTTPError as error:
+            reason = "its answer broke off" if isinstance(error, httpx2.ProtocolError) else error_text(error)
+            line = f"Zotero does not answer ({reason}); try again or close it"
+            raise InputError(f"{self._where(path)}: {line}") from None
+        if server := response.headers.get("Zotero-Server-ID"):
+            self._headers["Zotero-Server-ID"] = server  # as the program asks of those that write
+        return httpx2.Response(response.status_code, headers=response.headers, content=b"".join(parts))
+
+    def _objects(self, path: str, response: httpx2.Response) -> list[Object]:
+        content = self._json(path, response)
+        if not isinstance(content, list) or not all(isinstance(record, dict) for record in content):
+            raise self._other(path, "not a list of objects")
+        return content
+
+    def _fields(self, path: str, response: httpx2.Response) -> Fields:
+        content = self._json(path, response)
+        if not isinstance(content, dict):
+            raise self._other(path, "not an object")
+        return Fields(content, self._where(path))
+
+    def _data(self, path: str, record: Object) -> Fields:
+        return Fields(record, self._where(path)).child("data")
+
+    def _json(self, path: str, response: httpx2.Response) -> Any:
         try:
-            if answer.status != 200:
-                raise ValueError(f"status {answer.status}")
-            found: Any = orjson.loads(content)
-            if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
-                raise ValueError("not a list of objects")
-            total = int(answer.headers.get("Total-Results", len(found)))
-            return found, total, answer.headers.get("Last-Modified-Version", "")
-        except ValueError as error:
-            raise _other(where, error_text(error)) from None
+            return msgspec.json.decode(response.content)
+        except msgspec.DecodeError as error:
+            raise self._other(path, error_text(error)) from None
+
+    def _where(self, path: str) -> str:
+        return self._place or f"{self._base}{path}"
+
+    def _fault(self, path: str, status: int, method: str) -> Exception:
+        if self._key and status in (401, 403):
+            line = f"zotero.org refuses the key in {KEY}; make one that may write at zotero.org/settings/keys"
+        elif status == 412:
+            line = "the library has changed meanwhile; try again"
+        elif not self._key and method == "POST" and status in (400, 404, 405, 501):
+            line = f"this Zotero can only be read; update it, or set {KEY} to a key of zotero.org"
+        elif not self._key and status == 403:
+            setting = "Settings > Advanced > Allow other applications on this computer to communicate with"
+            return NotAvailable(f"Zotero refuses other programs; tick {setting} Zotero")
+        elif not self._key and status in (404, 501) and path.startswith(USER):
+            return NotAvailable("this Zotero has no local API; close it, or update it to version 7")
+        elif self._place:
+            line = f"Zotero answers HTTP {status}; try again later"
+        else:
+            return self._other(path, f"status {status}")
+        return InputError(f"{self._where(path)}: {line}")
+
+    def _other(self, path: str, reason: str) -> InputError:
+        instead = "try again" if self._place else "give source=PATH/zotero.sqlite"
+        return InputError(
+            f"{self._where(path)}: is not an answer of Zotero's ({reason}); another program may use this "
+            f"port, or a proxy is in between: close it, or {instead}"
+        )
 
 
-def _other(where: str, reason: str) -> InputError:
-    return InputError(
-        f"{where}: is not an answer of Zotero's ({reason}); another program may use this port: close it, or "
-        "give source=PATH/zotero.sqlite"
-    )
+def _objects_in(answer: Fields, name: str) -> list[tuple[str, Object]]:
+    return [(key, record) for key, record in answer.child(name).record.items() if isinstance(record, dict)]

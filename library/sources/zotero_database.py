@@ -1,23 +1,28 @@
-"""The items of Zotero's database, zotero.sqlite, which is only read, and never locked.
+"""Items, PDFs and annotations of Zotero's database, zotero.sqlite, which is only read, and never locked.
 
-Tables: zotero/zotero, resource/schema/userdata.sql. Those read here are the same since Zotero 5.
+Tables: zotero/zotero, resource/schema/userdata.sql. Those of items are the same since Zotero 5; annotations
+since Zotero 6. A program that runs has them in its database, too.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from citerec.base.errors import InputError, error_text
-from citerec.datasets.formats.json_lines import Object
-from citerec.library.sources.zotero_items import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
-from citerec.library.sources.zotero_places import KEYS_FILE, files_of
+from citerec.formats.bibliography.attachments import SUFFIX
+from citerec.formats.bibliography.reading.zotero import NO_PAPERS, Collection, ZoteroLibrary, unknown_group
+from citerec.formats.json_lines import Object
+from citerec.library.sources.zotero_places import FILE, KEYS_FILE, attachment_base, files_of
 
 _TRIES, _PAUSE = 5, 0.2
 _LIBRARY = "(SELECT libraryID FROM groups WHERE name = :group UNION SELECT libraryID FROM libraries \
@@ -40,6 +45,21 @@ _TABLES = (
     f"""SELECT itemID, key FROM collectionItems JOIN collections USING (collectionID)
     WHERE {_CHOSEN} ORDER BY itemID, collectionName""",
 )
+_PDF = "application/pdf"
+_STORAGE, _BASE = "storage:", "attachments:"
+"""Beginnings of paths: in the folder of the attachment, and in one that the user has set for links."""
+_NOT_DELETED = "NOT IN (SELECT itemID FROM deletedItems)"
+_ATTACHMENTS = f"""SELECT parents.key, items.key, path, contentType FROM itemAttachments
+JOIN items USING (itemID) JOIN items AS parents ON parentItemID = parents.itemID
+WHERE path IS NOT NULL AND items.itemID {_NOT_DELETED} ORDER BY items.itemID"""
+_ANNOTATIONS = f"""SELECT items.key, path, contentType, type, text, comment, position FROM itemAnnotations
+JOIN itemAttachments ON itemAnnotations.parentItemID = itemAttachments.itemID
+JOIN items ON items.itemID = itemAttachments.itemID
+WHERE path IS NOT NULL AND itemAnnotations.itemID {_NOT_DELETED} ORDER BY path, sortIndex"""
+
+
+_GROUPS = "SELECT key, groupID FROM items JOIN itemAttachments USING (itemID) JOIN groups USING (libraryID)"
+_STORED = re.compile(r"(.*)/storage/([A-Z0-9]{8})/[^/]+")
 
 
 def read_database(path: Path, group: str = "") -> ZoteroLibrary:
@@ -116,3 +136,89 @@ def _stamps(path: Path) -> list[tuple[int, int]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+
+
+# PDFs.
+
+
+class Annotation(NamedTuple):
+    """What the user marked in a PDF, or wrote. kind: `highlight` or `note`; page: from 1, 0 if unknown."""
+
+    kind: str
+    text: str
+    page: int
+
+
+def read_attachments(database: Path) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the PDFs of items, by item key."""
+    files: dict[str, dict[str, None]] = {}
+    for item, key, path, kind in _rows(database, _ATTACHMENTS):
+        if name := _place(database, key, path, kind):
+            files.setdefault(item, {})[name] = None
+    return {item: tuple(names) for item, names in files.items()}
+
+
+def read_annotations(database: Path) -> dict[str, list[Annotation]]:
+    """Return highlights and notes by the path of their PDF."""
+    annotations: dict[str, list[Annotation]] = {}
+    for key, path, kind, _, text, comment, position in _rows(database, _ANNOTATIONS):
+        if name := _place(database, key, path, kind):
+            page = _page(position)
+            marked = [("highlight", text), ("note", comment)]
+            annotations.setdefault(name, []).extend(
+                Annotation(what, " ".join(str(words).split()), page) for what, words in marked if words
+            )
+    return annotations
+
+
+def attachment_link(file: str) -> str:
+    """Return the address by which Zotero opens a PDF of its storage; "" for other files."""
+    if not (stored := _STORED.fullmatch(Path(file).as_posix())):
+        return ""
+    database = Path(stored[1]) / FILE
+    try:
+        changed = database.stat().st_mtime_ns
+    except OSError:
+        return ""
+    group = _groups(database, changed).get(stored[2])
+    return f"zotero://open-pdf/{f'groups/{group}' if group else 'library'}/items/{stored[2]}"
+
+
+@lru_cache(maxsize=4)
+def _groups(database: Path, changed: int) -> dict[str, int]:
+    """Return the group of each attachment of a group's library. changed: when, so that it is read again."""
+    try:
+        [rows] = select_rows(database, [_GROUPS])
+    except InputError:  # then the address is that of one's own library
+        return {}
+    return dict(rows)
+
+
+def _rows(database: Path, statement: str) -> Iterator[Any]:
+    try:
+        [rows] = select_rows(database, [statement])
+    except InputError as error:
+        if "no such table" not in str(error):  # of an earlier version
+            raise
+        return
+    yield from rows
+
+
+def _place(database: Path, key: str, path: str, kind: str | None) -> str:
+    """Return the absolute path of an attachment, "" if it is no PDF."""
+    if kind != _PDF and not path.lower().endswith(SUFFIX):
+        return ""
+    if path.startswith(_STORAGE):
+        return str(database.absolute().parent / "storage" / key / path.removeprefix(_STORAGE))
+    if path.startswith(_BASE):
+        base = attachment_base()
+        return str(base / path.removeprefix(_BASE)) if base else ""
+    return path
+
+
+def _page(position: str | None) -> int:
+    """Return the page of an annotation's position, as in {"pageIndex": 3, "rects": [...]}."""
+    try:
+        return int(json.loads(position or "")["pageIndex"]) + 1
+    except (ValueError, TypeError, KeyError):
+        return 0

@@ -62,27 +62,27 @@ def find_database() -> tuple[Path | None, int]:
     """Return the user's zotero.sqlite, if there is one, and the port of the API: of the newest profile."""
     preferences = _preferences()
     folders, port = [Path.home() / name for name in _DIRECTORIES], preferences.get("httpServer.port")
-    if (found := preferences.get("dataDir")) and isinstance(found, str):
-        folders.insert(0, Path(found))
+    if (own := preferences.get("dataDir")) and isinstance(own, str):
+        folders.insert(0, Path(own))
     files = (folder / FILE for folder in folders)
     return next((file for file in files if file.is_file()), None), port if isinstance(port, int) else PORT
 
 
 def attachment_base() -> Path | None:
     """Return the folder that the user has set for linked attachments, if any."""
-    found = _preferences().get("baseAttachmentPath")
-    return Path(found) if found and isinstance(found, str) else None
+    folder = _preferences().get("baseAttachmentPath")
+    return Path(folder) if folder and isinstance(folder, str) else None
 
 
 def _preferences() -> dict[str, object]:
     """Return preferences of the newest profile, by the end of their name."""
     profiles = [path for pattern in _PROFILES for path in Path.home().glob(pattern)]
     newest = max(profiles, key=lambda path: path.stat().st_mtime, default=None)
-    found: dict[str, object] = {}
+    preferences: dict[str, object] = {}
     for name, value in _PREFERENCE.findall(newest.read_text("utf-8", "replace")) if newest else ():
         with suppress(ValueError):
-            found[name] = json.loads(value)
-    return found
+            preferences[name] = json.loads(value)
+    return preferences
 
 
 def files_of(path: Path) -> list[Path]:

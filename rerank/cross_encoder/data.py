@@ -162,7 +162,7 @@ LabelledPapers = tuple[NDArray[np.int64], NDArray[np.bool_]]
 
 
 class ListStrategy(Protocol):
-    """How the list of a query is built."""
+    """Rules by which the list of a query is built."""
 
     max_papers: int
     """maximum papers per list"""
@@ -354,8 +354,8 @@ class TrainingLists(Dataset[ListBatch]):
         if self._teacher_logits is not None:
             keys, logits = self._teacher_logits
             teacher = torch.full(papers.shape, torch.nan)
-            found = np.searchsorted(keys, self._keys(contexts, papers[mask]))
-            teacher[torch.from_numpy(mask)] = torch.from_numpy(logits[found])
+            places = np.searchsorted(keys, self._keys(contexts, papers[mask]))
+            teacher[torch.from_numpy(mask)] = torch.from_numpy(logits[places])
         parts = list(batches(pairs.lengths, self.batch.tokens or TOKENS))
         positions = np.flatnonzero(mask)[np.concatenate(parts)]
         chunks = [pairs.padded(part) for part in parts]
@@ -439,7 +439,7 @@ class RerankData(RoundData):
         current = self.trainer.current_epoch if self.trainer is not None else 0
         size = self.every * self.lists.batch.accumulate
         items = range(current * size, min((current + 1) * size, len(self.lists)))
-        return make_loader(Subset(self.lists, items), self.workers, self.seed)
+        return make_loader(Subset(self.lists, items), self.workers, self.seed, self.first_batch())
 
     def transfer_batch_to_device(
         self, batch: ListBatch, device: torch.device, dataloader_idx: int

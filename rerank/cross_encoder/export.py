@@ -17,7 +17,7 @@ class NetworksSettings(Settings):
 
         citerec model networks encoder=OUT reranker=OUT output=FOLDER
 
-    They must have been trained with experiment=small_networks. See docs/guide/ranking.md.
+    They must have been trained with experiment=small_networks. See docs/research/ranking.md.
     """
 
     encoder: str

@@ -76,8 +76,8 @@ class LengthsReader(PairReader):
 
     def _title_tokens(self, rows: list[int]) -> list[list[int]]:
         texts, most = self._queries.fields["title"].texts, self.config.lengths.citing_title
-        found = self._inputs.subwords([texts[row] for row in rows], most)
-        return [[self._inputs.special["separator"], *title] if title else [] for title in found]
+        subwords = self._inputs.subwords([texts[row] for row in rows], most)
+        return [[self._inputs.special["separator"], *title] if title else [] for title in subwords]
 
     def _paper_tokens(self, rows: list[int]) -> list[list[int]]:
         papers = self._inputs.papers(self.corpus, rows)

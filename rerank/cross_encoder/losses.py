@@ -60,11 +60,11 @@ def listwise_kl(
     student, teacher: scores [Q, N], the teacher's NaN for pairs that it did not score, which are ignored, as
     are queries without scored papers.
     """
-    known = ~torch.isnan(teacher)
-    scored = known.any(1, keepdim=True)
-    unknown = ~known & scored  # a query without scored papers has a loss of 0, not NaN
+    labelled = ~torch.isnan(teacher)
+    scored = labelled.any(1, keepdim=True)
+    unknown = ~labelled & scored  # a query without scored papers has a loss of 0, not NaN
     teacher = torch.nan_to_num(teacher)
     target = (teacher / teacher_temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
     predicted = (student / temperature).masked_fill(unknown, -torch.inf).log_softmax(1)
-    terms = target.exp() * (target.masked_fill(~known, 0.0) - predicted.masked_fill(~known, 0.0))
+    terms = target.exp() * (target.masked_fill(~labelled, 0.0) - predicted.masked_fill(~labelled, 0.0))
     return terms.sum() / scored.sum().clamp(min=1)

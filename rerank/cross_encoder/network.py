@@ -208,9 +208,8 @@ def extend_vocabulary(
 
 def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     """Append the tokens of rerank.cross_encoder.pairs to the vocabulary."""
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
-    )
+    # Others are kept: the argument has another name in transformers 4.
+    tokenizer.add_special_tokens({"additional_special_tokens": [CIT, SEP, EOS]}, False)
 
 
 def subword_vectors(model: PreTrainedModel) -> Tensor:
@@ -293,7 +292,7 @@ def _first_token_attention(attention: Any, hidden: Tensor, mask: Tensor | None) 
     projected = (query @ key).transpose(0, 1)  # [B, heads, D]
     key_bias = attention.key.bias.unflatten(0, (heads, 1, size))
     constant = (query * key_bias).sum(-1).T[..., None]  # [B, heads, 1]
-    logits = (projected @ hidden.transpose(1, 2) + constant).float() * attention.scaling
+    logits = (projected @ hidden.transpose(1, 2) + constant).float() * attention.attention_head_size**-0.5
     if mask is not None:
         logits = logits.masked_fill(~mask[:, None, :], float("-inf"))
     weights = attention.dropout(logits.softmax(-1)).to(hidden.dtype)

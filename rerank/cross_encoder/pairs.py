@@ -72,8 +72,8 @@ class Subwords:
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenise texts, without special tokens."""
-        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [one.ids for one in found]
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
 
 class TokenTable:

@@ -61,9 +61,9 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     add_tokens(tokenizer)
     table = state.get("bert_model.embeddings.word_embeddings.weight")
     if table is None or len(table) != len(tokenizer):
-        known = "no" if table is None else len(table)
+        count = "no" if table is None else len(table)
         raise InputError(
-            f"{checkpoint}: has {known} subword vectors, but the tokeniser in {folder} has {len(tokenizer)} "
+            f"{checkpoint}: has {count} subword vectors, but the tokeniser in {folder} has {len(tokenizer)} "
             "subwords; set scoring.encoder=FOLDER to the transformer that was fine-tuned"
         )
     config.vocab_size = len(tokenizer)

@@ -90,7 +90,7 @@ class Reranker:
 
         settings, run = replace(settings or RerankerSettings(), **changes), run or TrainingRun()
         settings.batch.check_divisible(run.trainer.processes)
-        run.start()
+        run.start(corpus, settings, {"encoder": asdict(pretrained)})
         model = CrossEncoder.pretrained(
             pretrained, settings.pairs, settings.head, run.seed, settings.layers, settings.new_tokens
         )

@@ -191,9 +191,9 @@ class PairScores:
                     continue
                 keys, values = shard.get_tensor("keys"), shard.get_tensor("scores")
                 duration = float(metadata["seconds"])
-            found = np.searchsorted(keys, wanted[part])
-            new = (keys[found] == wanted[part]) & np.isnan(scores[part])
-            scores[part][new], seconds[part][new] = values[found[new]], duration / len(keys)
+            places = np.searchsorted(keys, wanted[part])
+            new = (keys[places] == wanted[part]) & np.isnan(scores[part])
+            scores[part][new], seconds[part][new] = values[places[new]], duration / len(keys)
         return scores, seconds
 
     def compute(self, keys: NDArray[np.int64]) -> None:

@@ -246,11 +246,11 @@ class RerankingValidation:
         """rows [Q] of the split; papers [Q, k]: their prefetched papers, best first, -1 for none."""
         self.contexts, self.papers = split.contexts[rows], papers
         self._positives = pad_positives(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
-        found = np.asarray(self._hits(papers).any(2))
-        self.reachable = np.flatnonzero(found.any(1))
+        hit = np.asarray(self._hits(papers).any(2))
+        self.reachable = np.flatnonzero(hit.any(1))
         """queries with a cited paper among the candidates; the order of the others does not matter"""
         self.base = {f"base/{name}": value for name, value in self._compute_measures(papers).items()}
-        self.base["ceiling"] = float((found.sum(1) / (self._positives >= 0).sum(1)).mean())
+        self.base["ceiling"] = float((hit.sum(1) / (self._positives >= 0).sum(1)).mean())
 
     def _hits(self, ranked: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return [Q, cited, k]: whether ranked paper k is that cited paper."""
@@ -285,11 +285,11 @@ class RerankingValidation:
         logits[1, query, column] = 1
         pairs = reader.pairs(self.contexts[query], self.papers[query, column])
         with eval_mode(encoder), torch.inference_mode(), count_progress("validating", len(pairs)) as advance:
-            found = (
+            hit = (
                 (rows, encoder(*to_device(pairs.padded(rows), encoder.score.weight.device)))
                 for rows in batches(pairs.lengths, tokens)
             )
-            for rows, scores in one_behind(found):
+            for rows, scores in one_behind(hit):
                 logits[0, query[rows], column[rows]] = scores.cpu()
                 advance(len(rows))
         grid, times = share.sum(logits).numpy()
@@ -326,6 +326,13 @@ class RerankingRounds(Rounds):
     ) -> None:
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         self._pairs += len(batch.positions)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"pairs": self._pairs, **super().state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._pairs = state_dict["pairs"]
 
     def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
         pairs = Share.of(trainer).sum(torch.tensor(self._pairs))

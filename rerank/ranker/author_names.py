@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from citerec.datasets.columns import Ragged, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.names import surname
 from citerec.rerank.ranker.paper_names import (
     Names,
     SortedNames,

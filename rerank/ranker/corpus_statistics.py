@@ -217,9 +217,6 @@ class CorpusStatistics:
 
     def save(self, folder: Path) -> None:
         save_arrays(folder, **self._arrays())
-        self.save_terms(folder)
-
-    def save_terms(self, folder: Path) -> None:
         self.terms.save(folder)
         (folder / BEGINNINGS).mkdir()
         self.beginnings.save(folder / BEGINNINGS)

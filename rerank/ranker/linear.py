@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.columns import concat_ranges, offsets_of
 from citerec.rerank.ranker.features import DRAFT, group_of, is_relative
-from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask
+
+if TYPE_CHECKING:
+    from citerec.rerank.settings import RankerSettings
 
 BLOCK = 1 << 14
 """Candidates per block of the Hessian."""

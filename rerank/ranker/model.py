@@ -35,7 +35,6 @@ from citerec.rerank.ranker.features import (
 )
 from citerec.rerank.ranker.linear import LinearModel, Lists
 from citerec.rerank.ranker.networks import NetworkModel, Rescoring, floats, with_pairs
-from citerec.rerank.settings import RankerSettings
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import OtherIndex, Ranking, Retriever, top_k
 from citerec.retrieval.fusion import fuse, reciprocal_ranks
@@ -46,6 +45,7 @@ from citerec.retrieval.settings import IndexConfig, check_counts
 from citerec.training.hub import DENSE, Pretrained, check_consistent, read_json, write_json
 
 if TYPE_CHECKING:
+    from citerec.rerank.settings import RankerSettings
     from citerec.training.loop import TrainingRun
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,7 @@ citerec evaluate retriever=ranker ranker={place} data=custom data.dir=DIR
         the settings, such as queries=3000.
         """
         from citerec.rerank.ranker.training import train_model  # what ranking does not need
+        from citerec.rerank.settings import RankerSettings
         from citerec.training.loop import TrainingRun
 
         settings, run = replace(settings or RankerSettings(), **changes), run or TrainingRun()

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from citerec.base.packages import compiled
 from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.letters import fold
 from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.formats.letters import fold
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.lexical.terms import PAPERS_PER_BATCH
 
@@ -163,17 +163,17 @@ def hash_texts(
 
 @dataclass(frozen=True)
 class SortedNames:
-    """Names that are looked up by their hash. order: rows of all names, ascending by hash."""
+    """Names that are looked up by their hash. order: their rows, ascending by hash."""
 
     names: Names
     order: NDArray[np.int64]
 
     def rows(self, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the rows of all names with one of these hashes."""
-        wanted = np.unique(wanted)
-        starts = np.searchsorted(self.names.hashes, wanted, sorter=self.order)
-        ends = np.searchsorted(self.names.hashes, wanted, side="right", sorter=self.order)
-        return self.order[concat_ranges(starts, ends)[0]]
+        wanted, hashes = np.unique(wanted), self.names.hashes
+        starts = np.searchsorted(hashes, wanted, sorter=self.order)
+        ends = np.searchsorted(hashes, wanted, side="right", sorter=self.order)
+        return np.asarray(self.order[concat_ranges(starts, ends)[0]])
 
 
 @compiled(nogil=True)

@@ -95,12 +95,12 @@ def add_adapter(model: PreTrainedModel, folder: Path) -> None:
     path = next(folder / name for name in WEIGHTS if (folder / name).is_file())
     weights: dict[str, Tensor] = {}
     for key, value in _read(path).items():
-        if (found := _PUBLISHED.fullmatch(key)) is None:
+        if (match := _PUBLISHED.fullmatch(key)) is None:
             raise InputError(
                 f"{path}: {key} is not a weight of an adapter after a layer's feed-forward network"
             )
-        side = "down" if found["down"] else "up"
-        weights[f"encoder.layer.{found[1]}.output.adapter_{side}.{found['kind']}"] = value
+        side = "down" if match["down"] else "up"
+        weights[f"encoder.layer.{match[1]}.output.adapter_{side}.{match['kind']}"] = value
     _attach(model, weights, path)
 
 
@@ -131,8 +131,8 @@ def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -
 
 def _check_settings(path: Path, dim: int) -> None:
     try:
-        found = json.loads(path.read_text("utf-8"))
-        settings, size = found["config"], found.get("hidden_size", dim)
+        saved = json.loads(path.read_text("utf-8"))
+        settings, size = saved["config"], saved.get("hidden_size", dim)
         settings = {} if settings in ("pfeiffer", "seq_bn") else dict(settings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not an adapter configuration ({error})") from None

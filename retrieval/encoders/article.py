@@ -106,9 +106,9 @@ class ArticleRetriever(DenseRetriever):
         return load_or_encode(job, self.embeddings_dir, self.shard)
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
-        found = self.embed(corpus, rows)
-        self.reused = found.encoded < len(rows)
-        return found.vectors
+        embeddings = self.embed(corpus, rows)
+        self.reused = embeddings.encoded < len(rows)
+        return embeddings.vectors
 
     def raw_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
         def encode(rows: Rows, advance: Advance) -> Vectors:
@@ -181,10 +181,10 @@ class SentenceRetriever(Retriever):
     def _index(self, corpus: Corpus) -> None:
         self.prepare(corpus)
         rows = np.flatnonzero(corpus.is_candidate)
-        found = self.embed(corpus, rows)
-        self.reused = found.encoded < len(rows)
-        self._papers = np.repeat(rows.astype(np.int32), np.diff(found.offsets))
-        self._sentences = build_l2_index(self.index_config, found.vectors)
+        embeddings = self.embed(corpus, rows)
+        self.reused = embeddings.encoded < len(rows)
+        self._papers = np.repeat(rows.astype(np.int32), np.diff(embeddings.offsets))
+        self._sentences = build_l2_index(self.index_config, embeddings.vectors)
 
     def _save(self, folder: Path) -> None:
         super()._save(folder)

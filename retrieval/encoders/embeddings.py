@@ -232,12 +232,12 @@ def _load_or_encode_in(job: EmbeddingJob, layout: Layout, folder: Path) -> Embed
             )
     if stored.layout.corpus == layout.corpus:
         return stored.complete(job)
-    keys, known = text_keys(job.corpus, job.rows), _read(folder / TEXTS)
-    if np.array_equal(keys, known):
+    keys, saved_keys = text_keys(job.corpus, job.rows), _read(folder / TEXTS)
+    if np.array_equal(keys, saved_keys):
         return stored.complete(job)
-    order = np.argsort(known, kind="stable")
-    positions = np.append(order, -1)[np.searchsorted(known, keys, sorter=order)]
-    positions[np.append(known, np.uint64(0))[positions] != keys] = -1
+    order = np.argsort(saved_keys, kind="stable")
+    positions = np.append(order, -1)[np.searchsorted(saved_keys, keys, sorter=order)]
+    positions[np.append(saved_keys, np.uint64(0))[positions] != keys] = -1
     if (positions < 0).any():
         paper = job.corpus.paper_ids[int(job.rows[np.argmax(positions < 0)])]
         raise InputError(

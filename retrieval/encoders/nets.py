@@ -39,9 +39,9 @@ def find_device(accelerator: str = "auto") -> torch.device:
 
 def precision(name: str, device: torch.device | str = "cpu") -> torch.dtype:
     """The dtype of float32, bfloat16, or `auto`: bfloat16 if the device multiplies it faster."""
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if name in known:
-        return known[name]
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if name in kinds:
+        return kinds[name]
     if name != "auto":
         raise InputError(f"precision {name}: choose auto, float32 or bfloat16")
     if torch.device(device).type == "cuda":
@@ -57,9 +57,9 @@ def computing_in(dtype: torch.dtype, weights: Tensor) -> AbstractContextManager[
 
 
 def fitting_tokens(device: torch.device | str, bytes_each: float, on_cpu: int) -> int:
-    """How many tokens to compute at a time: on a GPU what a quarter of its memory holds, at most MOST_TOKENS.
+    """Return the number of tokens to compute at a time: on a GPU, those that a quarter of its memory holds.
 
-    bytes_each: memory of the activations of a token.
+    bytes_each: memory of the activations of a token. At least 1,024 and at most MOST_TOKENS.
     """
     device = torch.device(device)
     if device.type == "cpu":
@@ -122,7 +122,7 @@ def pack(value: T) -> tuple[Tensor, Callable[[Tensor], T]]:
 
 
 def one_behind(results: Iterable[T]) -> Iterator[T]:
-    """The same results, each after the next one has begun, so that a device does not wait for its reader.
+    """Yield the results, each after the next one has begun, so that a device does not wait for its reader.
 
     >>> list(one_behind(iter("abc")))
     ['a', 'b', 'c']

@@ -83,10 +83,10 @@ class _Model(msgspec.Struct):
 
     def _prompt(self, *names: str) -> str:
         """The prompt of the first of these names that is known, else the default."""
-        found = [
+        named = [
             self.prompts[name] for name in (*names, self.default_prompt_name or "") if self.prompts.get(name)
         ]
-        return found[0] or "" if found else ""
+        return named[0] or "" if named else ""
 
 
 def write_modules(
@@ -147,7 +147,7 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
     if not (folder / MODULES).is_file():
         return replace(config, pooling="mean")
     modules = read_modules(folder)
-    kinds = [one.type.rpartition(".")[2] for one in modules]
+    kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0].path:
         raise InputError(
             f"{folder / MODULES}: has the modules {', '.join(kinds)}; supported are Transformer (in the same "
@@ -155,9 +155,9 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
         )
     pooling = _read(folder / modules[1].path / "config.json", _Pooling)
     if pooling.names not in (["mean"], ["cls"]):
-        found = ", ".join(pooling.names) or "none"
+        pooled = ", ".join(pooling.names) or "none"
         raise InputError(
-            f"{folder / modules[1].path}/config.json: pooling is {found}; supported are mean and cls"
+            f"{folder / modules[1].path}/config.json: pooling is {pooled}; supported are mean and cls"
         )
     model = _read(folder / MODEL, _Model)
     if _read(folder / TRANSFORMER, _Transformer).do_lower_case:
@@ -182,31 +182,31 @@ def as_saved(config: ArticleConfig, folder: Path) -> ArticleConfig:
 
 def read_prompts(folder: Path) -> tuple[str, str]:
     """The prompts of queries and of papers."""
-    found: tuple[str, str] = _read(folder / MODEL, _Model).both
-    return found
+    prompts: tuple[str, str] = _read(folder / MODEL, _Model).both
+    return prompts
 
 
 def read_limit(folder: Path) -> int:
     """Most tokens of a text, by the first of the files that says so."""
     limits = _read(folder / TRANSFORMER, _Transformer), _read(folder / TOKENIZER, _Tokenizer)
     by_model = _read(folder / "config.json", _Config).max_position_embeddings
-    found = limits[0].max_seq_length, limits[1].model_max_length, by_model
-    return next((int(limit) for limit in found if limit is not None and limit < UNLIMITED), int(UNLIMITED))
+    lengths = limits[0].max_seq_length, limits[1].model_max_length, by_model
+    return next((int(limit) for limit in lengths if limit is not None and limit < UNLIMITED), int(UNLIMITED))
 
 
 def read_modules(folder: Path) -> list[_Module]:
     """The modules of a model, in their order."""
     modules: list[_Module] = _read(folder / MODULES, list[_Module])
-    if any(Path(one.path).is_absolute() or ".." in Path(one.path).parts for one in modules):
+    if any(Path(module.path).is_absolute() or ".." in Path(module.path).parts for module in modules):
         raise InputError(f"{folder / MODULES}: names a path outside of the folder")
     return modules
 
 
 def check_modules(folder: Path) -> None:
     """InputError naming the module whose configuration a folder lacks."""
-    for one in read_modules(folder):
-        path = folder / one.path / "config.json"
-        if not path.is_file() and not one.type.endswith(".Normalize"):  # which has none in older versions
+    for module in read_modules(folder):
+        path = folder / module.path / "config.json"
+        if not path.is_file() and not module.type.endswith(".Normalize"):  # which has none in older versions
             raise InputError(f"{path}: this model file is missing")
 
 

@@ -49,21 +49,21 @@ Found = tuple[Floats, Rows]
 def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
     """The k best of some rows of an array, or of all rows; k is at most their number."""
     if rows is None:
-        scores, found = faiss.knn(queries, papers, k, metric=IP)
-        return scores, found
+        scores, places = faiss.knn(queries, papers, k, metric=IP)
+        return scores, places
     return nearest_in_blocks(queries, k, rows, lambda part: papers[part])
 
 
 def nearest_in_blocks(
     queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
 ) -> Found:
-    """Like `nearest`, with vectors read by `read(rows)`; block: components read at a time."""
+    """Find the nearest papers, with vectors read by `read(rows)`; block: components read at a time."""
     best = faiss.ResultHeap(len(queries), k, keep_max=True)
     step = max(1, (block or BLOCK) // queries.shape[1])
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        scores, found = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
-        best.add_result(scores, part[found])
+        scores, places = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
+        best.add_result(scores, part[places])
     best.finalize()
     return best.D, best.I
 
@@ -113,11 +113,11 @@ class PaperIndex(ABC):
             return Ranking(*empty_rankings(len(queries), k))
         parts = []
         for start in range(0, len(queries), CHUNK):
-            scores, found = self._nearest(queries[start : start + CHUNK], depth, allowed)
-            drop = np.zeros(found.shape, np.bool_) if left_out is None else left_out[found]
+            scores, rows = self._nearest(queries[start : start + CHUNK], depth, allowed)
+            drop = np.zeros(rows.shape, np.bool_) if left_out is None else left_out[rows]
             for column in excluded[start : start + CHUNK].T:
-                drop |= found == column[:, None]
-            parts.append(top_k(found, scores, k, drop))
+                drop |= rows == column[:, None]
+            parts.append(top_k(rows, scores, k, drop))
         return Ranking.concat(parts)
 
     @abstractmethod
@@ -185,8 +185,8 @@ class FlatIndex(PaperIndex):
         )
 
     def read(self, rows: Rows) -> Floats:
-        found = self.vectors[rows]
-        return found if self.last is None else np.concatenate([found, self.last[rows, None]], axis=1)
+        vectors = self.vectors[rows]
+        return vectors if self.last is None else np.concatenate([vectors, self.last[rows, None]], axis=1)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -242,11 +242,11 @@ class FaissIndex(PaperIndex):
         settings, cost = self._plan(k, count, len(queries), allowed)
         if count <= cost:
             return self._search_exhaustively(queries, k, allowed)
-        scores, found = self._index.search(queries, k, params=settings)
-        short = (found < 0).any(axis=1)
+        scores, rows = self._index.search(queries, k, params=settings)
+        short = (rows < 0).any(axis=1)
         if short.any():
-            scores[short], found[short] = self._search_exhaustively(queries[short], k, allowed)
-        return scores, found
+            scores[short], rows[short] = self._search_exhaustively(queries[short], k, allowed)
+        return scores, rows
 
     def _plan(
         self, k: int, count: int, queries: int, allowed: Mask | None
@@ -268,7 +268,7 @@ class FaissIndex(PaperIndex):
         return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * speedup
 
     def _search_exhaustively(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        """Like `_nearest`, comparing with all allowed vectors."""
+        """Find the nearest papers by comparing with all allowed vectors."""
         rows = None if allowed is None else np.flatnonzero(allowed)
         if self._config.kind == "hnsw":
             storage = faiss.downcast_index(self._index.storage)

@@ -48,7 +48,7 @@ class TorchIndex(PaperIndex):
         vectors = torch.from_numpy(queries).to(device)
         rows = None if allowed is None else torch.from_numpy(np.flatnonzero(allowed)).to(device)
         best = vectors.new_empty((len(queries), 0))
-        found = torch.empty((len(queries), 0), dtype=torch.int64, device=device)
+        places = torch.empty((len(queries), 0), dtype=torch.int64, device=device)
         step = GPU_SCORES // CHUNK
         for start in range(0, len(self) if rows is None else len(rows), step):
             part = slice(start, start + step) if rows is None else rows[start : start + step]
@@ -57,8 +57,8 @@ class TorchIndex(PaperIndex):
             scores, indices = scores.topk(min(k, scores.shape[1]))
             indices = start + indices if rows is None else rows[start + indices]
             best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
-            found = torch.cat([found, indices], 1).gather(1, order)
-        return best.cpu().numpy(), found.cpu().numpy()
+            places = torch.cat([places, indices], 1).gather(1, order)
+        return best.cpu().numpy(), places.cpu().numpy()
 
     def read(self, rows: Rows) -> Floats:
         return np.asarray(self._vectors[torch.from_numpy(rows)].float().cpu().numpy())

@@ -96,9 +96,9 @@ def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
 def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) -> Ranking:
     """The k nearest of the allowed vectors of a `build_l2_index`; scores are negative distances."""
     ones = np.ones((len(queries), 1), np.float32)
-    found = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
-    squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * found.scores
-    return Ranking(found.papers, -np.sqrt(np.maximum(squares, 0)))
+    ranking = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
+    squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * ranking.scores
+    return Ranking(ranking.papers, -np.sqrt(np.maximum(squares, 0)))
 
 
 def load_index(config: IndexConfig, folder: Path) -> PaperIndex:

@@ -21,9 +21,9 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.records import TRAIN
 from citerec.datasets.word_statistics import BM25_TERM
 from citerec.retrieval.arrays import Floats, Mask, Rows
-from citerec.retrieval.base import Ranking, Retriever, empty_rankings, few_changed, small_change
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
 from citerec.retrieval.lexical.postings import METHODS, Formula, Postings, RankBM25
-from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, tokenizer
+from citerec.retrieval.lexical.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, Tokenizer
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import QUERY_FIELDS, check_fields
 
@@ -34,7 +34,7 @@ class BM25(Retriever):
     """Ranks the papers that share a term with the query.
 
     method: `lucene`, or `okapi`, the formula of Gu et al. 2022.
-    stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
+    stemmer: a language of PyStemmer; stopwords: one of terms.STOP_WORDS; None for neither.
     query: any of `context`, `title` and `abstract` of the citing paper, and `key_terms`
     (retrieval.lexical.terms); repeated fields and terms count repeatedly.
     contexts: maximum number of training contexts to index with the title and abstract of the paper they cite.
@@ -61,9 +61,9 @@ class BM25(Retriever):
     ) -> None:
         """Raises InputError for an invalid value."""
         super().__init__()
-        for key, value, known in (("method", method, METHODS), ("backend", backend, BACKENDS)):
-            if value not in known:
-                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
+        for key, value, choices in (("method", method, METHODS), ("backend", backend, BACKENDS)):
+            if value not in choices:
+                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(choices)}")
         check_count("retriever.contexts", contexts, 0)
         check_count("retriever.threads", threads)
         self._backend, self._contexts, self.threads = backend, contexts, threads
@@ -71,7 +71,7 @@ class BM25(Retriever):
         self.set_parameters()
         self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
         self.tokenisation = {"stemmer": stemmer, "stopwords": stopwords}
-        tokenizer(**self.tokenisation)  # raises InputError for unknown values
+        Tokenizer(**self.tokenisation)  # raises InputError for unknown values
         if contexts:
             self.name = "bm25-contexts"
 
@@ -101,7 +101,7 @@ class BM25(Retriever):
         return self._contexts > 0
 
     def with_query_fields(self, query: Sequence[str]) -> BM25:
-        """The same index with other query fields."""
+        """Return this index with other query fields."""
         other = copy.copy(self)
         other.query, other._key_terms = check_fields(query, (*QUERY_FIELDS, KEY_TERMS)), None
         return other
@@ -135,37 +135,6 @@ class BM25(Retriever):
             return None
         whole = corpus.whole
         return whole.count(BM25_TERM, self._terms.names), whole.papers, whole.averages[BM25_TERM]
-
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        """Keep the weights of unchanged papers if few papers have changed."""
-        if self._backend != "rank_bm25" and old.is_candidate.all() and corpus.is_candidate.all():
-            self._load(folder, old)
-            assert isinstance(self._engine, Postings)
-            changed = small_change(old, corpus, kept, self._engine.changed)
-            if changed is not None:
-                self._prepare(corpus)
-                self._terms = self._terms.with_words(corpus.words[len(old.words) :], more_terms=True)
-                contexts = self._indexed_contexts(corpus)
-                counts = self._paper_counts(corpus, self._rows[len(kept) :], contexts)
-                self._engine = self._engine.with_texts(kept, counts, changed, self._formula)
-                return
-        super()._reindex(old, corpus, kept, folder)
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        if self._backend == "rank_bm25" or not corpus.is_candidate.all():
-            return False
-        return few_changed(old, corpus, Postings.load(folder, len(old.paper_ids)).changed) is not None
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        self._load(before, old)
-        engine = self._engine
-        assert isinstance(engine, Postings)
-        self._terms = self._terms.with_words(corpus.word_column[len(old.word_column) :], more_terms=True)
-        new = np.arange(len(self._rows), len(corpus.paper_ids), dtype=np.int32)
-        counts = self._paper_counts(corpus, new, None)  # no context cites a new paper yet
-        changed = engine.changed + len(new)
-        self._terms.save(folder)
-        engine.with_texts(np.arange(engine.total), counts, changed, self._formula).save(folder, before)
 
     def _indexed_contexts(self, corpus: Corpus) -> Ragged | None:
         """The contexts to index with each paper [P], if any."""

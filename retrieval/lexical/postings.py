@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csc_matrix, vstack
 
-from citerec.base.files import link_or_copy
 from citerec.base.packages import compiled
-from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
-from citerec.retrieval.arrays import Floats, Rows, load_arrays
+from citerec.datasets.columns import Ragged, load_ragged, offsets_of, save_arrays, save_ragged
+from citerec.retrieval.arrays import Floats, load_arrays
 
 METHODS = ("lucene", "okapi")
 """The variants (Kamphuis et al. 2020, table 1); `okapi` is that of Gu et al. 2022: lucene's, times k1 + 1."""
@@ -59,8 +58,7 @@ class Postings:
     """Precomputed contributions of each term to the score of each text, as in bm25s (Lù 2024).
 
     data, indices: [postings], contributions (float32, or uint16 in UNITs) and texts, term by term, texts
-    ascending. offsets: int64 [T + 1], the postings of each term. average: length of a text, computed
-    `changed` changed texts ago. later: a few more texts and their terms, which follow the N of `texts`.
+    ascending. offsets: int64 [T + 1], the postings of each term. average: length of a text.
     """
 
     data: Floats | NDArray[np.uint16]
@@ -68,8 +66,6 @@ class Postings:
     offsets: NDArray[np.int64]
     texts: int
     average: float
-    changed: int = 0
-    later: Postings | None = None
 
     FILES = ("data.csc.index", "indices.csc.index", "indptr.csc.index")
 
@@ -84,7 +80,7 @@ class Postings:
         """Build from batches of term counts [texts, T]; empties the list to save memory.
 
         whole: if the texts are some of many, document frequencies [T], number and average length of these.
-        dtype: of the contributions; those of texts that are added later are rounded alike.
+        dtype: of the contributions.
         """
         lengths = [_text_lengths(part) for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
@@ -106,57 +102,16 @@ class Postings:
             texts += len(length)
         return cls(data, indices, offsets, total, average)
 
-    @property
-    def total(self) -> int:
-        """Number of texts, with the later ones."""
-        return self.texts + (self.later.texts if self.later else 0)
-
-    def with_texts(self, kept: Rows, counts: csc_matrix, changed: int, formula: Formula) -> Postings:
-        """Texts `kept`, ascending, followed by new ones [n, T']. The IDF of known terms stays the same."""
-        new, frequency = np.diff(counts.indptr), self._frequency(counts.shape[1])
-        idf = formula.idf(np.where(frequency, frequency, new), self.total)
-        length = _text_lengths(counts)
-        weights = formula.tf_weights(counts, length, self.average) * np.repeat(idf, new)
-        data, offsets = _rounded(weights, self.data.dtype), counts.indptr.astype(np.int64)
-        more = Postings(data, counts.indices, offsets, len(length), self.average)
-        if len(kept) == self.total:
-            return replace(self, later=self.later.followed_by(more) if self.later else more, changed=changed)
-        whole = self.followed_by(self.later) if self.later else self
-        new_row = np.full(whole.texts, -1, np.int32)
-        new_row[kept] = np.arange(len(kept), dtype=np.int32)
-        indices = new_row[whole.indices]
-        stay = indices >= 0
-        offsets = offsets_of(stay.view(np.int8))[whole.offsets]
-        left = Postings(whole.data[stay], indices[stay], offsets, len(kept), self.average, changed)
-        return left.followed_by(more)
-
     def frequency(self, terms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Number of texts with each of some terms [n]."""
-        known = terms < len(self.offsets) - 1
+        listed = terms < len(self.offsets) - 1
         own = np.zeros(len(terms), np.int64)
-        own[known] = self.offsets[terms[known] + 1] - self.offsets[terms[known]]
-        return own + self.later.frequency(terms) if self.later else own
-
-    def _frequency(self, terms: int) -> NDArray[np.int64]:
-        """Number of texts with each term [T']."""
-        own = _lengths(self.offsets, terms)
-        return own + self.later._frequency(terms) if self.later else own
-
-    def followed_by(self, more: Postings) -> Postings:
-        """These texts and more, in the same arrays. more: with all terms and no later texts."""
-        old, new = _lengths(self.offsets, len(more.offsets) - 1), np.diff(more.offsets)
-        merged = offsets_of(old + new)
-        is_new = np.ones(merged[-1], np.bool_)
-        is_new[concat_ranges(merged[:-1], merged[:-1] + old)[0]] = False
-        data, indices = np.empty(len(is_new), self.data.dtype), np.empty(len(is_new), np.int32)
-        data[~is_new], indices[~is_new] = self.data, self.indices
-        data[is_new], indices[is_new] = more.data, more.indices + np.int32(self.texts)
-        return Postings(data, indices, merged, self.texts + more.texts, self.average, self.changed)
+        own[listed] = self.offsets[terms[listed] + 1] - self.offsets[terms[listed]]
+        return own
 
     @property
     def nbytes(self) -> int:
-        own = self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
-        return own + (self.later.nbytes if self.later else 0)
+        return self.data.nbytes + self.indices.nbytes + self.offsets.nbytes
 
     @property
     def _unit(self) -> np.float32:
@@ -166,17 +121,6 @@ class Postings:
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
     ) -> Floats:
         """Scores of all texts [N], or of some [K]; terms [n]: distinct; weights [n]: their query counts."""
-        if self.later is not None:
-            known = terms < len(self.offsets) - 1
-            own, later = replace(self, later=None), self.later
-            if texts is None:
-                parts = own.scores(terms[known], weights[known]), later.scores(terms, weights)
-                return np.concatenate(parts)
-            first = texts < self.texts
-            scores = np.empty(len(texts), np.float32)
-            scores[first] = own.scores(terms[known], weights[known], texts[first])
-            scores[~first] = later.scores(terms, weights, texts[~first] - self.texts)
-            return scores
         if texts is None:
             scores = np.zeros(self.texts, np.float32)
             _add(self.data, self.indices, self.offsets, terms, weights * self._unit, scores)
@@ -187,29 +131,15 @@ class Postings:
         _look_up(self.data, self.indices, self.offsets, terms, weights * self._unit, texts, scores)
         return scores
 
-    def save(self, folder: Path, before: Path | None = None) -> None:
-        """before: a folder with the same texts, and fewer later ones, whose files are hard-linked."""
+    def save(self, folder: Path) -> None:
         arrays: tuple[NDArray[Any], ...] = self.data, self.indices, self.offsets
-        for name, array in zip(self.FILES, arrays, strict=True):
-            if before is None:
-                save_arrays(folder, **{name: array})
-            else:
-                link_or_copy(before / f"{name}.npy", folder / f"{name}.npy")
-        save_arrays(folder, texts=np.array([self.average, self.changed, self.texts]))
-        if self.later is not None:
-            (folder / LATER).mkdir()
-            self.later.save(folder / LATER)
+        save_arrays(folder, **dict(zip(self.FILES, arrays, strict=True)), texts=np.array([self.average]))
 
     @classmethod
     def load(cls, folder: Path, texts: int) -> Postings:
-        """Memory-map postings written by `save`. texts: their number, with the later ones."""
+        """Memory-map postings written by `save`. texts: their number."""
         data, indices, offsets = load_arrays(folder, *cls.FILES)
-        average, changed = load_arrays(folder, "texts")[0][:2].tolist()
-        later = None
-        if (folder / LATER).is_dir():
-            later = cls.load(folder / LATER, int(load_arrays(folder / LATER, "texts")[0][2]))
-            texts -= later.texts
-        return cls(data, indices, offsets, texts, average, int(changed), later)
+        return cls(data, indices, offsets, texts, float(load_arrays(folder, "texts")[0][0]))
 
 
 def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np.uint16]:
@@ -222,15 +152,6 @@ def _rounded(contributions: Floats, dtype: np.dtype[Any]) -> Floats | NDArray[np
 def _text_lengths(counts: csc_matrix) -> Floats:
     """Terms of each text: [texts, T] -> [texts]."""
     return np.asarray(counts.sum(axis=1)).ravel().astype(np.float32)
-
-
-def _lengths(offsets: NDArray[np.int64], terms: int) -> NDArray[np.int64]:
-    """Numbers of postings of terms [T'], 0 for those beyond the offsets [T + 1]."""
-    return np.pad(np.diff(offsets), (0, terms + 1 - len(offsets)))
-
-
-LATER = "later"
-"""Subfolder of the postings of later texts."""
 
 
 @compiled(nogil=True)
@@ -285,7 +206,7 @@ class RankBM25:
     def scores(
         self, terms: NDArray[np.int32], weights: Floats, texts: NDArray[np.integer] | None = None
     ) -> Floats:
-        """Like `Postings.scores`."""
+        """Return scores as `Postings.scores` does."""
         query = np.repeat(terms, weights.astype(np.int64)).tolist()
         with np.errstate(invalid="ignore"):  # rank_bm25 computes 0 / 0 for an empty text if b = 1
             scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,34 +15,34 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
 from citerec.base.errors import InputError
-from citerec.base.packages import hidden_module
 from citerec.datasets.columns import Ragged, load_ragged, save_ragged
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.letters import fold
 from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from citerec.formats.letters import fold
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.queries import Queries
 
-with hidden_module("jax"):  # bm25s would let it take most of a GPU's memory
-    from bm25s import stopwords as lists
-    from bm25s.tokenization import Tokenizer
-
 PAPERS_PER_BATCH = 1 << 16
 """Papers whose terms are counted at a time."""
-
+KEPT_WORDS = 1 << 18
+"""Words whose terms are kept for the next texts."""
 
 BEGINNINGS, LETTERS = "beginnings", 5
 """The stemmer that keeps the first LETTERS letters of a word, without accents: "protéines" is "prote"."""
 
 
-ENGLISH = frozenset(lists.STOPWORDS_EN_PLUS)
+STOP_WORDS = {
+    name: frozenset(words.split())
+    for line in (Path(__file__).parent / "stop_words.txt").read_text("utf-8").splitlines()[1:]
+    for name, _, words in [line.partition(" ")]
+}
+"""Stop words by language."""
+ENGLISH = STOP_WORDS["english_plus"]
 """NLTK's English stop words."""
 EUROPEAN = "european"
 """The stop words of English, French, German, Spanish and Portuguese together."""
 FUNCTION_WORDS = frozenset(
-    word
-    for language in ("EN_PLUS", "FRENCH", "GERMAN", "SPANISH", "PORTUGUESE")
-    for word in getattr(lists, f"STOPWORDS_{language}")
+    word for language in ("english_plus", "fr", "de", "es", "pt") for word in STOP_WORDS[language]
 ) - {"ai", "also", "era", "han", "man", "mir", "nas", "sea", "soy", "ti", "war"}
 """Those of EUROPEAN: without the ones that mean something else in English titles."""
 
@@ -64,22 +65,30 @@ def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) 
     return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
 
 
-def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
-    """bm25s's tokeniser: runs of at least two letters or digits, without stop words, stemmed.
+_TOKEN = re.compile(r"\b\w\w+\b")
 
-    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: a language of bm25s, or EUROPEAN; None for
-    neither. Raises InputError for unknown languages.
+
+class Tokenizer:
+    """Splits texts into runs of at least two letters or digits, without stop words, stemmed.
+
+    stemmer: a language of PyStemmer, or BEGINNINGS; stopwords: one of STOP_WORDS, "english" or EUROPEAN; None
+    for neither. Raises InputError for unknown languages.
     """
-    ignored = sorted(FUNCTION_WORDS) if stopwords == EUROPEAN else stopwords
-    if stemmer == BEGINNINGS:
-        return Tokenizer(stopwords=ignored, stemmer=_beginning)
-    if stemmer is not None and stemmer not in Stemmer.algorithms():
-        known = ", ".join(Stemmer.algorithms())
-        raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")
-    try:
-        return Tokenizer(stopwords=ignored, stemmer=None if stemmer is None else Stemmer.Stemmer(stemmer))
-    except ValueError as error:
-        raise InputError(f"retriever.stopwords: {error}") from None
+
+    def __init__(self, stemmer: str | None, stopwords: str | None) -> None:
+        if stemmer not in (None, BEGINNINGS, *Stemmer.algorithms()):
+            languages = ", ".join(Stemmer.algorithms())
+            raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {languages}")
+        lists = {**STOP_WORDS, "english": STOP_WORDS["en"], EUROPEAN: FUNCTION_WORDS, "": frozenset[str]()}
+        if (stopwords or "") not in lists:
+            raise InputError(f"retriever.stopwords: {stopwords!r} is not one of {', '.join(STOP_WORDS)}")
+        self._ignored = lists[stopwords or ""]
+        stem = _beginning if stemmer == BEGINNINGS else stemmer and Stemmer.Stemmer(stemmer).stemWord
+        self._stem = lru_cache(KEPT_WORDS)(stem or str)
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms of a text, in order."""
+        return [self._stem(word) for word in _TOKEN.findall(text.lower()) if word not in self._ignored]
 
 
 class Terms:
@@ -90,17 +99,17 @@ class Terms:
     Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
     """
 
-    def __init__(self, word_terms: Ragged, names: Sequence[str], known: _WordTerms) -> None:
-        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), known
+    def __init__(self, word_terms: Ragged, names: Sequence[str], terms_of_words: _WordTerms) -> None:
+        self.word_terms, self.names, self.size, self._known = word_terms, names, len(names), terms_of_words
         self._words: Sequence[str] = ()
 
     @classmethod
     def from_words(cls, words: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
-        """The terms of words, cached per corpus; arguments as for `tokenizer`."""
+        """The terms of words, cached per corpus; arguments as for `Tokenizer`."""
         key = (id(words), stemmer, stopwords)
         if (terms := _CACHE.get(key)) is None:
-            known = _word_terms(stemmer, stopwords)
-            terms = _CACHE[key] = cls(*known.of(words), known)
+            terms_of_words = _word_terms(stemmer, stopwords)
+            terms = _CACHE[key] = cls(*terms_of_words.of(words), terms_of_words)
             terms._words = words  # kept alive, so that no other object gets this id
         return terms
 
@@ -168,8 +177,6 @@ class Terms:
 
 NAMES = "terms.txt"
 _CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
-KEPT_WORDS = 1 << 18
-"""Words whose terms are kept for the next texts."""
 
 
 class _WordTerms:
@@ -193,13 +200,13 @@ class _WordTerms:
                 self._clear()
                 new = list(words)
             self._keep(new)
-            found = Ragged.from_rows([self._kept[word] for word in words])
-            ids, first, values = np.unique(found.values, return_index=True, return_inverse=True)
+            terms = Ragged.from_rows([self._kept[word] for word in words])
+            ids, first, values = np.unique(terms.values, return_index=True, return_inverse=True)
             order = np.argsort(first)
             place = np.empty(len(order), np.int32)
             place[order] = np.arange(len(order))
             names = [self._names[id] for id in ids[order].tolist()]
-            return Ragged(place[values], found.offsets), names
+            return Ragged(place[values], terms.offsets), names
 
     def _keep(self, words: Sequence[str]) -> None:
         rows, names = self._read(words)
@@ -208,17 +215,15 @@ class _WordTerms:
         self._kept.update(zip(words, ([ids[term] for term in row] for row in rows), strict=True))
 
     def _read(self, words: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-        self._tokenizer.reset_vocab()
-        plain = map(_without_markers, words)
-        rows = list(self._tokenizer.streaming_tokenize(plain, allow_empty=False))
-        names = list(self._tokenizer.get_vocab_dict())
-        self._tokenizer.reset_vocab()  # frees memory
-        return rows, names
+        ids = dict[str, int]()
+        terms = (self._tokenizer.terms(_without_markers(word)) for word in words)
+        rows = [[ids.setdefault(term, len(ids)) for term in row] for row in terms]
+        return rows, list(ids)
 
 
 @lru_cache
 def _word_terms(stemmer: str | None, stopwords: str | None) -> _WordTerms:
-    return _WordTerms(tokenizer(stemmer, stopwords))
+    return _WordTerms(Tokenizer(stemmer, stopwords))
 
 
 def _without_markers(word: str) -> str:
@@ -259,8 +264,8 @@ class KeyTerms:
             for query in range(len(queries)):
                 part = slice(counts.indptr[query], counts.indptr[query + 1])
                 ids, frequency = counts.indices[part], counts.data[part]
-                known = means[ids] > 0
-                ids, frequency = ids[known], frequency[known]
+                listed = means[ids] > 0
+                ids, frequency = ids[listed], frequency[listed]
                 order = np.lexsort((ids, -bo1(frequency, means[ids])))
                 chosen[query] = np.union1d(chosen[query], ids[order[:most]])
         rows = Ragged.from_rows(chosen)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citerec.base.progress import count_progress
-from citerec.datasets.columns import continue_arrays
 from citerec.datasets.corpus import Corpus
 from citerec.retrieval.arrays import Floats, Mask, Rows
 from citerec.retrieval.base import Ranking, Retriever
@@ -106,8 +105,8 @@ class NetworkRetriever(Retriever):
         keys = self._keys[np.searchsorted(self._candidates, rows)]
         new = ~self.store.known(keys)
         if new.any():
-            found = self.networks.reader.papers(self.corpus, rows[new])
-            self.store.append(self.networks.encode(keys[new], found), write=False)
+            texts = self.networks.reader.papers(self.corpus, rows[new])
+            self.store.append(self.networks.encode(keys[new], texts), write=False)
 
     def encode_missing(self) -> int:
         """Encode all papers that have no vector, with a progress bar; returns their number."""
@@ -132,16 +131,16 @@ class NetworkRetriever(Retriever):
 
     def search_known(self) -> None:
         """Search the papers that have been encoded by now."""
-        known = self.store.known(self._keys)
-        self._searched = self._candidates[known], FlatIndex(self.store.vectors(self._keys[known]))
+        mask = self.store.known(self._keys)
+        self._searched = self._candidates[mask], FlatIndex(self.store.vectors(self._keys[mask]))
 
     def paper_vectors(self, papers: NDArray[np.integer]) -> Floats:
         """Vectors of papers, rows [n] -> [n, D]; NaN for those that have none, and for -1."""
-        found = np.full((len(papers), self.networks.dim), np.nan, np.float32)
+        vectors = np.full((len(papers), self.networks.dim), np.nan, np.float32)
         place = np.searchsorted(self._candidates, papers).clip(max=max(len(self._candidates) - 1, 0))
         valid = self._candidates[place] == papers
-        found[valid] = self.store.vectors(self._keys[place[valid]])
-        return found
+        vectors[valid] = self.store.vectors(self._keys[place[valid]])
+        return vectors
 
     def key(self, paper: int) -> int:
         """The key of a candidate in the store."""
@@ -154,8 +153,8 @@ class NetworkRetriever(Retriever):
             keys = self.store.keys()
             self._near = keys, FlatIndex(self.store.vectors(keys))
         keys, vectors = self._near
-        found = vectors.search(self.query_vectors(queries), min(k, len(keys))).papers
-        return keys[np.unique(found[found >= 0])]
+        papers = vectors.search(self.query_vectors(queries), min(k, len(keys))).papers
+        return keys[np.unique(papers[papers >= 0])]
 
     # Queries.
 
@@ -172,65 +171,67 @@ class NetworkRetriever(Retriever):
         """Vector and hidden states of queries [Q] (Networks.read)."""
         texts = [*map(tuple, queries)]
         # A ranker searches for queries, scores its candidates for them and explains some.
-        known, new = self._asked, list(dict.fromkeys(text for text in texts if text not in self._asked))
+        read, new = self._asked, list(dict.fromkeys(text for text in texts if text not in self._asked))
         if new:
-            found = self.networks.read([list(text) for text in new])
-            known = {**known, **dict(zip(new, found, strict=True))}
-            self._asked = dict(list(known.items())[-max(KEPT, len(new)) :])
-        return [known[text] for text in texts]
+            states = self.networks.read([list(text) for text in new])
+            read = {**read, **dict(zip(new, states, strict=True))}
+            self._asked = dict(list(read.items())[-max(KEPT, len(new)) :])
+        return [read[text] for text in texts]
 
     def cosines(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
         """Cosines of queries [Q] with papers [Q, K]; NaN for papers without a vector."""
         different, place = np.unique(papers, return_inverse=True)
         of_papers = self.paper_vectors(different)[place.reshape(papers.shape)]
-        found: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
-        return found
+        cosines: Floats = (of_papers @ self.query_vectors(queries)[:, :, None])[:, :, 0]
+        return cosines
 
     def title_scores(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
-        """How well the titles of papers [Q, K] have the words of queries [Q] (late_interaction); NaN for
-        papers without a vector or a title."""
-        found, reader = np.full(papers.shape, np.nan, np.float32), self.networks.reader
+        """Score how well the titles of papers [Q, K] have the words of queries [Q] (late_interaction).
+
+        NaN for papers without a vector or a title.
+        """
+        scores, reader = np.full(papers.shape, np.nan, np.float32), self.networks.reader
         asked, mark = reader.queries(queries), reader.special["mask"]
         for query, (text, (_, states)) in enumerate(zip(asked, self._read_queries(asked), strict=True)):
-            known = np.flatnonzero(papers[query] >= 0)
-            keys = self._keys[np.searchsorted(self._candidates, papers[query, known])]
+            listed = np.flatnonzero(papers[query] >= 0)
+            keys = self._keys[np.searchsorted(self._candidates, papers[query, listed])]
             read, words = [*self.store.papers(keys)], np.array(text, np.int32)
             if not read:
                 continue
             subwords, lengths = (
-                np.concatenate([getattr(part, of) for _, part in read]) for of in ("subwords", "lengths")
+                np.concatenate([getattr(part, name) for _, part in read]) for name in ("subwords", "lengths")
             )
             weights = word_weights(words, text.index(mark), reader.special.values(), subwords, lengths)
             for places, part in read:
-                found[query, known[places]] = score_titles(states, weights, part.words, part.titles)
-        return found
+                scores[query, listed[places]] = score_titles(states, weights, part.words, part.titles)
+        return scores
 
     def sentence_cosines(self, vector: Floats, paper: int) -> Floats:
         """Cosines [S] of a query's vector [D] with the sentences of a paper's abstract that were read."""
-        found: Floats = self.store.sentences(self.key(paper)) @ vector
-        return found
+        cosines: Floats = self.store.sentences(self.key(paper)) @ vector
+        return cosines
 
     def pair_scores(self, query: Subwords, papers: NDArray[np.integer]) -> Floats:
         """Scores [n] of a query with papers, rows [n], by the cross-encoder; they must have been encoded."""
         reader, keys = self.networks.reader, [self.key(paper) for paper in papers.tolist()]
         # Editors ask again with each letter of a key.
-        known = self._scored.get(tuple(query), {})
-        new = [key for key in keys if key not in known]
+        scored = self._scored.get(tuple(query), {})
+        new = [key for key in keys if key not in scored]
         pairs = [reader.pair(query, reader.shortened(self.store.subwords(key))) for key in new]
-        known = {**known, **dict(zip(new, self.networks.scores(pairs).tolist(), strict=True))}
-        self._scored = {**dict([*self._scored.items()][-KEPT:]), tuple(query): known}
-        return np.array([known[key] for key in keys], np.float32)
+        scored = {**scored, **dict(zip(new, self.networks.scores(pairs).tolist(), strict=True))}
+        self._scored = {**dict([*self._scored.items()][-KEPT:]), tuple(query): scored}
+        return np.array([scored[key] for key in keys], np.float32)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         queries = Queries.from_contexts(self.corpus, queries)
-        found = np.where(queries.is_own(papers), np.nan, self.cosines(queries, papers))
-        return np.where(np.isnan(found), np.float32(-np.inf), found)
+        scores = np.where(queries.is_own(papers), np.nan, self.cosines(queries, papers))
+        return np.where(np.isnan(scores), np.float32(-np.inf), scores)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         rows, vectors = self._searched
-        found = vectors.search(self.query_vectors(queries), k, None if allowed is None else allowed[rows])
-        papers = np.where(found.papers >= 0, np.append(rows, -1)[found.papers], -1).astype(np.int32)
-        return Ranking(papers, found.scores)
+        ranking = vectors.search(self.query_vectors(queries), k, None if allowed is None else allowed[rows])
+        papers = np.where(ranking.papers >= 0, np.append(rows, -1)[ranking.papers], -1).astype(np.int32)
+        return Ranking(papers, ranking.scores)
 
     # The index.
 
@@ -253,19 +254,6 @@ class NetworkRetriever(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         super()._load(folder, corpus)
         self._use(corpus, self._keys)
-
-    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        super()._load(folder, old)
-        before = self._keys[np.searchsorted(np.flatnonzero(old.is_candidate), kept)]
-        new = np.flatnonzero(corpus.is_candidate)[len(kept) :]
-        self._use(corpus, np.concatenate([before, keys_of(corpus, new)]))
-
-    def can_extend(self, old: Corpus, corpus: Corpus, folder: Path) -> bool:
-        return corpus.continues == old.fingerprint and bool(corpus.is_candidate.all())
-
-    def _extend(self, old: Corpus, corpus: Corpus, before: Path, folder: Path) -> None:
-        new = np.arange(len(old.paper_ids), len(corpus.paper_ids))
-        continue_arrays(before, folder, keys=keys_of(corpus, new))
 
 
 def keys_of(corpus: Corpus, rows: Rows) -> Keys:

@@ -96,15 +96,15 @@ def _factors(bert: Bert) -> dict[str, Floats]:
     random, (words, _) = np.random.default_rng(0), bert.shape
     for _ in range(SAMPLE):
         ids = random.integers(words, size=(1, SAMPLE_LENGTH), dtype=np.int32)
-        given = {"ids": ids} | ({"types": np.zeros_like(ids)} if bert.head else {})
-        for name, value in zip(inputs, session.run(inputs, given), strict=True):
+        feeds = {"ids": ids} | ({"types": np.zeros_like(ids)} if bert.head else {})
+        for name, value in zip(inputs, session.run(inputs, feeds), strict=True):
             top = np.abs(value).reshape(-1, value.shape[-1]).max(axis=0)
             largest[name] = np.maximum(largest.get(name, top), top)
-    found = {}
+    factors = {}
     for layer, name in graph.inputs.items():
         usual = max(LARGE * float(np.median(largest[name])), 1e-6)
-        found[layer] = np.sqrt(np.maximum(largest[name] / usual, 1)).astype(np.float32)
-    return found
+        factors[layer] = np.sqrt(np.maximum(largest[name] / usual, 1)).astype(np.float32)
+    return factors
 
 
 @dataclass
@@ -158,17 +158,17 @@ class _Graph:
             table, scales = _quantise(words.T, 8)
             rows = self.node("Gather", [self.constant("words", np.ascontiguousarray(table.T)), "ids"])
             scale = self.node("Gather", [self.constant("word_scales", scales[:, None]), "ids"])
-            found = self.node("Mul", [self.node("Cast", [rows], to=self.kinds.FLOAT), scale])
+            summed = self.node("Mul", [self.node("Cast", [rows], to=self.kinds.FLOAT), scale])
         else:
-            found = self.node("Gather", [self.constant("words", words), "ids"])
+            summed = self.node("Gather", [self.constant("words", words), "ids"])
         length = self.node("Gather", [self.node("Shape", ["ids"]), self.number(1)])
         order = self.node("Range", [self.number(0), length, self.number(1)])
         shifted = positions if self.bert.head else positions + types[0]
-        found = self.node("Add", [found, self.node("Gather", [self.constant("positions", shifted), order])])
+        summed = self.node("Add", [summed, self.node("Gather", [self.constant("positions", shifted), order])])
         if self.bert.head:
             segments = self.node("Gather", [self.constant("segments", types), "types"])
-            found = self.node("Add", [found, segments])
-        return self.normalised(found, "embeddings.LayerNorm")
+            summed = self.node("Add", [summed, segments])
+        return self.normalised(summed, "embeddings.LayerNorm")
 
     def layer(self, number: int, hidden: str, first: bool) -> str:
         """A transformer layer: [B, L, H] -> [B, L, H], or of the first token alone, [B, 1, H]."""
@@ -176,17 +176,17 @@ class _Graph:
         names = [f"{prefix}attention.self.{name}" for name in ("query", "key", "value")]
         if first:
             ends = [self.constant(f"first_{name}", np.array([at])) for name, at in (("from", 0), ("to", 1))]
-            one = self.node("Slice", [hidden, *ends, ends[1]])
-            query = self.linear(one, f"{prefix}query", names[:1])
+            first_word = self.node("Slice", [hidden, *ends, ends[1]])
+            query = self.linear(first_word, f"{prefix}query", names[:1])
             key, value = self.split(self.linear(hidden, f"{prefix}key_value", names[1:]), 2)
         else:
-            one = hidden
+            first_word = hidden
             query, key, value = self.split(self.linear(hidden, f"{prefix}query_key_value", names), 3)
         attended = self.node(
             "MultiHeadAttention", [query, key, value], domain=MICROSOFT, num_heads=self.bert.heads
         )
         output = f"{prefix}attention.output."
-        added = self.node("Add", [self.linear(attended, f"{output}dense", [f"{output}dense"]), one])
+        added = self.node("Add", [self.linear(attended, f"{output}dense", [f"{output}dense"]), first_word])
         attended = self.normalised(added, f"{output}LayerNorm")
         wide = self.linear(attended, f"{prefix}wide", [f"{prefix}intermediate.dense"], bias=False)
         bias = self.constant(f"{prefix}wide.bias", weights[f"{prefix}intermediate.dense.bias"])

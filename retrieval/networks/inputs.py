@@ -23,9 +23,9 @@ from tokenizers import Tokenizer
 
 from citerec.base.errors import InputError, error_text
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.fulltext.catalogue import surname
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.names import surname
 from citerec.retrieval.arrays import Mask
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.settings import Lengths as Lengths
@@ -51,7 +51,7 @@ class PaperText(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _tokenizer(content: bytes) -> Tokenizer:
-    """The same for all folders with the same tokeniser, as those of several libraries are."""
+    """Open a tokeniser once for all folders that have it, as those of several libraries do."""
     return Tokenizer.from_buffer(content)
 
 
@@ -82,15 +82,15 @@ class InputReader:
         return cls(tokenizer, lengths)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What inputs depend on besides the texts, as plain values; without the tokeniser."""
+        """Return all that inputs depend on besides texts and tokeniser, as plain values."""
         return asdict(self.lengths)
 
     @cached_property
     def special(self) -> dict[str, int]:
         """Ids of SPECIAL, and of the full stop."""
         ids = {token: self.tokenizer.token_to_id(token) for token in (*SPECIAL.values(), ".")}
-        known = {token: id for token, id in ids.items() if id is not None}
-        return {name: known[token] for name, token in {**SPECIAL, "stop": "."}.items()}
+        present = {token: id for token, id in ids.items() if id is not None}
+        return {name: present[token] for name, token in {**SPECIAL, "stop": "."}.items()}
 
     def subwords(self, texts: Sequence[str], most: int | None = None) -> list[Subwords]:
         """The first subwords of texts [B], which are read in parallel."""
@@ -138,7 +138,7 @@ class InputReader:
         of_titles = self.subwords(titles, self.lengths.title)
         of_names = self.subwords(names, self.lengths.names)
         encodings = self.tokenizer.encode_batch(list(abstracts), add_special_tokens=False)
-        found = []
+        texts = []
         for title, name, text, encoding in zip(of_titles, of_names, abstracts, encodings, strict=True):
             subwords, bounds = [*title, self.special["stop"], *name], list[int]()
             if text and self.lengths.abstract:
@@ -149,8 +149,8 @@ class InputReader:
                 subwords.append(self.special["separator"])
                 bounds = [len(subwords) + place for place in places]
                 subwords += kept
-            found.append(PaperText(subwords, len(title), bounds))
-        return found
+            texts.append(PaperText(subwords, len(title), bounds))
+        return texts
 
     def alone(self, subwords: Subwords) -> Subwords:
         """`[CLS] text [SEP]`"""

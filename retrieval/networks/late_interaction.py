@@ -46,11 +46,11 @@ def score_titles(
 ) -> Floats:
     """Score titles [n] for a passage, its hidden states [L, D] of unit length and their weights [L]; NaN for
     titles without words. words: [w, D] in units of 1 / 127 of unit length, `counts` [n] of each title."""
-    found = np.full(len(counts), np.nan, np.float32)
+    scores = np.full(len(counts), np.nan, np.float32)
     if not len(words) or not weights.any():
-        return found
+        return scores
     used, some = weights > 0, counts > 0
     cosines = (passage[used] / np.float32(127)) @ words.astype(np.float32).T  # [L, w]
     best = np.maximum.reduceat(cosines, offsets_of(counts[some])[:-1], axis=1)
-    found[some] = weights[used] @ best / weights.sum()
-    return found
+    scores[some] = weights[used] @ best / weights.sum()
+    return scores

@@ -101,7 +101,7 @@ class Networks:
         return self._network(CROSS_ENCODER)
 
     def _network(self, name: str) -> Network:
-        """The same for all folders with the same file, so that a library that was changed opens none."""
+        """Open a file once for all folders that have it, so that a library that was changed opens none."""
         return _opened.setdefault(self.hashes[name], Network(self.folder / name))
 
     def load(self) -> None:
@@ -124,8 +124,8 @@ class Networks:
     def vectors(self, texts: list[Subwords], pool: Executor | None = None) -> Floats:
         """Vectors [n, D] of unit length."""
         inputs = [(self.reader.alone(text), None) for text in texts]
-        found = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)), pool=pool)
-        return np.stack(found) if found else np.empty((0, self.dim), np.float32)
+        vectors = self.encoder.map(inputs, lambda _, hidden: _unit(hidden.mean(axis=0)), pool=pool)
+        return np.stack(vectors) if vectors else np.empty((0, self.dim), np.float32)
 
     def read(self, texts: list[Subwords]) -> list[tuple[Floats, Floats]]:
         """Read texts of L subwords: a vector [D], and hidden states [L, D], all of unit length."""
@@ -152,16 +152,16 @@ class Networks:
             return _unit(hidden.mean(axis=0)), sentences, _units(inside[: papers[number].title])
 
         inputs = [(self.reader.alone(paper.subwords), None) for paper in papers]
-        found = self.encoder.map(inputs, one, advance, pool)
+        encoded = self.encoder.map(inputs, one, advance, pool)
         dim = self.dim
         return Encoded(
             keys,
-            np.array([vector for vector, _, _ in found], np.float16).reshape(-1, dim),
+            np.array([vector for vector, _, _ in encoded], np.float16).reshape(-1, dim),
             np.array([word for paper in papers for word in paper.subwords], np.int32),
             np.array([len(paper.subwords) for paper in papers], np.int32),
-            _bytes([sentence for _, sentences, _ in found for sentence in sentences], dim),
-            np.array([len(sentences) for _, sentences, _ in found], np.int32),
-            _bytes([word for _, _, title in found for word in title], dim),
+            _bytes([sentence for _, sentences, _ in encoded for sentence in sentences], dim),
+            np.array([len(sentences) for _, sentences, _ in encoded], np.int32),
+            _bytes([word for _, _, title in encoded for word in title], dim),
             np.array([paper.title for paper in papers], np.int32),
         )
 
@@ -190,8 +190,8 @@ def _unit(vector: Floats) -> Floats:
 
 
 def _units(vectors: Floats) -> Floats:
-    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return found
+    units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return units
 
 
 def _bytes(vectors: Sequence[Floats] | Floats, dim: int) -> NDArray[np.int8]:

@@ -65,11 +65,11 @@ class Network:
 
     def run(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """The output for one text of L subwords, or pair: [L, H], or a score []."""
-        given = {"ids": np.array([ids], np.int32)}
+        inputs = {"ids": np.array([ids], np.int32)}
         if types is not None:
-            given["types"] = np.array([types], np.int32)
-        found: Floats = self.open().run(None, given)[0][0]
-        return found
+            inputs["types"] = np.array([types], np.int32)
+        output: Floats = self.open().run(None, inputs)[0][0]
+        return output
 
     def map(
         self,
@@ -89,12 +89,12 @@ class Network:
             return [one(0)]
         # The longest first, so that no thread is left with a long one at the end.
         order = sorted(range(len(inputs)), key=lambda number: -len(inputs[number][0]))
-        found: dict[int, T] = {}
+        outputs: dict[int, T] = {}
         for number, value in zip(order, _in_threads(one, order, pool or shared_pool()), strict=True):
-            found[number] = value
+            outputs[number] = value
             if advance is not None:
                 advance(1)
-        return [found[number] for number in range(len(inputs))]
+        return [outputs[number] for number in range(len(inputs))]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path}
@@ -107,7 +107,7 @@ class Network:
 
 
 def _in_threads(function: Callable[[int], T], numbers: Iterable[int], pool: Executor) -> Iterable[T]:
-    """Like map, in the threads of a pool. What has not begun is left out if the caller stops."""
+    """Map in the threads of a pool. What has not begun is left out if the caller stops."""
     futures = [pool.submit(function, number) for number in numbers]
     try:
         for future in futures:

@@ -77,8 +77,8 @@ class Encoded:
     def ragged(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """An array of RAGGED, of papers alone."""
         ends = self._ends[RAGGED[name]]
-        found: NDArray[Any] = getattr(self, name)[concat_ranges(ends[rows], ends[rows + 1])[0]]
-        return found
+        values: NDArray[Any] = getattr(self, name)[concat_ranges(ends[rows], ends[rows + 1])[0]]
+        return values
 
     @cached_property
     def _ends(self) -> dict[str, NDArray[np.int64]]:
@@ -149,7 +149,9 @@ class VectorStore:
                 if key in wanted:
                     rows[number].append(row)
             parts = [
-                part.take(np.array(of, np.int64)) for part, of in zip(self._parts, rows, strict=True) if of
+                part.take(np.array(kept, np.int64))
+                for part, kept in zip(self._parts, rows, strict=True)
+                if kept
             ]
             self._parts, self._places, self._passing = [], {}, []
             if parts:
@@ -168,20 +170,20 @@ class VectorStore:
     def known(self, keys: Keys, written: bool = False) -> Mask:
         """Which keys [n] have been encoded. written: and are in a file."""
         places, passing = self._places, set(self._passing) if written else ()
-        found = (key in places and places[key][0] not in passing for key in keys.tolist())
-        return np.fromiter(found, np.bool_, len(keys))
+        mask = (key in places and places[key][0] not in passing for key in keys.tolist())
+        return np.fromiter(mask, np.bool_, len(keys))
 
     def vectors(self, keys: Keys) -> Floats:
         """Vectors [n, D] of papers, NaN for those that have not been encoded."""
-        found = np.full((len(keys), self.dim), np.nan, np.float32)
+        vectors = np.full((len(keys), self.dim), np.nan, np.float32)
         for number, rows, places in self._by_part(keys):
-            found[rows] = self._parts[number].vectors[places]
-        return found
+            vectors[rows] = self._parts[number].vectors[places]
+        return vectors
 
     def subwords(self, key: int) -> list[int]:
         """The subwords of a paper; KeyError if it has not been encoded."""
-        found: list[int] = self._of("subwords", key).tolist()
-        return found
+        subwords: list[int] = self._of("subwords", key).tolist()
+        return subwords
 
     def sentences(self, key: int) -> Floats:
         """Vectors [s, D] of a paper's sentences; KeyError if it has not been encoded."""
@@ -202,8 +204,8 @@ class VectorStore:
 
     def _by_part(self, keys: Keys) -> Iterable[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield number of a part, rows of `keys` that it has, and their places there."""
-        found = [(*self._places[key], row) for row, key in enumerate(keys.tolist()) if key in self._places]
-        table = np.array(found, np.int64).reshape(-1, 3)
+        places = [(*self._places[key], row) for row, key in enumerate(keys.tolist()) if key in self._places]
+        table = np.array(places, np.int64).reshape(-1, 3)
         for number in np.unique(table[:, 0]).tolist():
             own = table[table[:, 0] == number]
             yield number, own[:, 2], own[:, 1]
@@ -287,8 +289,8 @@ def _check(part: Any) -> None:
         part.keys.dtype == np.uint64
         and part.vectors.ndim == 2
         and len(part.vectors) == papers
-        and all(getattr(part, of).shape == (papers,) for of in RAGGED.values())
-        and all(getattr(part, of).min(initial=0) >= 0 for of in RAGGED.values())
+        and all(getattr(part, name).shape == (papers,) for name in RAGGED.values())
+        and all(getattr(part, name).min(initial=0) >= 0 for name in RAGGED.values())
         and part.subwords.shape == (part.lengths.sum(),)
         and part.sentences.shape == (part.counts.sum(), part.vectors.shape[1])
         and part.words.shape == (part.titles.sum(), part.vectors.shape[1])

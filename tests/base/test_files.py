@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -82,34 +81,6 @@ def test_damage_is_named(folder: Path, damage: Callable[[Path], None], line: str
     with pytest.raises(InputError) as caught:
         check_checksums(folder, "build it again")
     assert str(caught.value).startswith(f"{folder}/{line}")
-
-
-def test_a_folder_that_continues_another_reads_only_what_is_new(folder: Path, tmp_path: Path) -> None:
-    later = tmp_path / "later"
-    (later / "sub").mkdir(parents=True)
-    for number in range(3):
-        for name in ("a.npy", "sub/b"):
-            (later / name).hardlink_to(folder / name)
-        with (later / "a.npy").open("a") as file:
-            file.write(f" and more {number}")
-        (later / "new").write_text(f"{number}")
-        write_checksums(later, before=folder)
-        for one in (folder, later):
-            check_checksums(one, "build it again", trust=False)
-        folder, later = later, tmp_path / f"later{number}"
-        (later / "sub").mkdir(parents=True)
-    assert [size for size, _ in json.loads((folder / CHECKSUMS).read_text())["a.npy"]] == [12, 33]
-    with (folder / "a.npy").open("r+b") as file:
-        file.seek(20)
-        file.write(b"X")
-    check_checksums(tmp_path, "build it again")  # has the first part only
-    with pytest.raises(InputError, match=r"a\.npy: damaged"):
-        check_checksums(folder, "build it again")
-    (later / "a.npy").hardlink_to(folder / "a.npy")
-    with (later / "a.npy").open("a") as file:
-        file.write(" and more")
-    with pytest.raises(ValueError, match="its content has changed"):
-        write_checksums(later, before=folder)
 
 
 def test_a_folder_that_goes_while_its_files_are_listed_is_left_out(

@@ -37,7 +37,7 @@ def two_processes() -> Iterator[None]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """2,500 papers and 3,000 contexts."""
     folder = tmp_path_factory.mktemp("generated") / "source"
-    generate_corpus(2500, 3000, folder, seed=0, workers=1)
+    generate_corpus(2500, 3000, folder, seed=0)
     return folder
 
 

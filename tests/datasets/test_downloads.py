@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from citerec.base.archives import format_names, pick_files, unpack
 from citerec.base.errors import InputError, UnusableFile, one_line_errors
 from citerec.base.files import file_lock
-from citerec.datasets.formats.convert import convert
+from citerec.datasets.files.convert import convert
 from citerec.datasets.published import downloads
 from citerec.datasets.published.downloads import ensure_release, fetch
 from citerec.datasets.published.releases import CORPUS_FILES, RELEASES

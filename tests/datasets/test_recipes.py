@@ -23,7 +23,7 @@ from citerec.datasets.published.downloads import (
 )
 from citerec.datasets.published.recipes.neurips import _numbers
 from citerec.datasets.published.releases import RELEASES
-from citerec.tests.datasets.fulltext.test_jats import article, cite, entry
+from citerec.tests.formats.articles.test_jats import article, cite, entry
 
 Serve = Callable[..., str]
 

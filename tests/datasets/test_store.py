@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 from citerec.base.errors import InputError
 from citerec.datasets.columns import (
     Ragged,
-    continue_arrays,
-    continue_table,
-    load_array,
-    save_arrays,
-    table_batches,
-    write_strings,
 )
-from citerec.datasets.corpus import Corpus, TextColumn
+from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.tokenize import TOKENIZERS
 
@@ -247,35 +241,3 @@ def test_row_out_of_range(row: int) -> None:
         ragged[row]
     with pytest.raises(IndexError):
         ragged.take(np.array([0, 2 if row > 0 else -1]))
-
-
-@settings(max_examples=20)
-@given(
-    st.lists(st.lists(st.tuples(st.integers(-9, 9), st.text(max_size=3)), max_size=3), min_size=2, max_size=4)
-)
-def test_continued_columns_have_all_rows_and_former_ones_theirs(chunks: list[list[tuple[int, str]]]) -> None:
-    with TemporaryDirectory() as scratch:
-        folders = [Path(scratch) / str(number) for number in range(len(chunks))]
-        rows: list[list[tuple[int, str]]] = []
-        for number, (folder, chunk) in enumerate(zip(folders, chunks, strict=True)):
-            folder.mkdir()
-            numbers = np.array([one for one, _ in chunk], np.int32)
-            parts = {"flat": numbers, "grid": np.stack([numbers, -numbers], axis=1).astype(np.float32)}
-            write_strings(new := folder / "new", "text", (text for _, text in chunk))
-            if number:
-                continue_arrays(folders[number - 1], folder, **parts)
-                continue_table(folders[number - 1] / "texts.arrow", new, folder / "texts.arrow")
-                if number == 1:  # what a killed process leaves
-                    continue_arrays(folders[0], Path(scratch), **parts)
-            else:
-                save_arrays(folder, **parts)
-                new.rename(folder / "texts.arrow")
-            rows.append([*(rows[-1] if rows else []), *chunk])
-        for folder, all_rows in zip(folders, rows, strict=True):
-            assert load_array(folder, "flat").tolist() == [number for number, _ in all_rows]
-            assert load_array(folder, "grid").tolist() == [[number, -number] for number, _ in all_rows]
-            column = TextColumn([batch.column(0) for batch in table_batches(folder / "texts.arrow")[1]])
-            assert list(column) == [text for _, text in all_rows]
-            last = {text: row for row, (_, text) in enumerate(all_rows)}
-            wanted = [*last, "absent"]
-            assert column.rows_of(wanted).tolist() == [last.get(text, -1) for text in wanted]

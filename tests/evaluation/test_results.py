@@ -6,6 +6,10 @@ import gzip
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -36,6 +40,9 @@ from citerec.evaluation.significance import format_p
 from citerec.tests.composing import compose_config
 from citerec.tests.conftest import Done, write_tiny
 from citerec.tests.evaluation.conftest import world
+from citerec.tests.runs import train_config
+from citerec.train import train
+from citerec.training.resume import LAST
 
 ROOT = Path(__file__).parents[2]
 PLANS = sorted((ROOT / "reproduce").glob("*.yaml"))
@@ -113,6 +120,11 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
     return read_plan(write_plan(folder, **changes))
 
 
+def csv_files(page: Path) -> dict[str, str]:
+    """The CSV files of a page, by their names without the ending."""
+    return {path.stem: path.read_text("utf-8") for path in page.with_suffix("").glob("*.csv")}
+
+
 ABSENT = {
     "drafts": "35 of 35 drafts could not be fetched; ",
     "drafts-2026-12": "drafts=drafts-2026-12: no such folder",
@@ -129,6 +141,7 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(drafts, "fetch_repository", offline)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DATA", str(tmp_path / "cache" / "published"))
     jobs._settings.cache_clear()  # they name the cache
     published = tmp_path / "cache" / "published"
     published.mkdir(parents=True)
@@ -272,7 +285,7 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     ("name", "expected"),
     [
         ("retrieval", {"Prefetch"}),
-        ("paper", {"Prefetch"}),
+        ("networks", {"Prefetch", "Pipeline"}),
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global-reranking", {"GlobalPrefetch", "GlobalReranking"}),
@@ -385,6 +398,74 @@ def test_no_job_begins_after_one_that_was_stopped(
         run_all(plan.jobs[:2])
 
 
+PROGRESS = "round 2 of 7, step 6000 of 35000, loss 0.5, 2.00 steps/s, about 240.0 min left"
+
+
+def test_the_status_tells_how_far_trainings_are(tiny_source: Path, script: Callable[..., Done]) -> None:
+    rows = {name: ["retriever=bm25", f"filters.exclude={{{name}}}"] for name in ("one", "two", "three")}
+    trainings = {name: {"overrides": ["model=hatten"], "checkpoint": "ids.txt"} for name in rows}
+    path = write_plan(tiny_source.parent, retrievers=rows, training=trainings, compare=[])
+    one, two, _ = (job.needs[0] for job in read_plan(path, "elsewhere").jobs)
+    write_text(one.output, "vision\n")
+    write_text(two.folder / jobs.OUTPUT, f"step 5 of 9\n{PROGRESS}\nwaiting for another process\n")
+    done = script("results", str(path), "status=true", "outputs=elsewhere")
+    left = "about 4.0 h left of what has begun; not begun: 1 of 3"
+    assert done.out.splitlines() == ["one: finished", f"two: {PROGRESS}", "three: not begun", left]
+
+
+@pytest.mark.parametrize("last_words", ["echo stopped; exit 130", ":"], ids=["stops", "must be killed"])
+def test_a_stopped_runner_stops_its_command_and_reports_on_it_before(
+    last_words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = tmp_path / "command"
+    lines = [f"trap '{last_words}' TERM", "echo $$ > pid", f"echo '{PROGRESS}'", "while :; do sleep .1; done"]
+    command.write_text("\n".join(["#!/bin/sh", *lines]))
+    command.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(command))
+    monkeypatch.setattr(jobs, "REPORT", 0.1)
+    monkeypatch.setattr(jobs, "PATIENCE", 1.0)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(jobs, "_print", lambda text: (print(text), os.kill(os.getpid(), signal.SIGTERM)))
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        jobs._run_script(TRAIN, [], tmp_path / "out")
+    assert signal.getsignal(signal.SIGTERM) == before and PROGRESS in capsys.readouterr().out
+    assert ("stopped" in (tmp_path / "out" / jobs.OUTPUT).read_text()) == ("stopped" in last_words)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.slow
+def test_a_plan_goes_on_after_its_runner_was_stopped_or_killed(tmp_path: Path) -> None:
+    data = ["data=demo", "data.papers=120", "data.contexts=300", f"data.cache_dir={tmp_path / 'cache'}"]
+    options = ["model=static", "model.rounds=3", "model.batch.queries=16", "model.batch.steps_per_round=100"]
+    training = {"overrides": [*options, "checkpoint_minutes=0"], "checkpoint": "static"}
+    path = write_plan(
+        tmp_path,
+        data={"demo": {"title": "Demo", "overrides": data}},
+        training={"static": training},
+        retrievers={"static": ["retriever=static", "checkpoint={static}"]},
+        compare=[],
+    )
+    given = train_config(dict(option.split("=") for option in [*data, *options]), {"output_dir": "whole"})
+    given.output_dir = str(tmp_path / "whole")
+    whole = train(given)
+    step = read_plan(path).jobs[0].needs[0]
+    command = [sys.executable, "-m", "citerec", "results", str(path)]
+    for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        started = time.time()
+        runner = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        while not (step.folder / LAST).exists() or (step.folder / LAST).stat().st_mtime < started:
+            assert runner.poll() is None and time.time() - started < 200
+            time.sleep(0.05)
+        runner.send_signal(number)
+        assert runner.wait(60) == code and why_step_missing(step) == "missing"
+    subprocess.run(command, cwd=tmp_path, check=True)  # waits for the training that the killed one left
+    for name in ("model.safetensors", "about.json"):
+        assert (step.output / name).read_bytes() == (whole / name).read_bytes()
+    assert "| static | R@10 | 0." in (tmp_path / "docs" / "page.md").read_text()
+
+
 def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Done]) -> None:
     rows = {"bm25": ["retriever=bm25"], "broken": ["retriever=bm25", "retriever.k1=-1"]}
     path = write_plan(tiny_source.parent, retrievers=rows, compare=[])
@@ -394,7 +475,7 @@ def test_the_command(tiny_source: Path, ran: list[str], script: Callable[..., Do
     assert error.startswith("error: 1 of 2 jobs failed; tiny/broken: ")
     assert "[2 of 2] tiny/broken: evaluating (missing), failed: " in out and "k1" in out
     page = tiny_source.parent / "docs" / "page.md"
-    assert "| bm25 | 1.000 |" in page.read_text()
+    assert "| bm25 | 1.000 [1.000, 1.000] | 1.000 |" in page.read_text()
     code, out, _ = command("jobs=tiny/bm25")
     assert code == 0 and "[1 of 1] tiny/bm25: up to date" in out
     page.unlink()
@@ -437,48 +518,52 @@ def test_the_smallest_row_of_every_other_plan_runs(
         assert done.code == 2 and re.search(rf"{job}: \S+ is .*, expected \d", done.err), done.err
     else:
         assert done.code == 0, done.err
-    assert f"| {job.name} |" in (public / plan.file.page).read_text()
+    assert f"\n{job.name}," in "".join(csv_files(public / plan.file.page).values())
 
 
 def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None:
     write_page(plan)
     page = plan.page.read_text()
-    assert "Not evaluated: bm25 (missing); popularity (missing); fewer (missing)." in page
-    assert "###" not in page.split("### As published")[0]
+    assert "Not run: bm25, popularity, fewer." in page and "![" not in page and "| --- |" not in page
     run_all(plan.jobs[:2])
     write_page(plan)
-    page = plan.page.read_text()
+    page, files = plan.page.read_text(), csv_files(plan.page)
     metrics = json.loads((plan.jobs[1].folder / METRICS).read_text())
     assert metrics["recall@10"] == 0.75
     for part in (
         "# Side by side",
         f"citerec results {plan.path}",
         "What to see here.",
-        "## Tiny papers",
         "4 queries of 2 citing papers (split test, transductive), 11 candidates.",
-        "|  | MRR | R@1 | R@10 | ms | MB | papers/s |",  # R@20 and beyond need a pool of more than 11 papers
-        "| bm25 | **1.000** | **1.000** | **1.000** [1.000, 1.000] |",
-        "| popularity | 0.",
-        "0.750 [0.500, 1.000]",
-        "Seen: the 3 queries",
-        "1 queries of 1 citing papers (split test, inductive), 7 candidates. Not comparable",
-        "| bm25 | popularity | R@10 | 1.0000 | 0.7500 | +0.2500 | +0.0000 to +0.5000 |",
-        "Not evaluated: fewer (missing).",
-        "**Other data: not comparable with the tables above**",
-        "| HAtten | 0.148 | 0.281 | 0.603 | 0.700 | 0.803 | 0.870 | 0.924 |",
-        plan.jobs[0].commands[0],
+        "![R@10, with 95 % intervals](page.png)",  # two lines of R@k show no more than the table
+        "|  | R@10 | MRR |",
+        "| bm25 | **1.000** [1.000, 1.000] | **1.000** |",
+        "| popularity | 0.750 [0.500, 1.000] | 0.",
+        "Not run: fewer.",
+        "All tables, as CSV: [tiny](page/tiny.csv), [tiny-seen-and-unseen-targets](page/tiny-seen-",
     ):
         assert part in page, part
-    assert plan.jobs[2].commands[1] not in page
-    assert "![R@k]" not in page  # two lines show no more than the table
-    three = {name: Output(plan.jobs[1].folder, metrics, {}) for name in ("a", "b", "c")}
-    view = to_markdown(Prefetch.view(three, "Tiny papers"), plan.page.parent, "three")
-    assert "![R@k](three.png)" in view
-    assert plan.page.with_name("three.png").read_bytes().startswith(b"\x89PNG")
-    # The inductive numbers are in a separate table.
-    transductive, inductive = page.split("### Inductive")
-    inductive = inductive.split("### Differences")[0]
-    assert transductive.count("| bm25 |") == 2 and inductive.count("| bm25 |") == 1
+    assert page.count("| --- |") == 1
+    assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    # R@20 and beyond need a pool of more than 11 papers.
+    assert files["tiny"].startswith(
+        "name,MRR,R@1,R@10,R@10 low,R@10 high,ms,MB,papers/s\nbm25,1.000,1.000,1.000,"
+    )
+    assert "\npopularity," in files["tiny-inductive"]
+    assert "bm25,popularity,R@10,1.0000,0.7500,+0.2500,+0.0000 to +0.5000," in files["tiny-differences"]
+    assert "HAtten,0.148,0.281,0.603,0.700,0.803,0.870,0.924" in files["published-ACL-200"]
+    assert plan.jobs[0].commands[0] in files["tiny-commands"]
+    assert plan.jobs[2].commands[1] not in files["tiny-commands"]
+    outputs = {name: Output(plan.jobs[1].folder, metrics, {}) for name in ("a", "b", "c")}
+    assert "![R@k](recall.png)" in to_markdown(Prefetch.view(outputs, "Tiny papers"), plan.page.parent)
+
+
+def test_a_page_may_show_some_of_the_retrievers(tiny_source: Path, ran: list[str]) -> None:
+    plan = read_plan(write_plan(tiny_source.parent, shown=["popularity"]))
+    run_all(plan.jobs[:2])
+    write_page(plan)
+    assert "| popularity |" in plan.page.read_text() and "| bm25 |" not in plan.page.read_text()
+    assert "\nbm25," in csv_files(plan.page)["tiny"]
 
 
 @pytest.mark.slow
@@ -495,27 +580,25 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
     plan = read_plan(write_plan(tiny_source.parent, retrievers=rows, compare=compare))
     assert run_all(plan.jobs) == {}
     write_page(plan)
-    page = plan.page.read_text()
-    for part in (
-        "| bm25 | 1.000 | 1.000 |",
-        "### Reranked",
-        "| pipeline | bm25 + tiny-reranker | 4 | 4 | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] | 1.00 |",
-        "| fused | bm25 + tiny-reranker, fused by rank | 3 | 4 |",
-        "### R@10 by number of reranked candidates",
-        "|  | 2 | 3 | 4 |",
-        "| fused | 1.000 | 1.000 |  |",
-        "page-tiny-reranked.png",
-        "### Candidates of an oracle",
-        "| pipeline | bm25 | R@10 | 1.0000 | 1.0000 |",
-        "## As published: pipelines",
-        "## As published: oracle rerankers",
-        "| ACL-200: HAtten + SciBERT | 0.513 |",
-        "benchmark=rerank candidates=2",
-    ):
-        assert part in page, part
-    stages = page.split("### Reranked")[1].split("### Candidates of an oracle")[0]
-    assert "| oracle |" not in stages and page.split("### Reranked")[0].count("| pipeline |") == 0
-    assert (plan.page.parent / "page-tiny-reranked.png").read_bytes().startswith(b"\x89PNG")
+    page, files = plan.page.read_text(), csv_files(plan.page)
+    assert "|  | R@10 | MRR | R@10 before | ceiling | s/query |" in page
+    assert re.search(r"\| pipeline \| \*\*1.000\*\* \[1.000, 1.000\] \| \S+ \| 1.000 .*\| 1.000 \|", page), (
+        page
+    )
+    assert "| oracle |" in page
+    for name, part in {
+        "tiny-prefetch": "\nbm25,1.000,1.000,",
+        "tiny-pipeline-reranked": '\nfused,"bm25 + tiny-reranker, fused by rank",3,4,',
+        "tiny-pipeline-r-10-by-number-of-reranked-candidates": "name,2,3,4\npipeline,1.000,,1.000\n",
+        "tiny-reranking-candidates-of-an-oracle": "\noracle,",
+        "tiny-differences": "pipeline,bm25,R@10,1.0000,1.0000,",
+        "published-pipelines": "ACL-200: HAtten + SciBERT,0.513,",
+        "published-oracle-rerankers": "Gu et al. 2022 (ECIR), Table 3",
+        "tiny-commands": "benchmark=rerank candidates=2",
+    }.items():
+        assert part in files[name], (name, files[name])
+    assert "\noracle," not in files["tiny-pipeline-reranked"] and "\npipeline," not in files["tiny-prefetch"]
+    assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -532,32 +615,33 @@ def test_from_a_plan_of_query_papers_to_its_page(
     evaluated = [f"evaluate {job.name}" for job in plan.jobs]
     assert ran == [*evaluated[:4], "data mdcr made", evaluated[4]]
     write_page(plan)
-    page = plan.page.read_text()
+    page, files = plan.page.read_text(), csv_files(plan.page)
     for part in (
-        "## A whole world\n\nWhat to see here.\n\n10 queries. ",
-        "| MAP | 60 | 150 |",
-        "| nDCG | 60 | 150 |",
-        "| R@30 | 60 | 150 |",
-        "### As published, A whole world",
-        "| BM25 | 40.4 | 73.8 | 43.0 | 32.8 |",
-        "| MAP | Art | Law | Physics | AVG |",
-        "| field | queries | candidates |",
-        "### Differences",
-        "| average | bm25 | MAP |",
-        "| model | average Jaccard index | chosen |",
-        "| R@5 | Art | Law | Physics | AVG |",
-        "|  | bm25 MAP | bm25 R@5 | average MAP | average R@5 | graph MAP | graph R@5 | most_cited MAP |",
-        "Not evaluated: title (missing).",
-        "## MDCR\n\nNothing of ours.\n\n### As published, MDCR",
-        plan.jobs[4].commands[0],
-        plan.jobs[0].commands[0],
+        "**A whole world.** What to see here. 10 queries.",
+        "|  | A whole world: MAP, 60 papers | A whole world: MAP, 150 papers | Its fields: MAP | A ",
+        "**A benchmark of it.**",
+        "Not run: title.",
+        "**MDCR.** Nothing of ours.",
     ):
         assert part in page, part
-    assert plan.jobs[5].commands[-1] not in page
+    for name, part in {
+        "whole": "MAP,60,150\n",
+        "whole-ndcg": "nDCG,60,150\n",
+        "whole-r-30": "R@30,60,150\n",
+        "published-dataset-level": "BM25,40.4,73.8,43.0,32.8,",
+        "fields": "MAP,Art,Law,Physics,AVG\n",
+        "fields-field": "field,queries,candidates\n",
+        "fields-differences": "average,bm25,MAP,",
+        "like": "MAP,Art,Law,Physics,AVG\n",
+        "like-r-5": "R@5,Art,Law,Physics,AVG\n",
+        "like-commands": plan.jobs[4].commands[0],
+        "whole-commands": plan.jobs[0].commands[0],
+    }.items():
+        assert part in files[name], (name, files[name])
+    assert plan.jobs[5].commands[-1] not in files["like-commands"]
     metrics = json.loads((plan.jobs[2].folder / METRICS).read_text())
     maps = [f"{metrics[field]['map']:.2f}" for field in ("Art", "Law", "Physics", "AVG")]
-    row = next(line for line in page.split("| MAP | Art |")[1].splitlines() if line.startswith("| bm25 |"))
-    assert row.replace("*", "") == f"| bm25 | {' | '.join(maps)} |"
+    assert f"\nbm25,{','.join(maps)}\n" in files["fields"]
 
     ran.clear()
     assert run_all(plan.jobs) == {} and ran == ["evaluate title"]  # the rest is up to date
@@ -600,25 +684,25 @@ def test_a_page_of_query_papers_in_two_stages(
     assert run_all(plan.jobs) == {}
     measured = {str(job): json.loads((job.folder / METRICS).read_text()) for job in plan.jobs}
     write_page(plan)
-    page = plan.page.read_text()
+    page, files = plan.page.read_text(), csv_files(plan.page)
     keys = ("f1@20", "mrr", "recall@100", "recall@1000")
-    for name, of_stages in (("alone", "bm25 + tiny-reranker"), ("fused", "bm25 + tiny-reranker, fused")):
+    for name, of_stages in (("alone", "bm25 + tiny-reranker"), ("fused", '"bm25 + tiny-reranker, fused')):
         of = measured[f"reranked/{name}"]
-        first = " | ".join(f"{of[f'base/{key}']:.3f}" for key in keys)
-        assert f"| bm25 |  |  | {first} |  |  |  |  |" in page
-        row = next(line for line in page.splitlines() if line.startswith(f"| {name} | {of_stages}"))
-        assert f"| 4 | {of['f1@20']:.3f} | {of['mrr']:.3f} |" in row
-        assert f"| {of['ceiling']:.3f} | {of['gain/f1@20']:+.3f} |" in row
-        assert f"| {format_p(of['gain/f1@20/p'])} |" in row and "| p | p, Holm |" in page
+        first = ",".join(f"{of[f'base/{key}']:.3f}" for key in keys)
+        assert f"\nbm25,,,{first},,,,,\n" in files["reranked"]
+        row = next(line for line in files["reranked"].splitlines() if line.startswith(f"{name},{of_stages}"))
+        assert f",4,{of['f1@20']:.3f},{of['mrr']:.3f}," in row
+        assert f",{of['ceiling']:.3f},{of['gain/f1@20']:+.3f}," in row
+        assert f",{format_p(of['gain/f1@20/p'])}," in row
+    assert 'p,"p, Holm"' in files["reranked"]
     terms = measured["forms/key_terms"]
-    assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page
+    assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page.replace("*", "")
     longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
-    assert f"| 10 | {longest - 10} | " in page and "(page-tokens.png)" in page
-    assert (plan.page.parent / "page-tokens.png").read_bytes().startswith(b"\x89PNG")
-    assert not (plan.page.parent / "page-reranked.png").exists()
-    assert "| fused | alone | f1@20 |" in page and "| context | key_terms | mrr |" in page
-    for name in ("rerankers", "query-forms"):
-        assert page.count("\n\n".join(published_tables(name))) == 1
+    assert any(f"\n10,{longest - 10}," in text for text in files.values())
+    assert plan.page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "fused,alone,f1@20," in files["reranked-differences"]
+    assert "context,key_terms,mrr," in files["forms-differences"]
+    assert {"published-query-forms", "published-rerankers-1"} & set(files)
 
 
 def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:

@@ -130,27 +130,6 @@ GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
 }
 
 
-def test_what_a_benchmark_shows_of_several_outputs_follows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    summary = Summary()
-    known = {"queries": 40, "citing_papers": 4, "candidates": 900, "processors": 2, "split": "test"}
-    for number in range(3):
-        metrics = {**known, "mrr": 0.1 * number, "recall@10": 0.2 * number, "recall@100": 0.3 * number}
-        folder = _job(tmp_path / str(number), [f"k={number}"], metrics)
-        config = {
-            "benchmark": {"_target_": vars(SCHEMAS["prefetch"])["_target_"], "seed": "${seed}"},
-            "seed": 3,
-        }
-        OmegaConf.save(config, folder / ".hydra" / "config.yaml")
-        _finish(summary, tmp_path, folder)
-    summary.on_multirun_end(_config(tmp_path))
-    text = (tmp_path / "summary.md").read_text()
-    assert "| k=1 | 0.100 | 0.200 | 0.300 |" in text and "![R@k](recall.png)" in text
-    assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
-    assert "k=1" in capsys.readouterr().out and "40 queries" not in text  # in brief: tables and plots
-
-
 @pytest.mark.parametrize("benchmark", GROUPED)
 def test_sweeps_of_global_benchmarks_show_their_measures(tmp_path: Path, benchmark: str) -> None:
     target = vars(SCHEMAS[benchmark])["_target_"]

@@ -13,16 +13,17 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from citerec.base.checksums import CHECKED, GROWING
+from citerec.base.checksums import CHECKED
 from citerec.base.errors import InputError
-from citerec.library.folder import LOCK, damage_told
-from citerec.library.models import ENCODED
-from citerec.library.recommender import Recommender, open_library
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.folder import LOCK, damage_told
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import ENCODED
 from citerec.recommend import run
 from citerec.tests.forked import exit_code
 
@@ -48,6 +49,7 @@ CHANGES: dict[str, Change] = {
     "cut to a third": lambda content, _: content[: len(content) // 3],
     "cut to a half": lambda content, _: content[: len(content) // 2],
     "cut by a byte": lambda content, _: content[:-1],
+    "lengthened": lambda content, _: content + bytes(64),
 }
 
 
@@ -128,7 +130,7 @@ class Damaged:
         os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         try:
             with damage_told(self.path):
-                open_library(self.path).verify()
+                Library.open(self.path).verify()
         except InputError:
             self.done["bits flipped, times as before: verify", "told"] += 1
         else:
@@ -148,18 +150,6 @@ class Damaged:
         if source.is_dir() or (content := source.read_bytes()) != file.read_bytes():
             new = b"of another library" if source.is_dir() else content
             self.change(file, "of another library", lambda *_: new)
-
-    def lengthen(self) -> None:
-        """Ask with all files lengthened that may have grown since; and with each of the others."""
-        growing = [file for file in self.files if file.name.endswith(GROWING)]
-        with ExitStack() as changed:
-            for file in growing:
-                content = changed.enter_context(self.without(file)).read_bytes()
-                file.write_bytes(content + bytes(64))
-            assert self.judge("lengthened", growing[0]) == SAME
-            self.done["lengthened", SAME] += len(growing) - 1
-        for file in set(self.files) - {*growing}:
-            self.change(file, "lengthened", lambda content, _: content + bytes(64))
 
     def make_unreadable(self, file: Path) -> None:
         """Ask as a user who may not read the file."""
@@ -183,7 +173,6 @@ class Damaged:
         """All damage but flipped bits, in every file."""
         for folder in (self.path, *self.path.parents[:3]):
             folder.chmod(0o755)
-        self.lengthen()
         for file in self.files:
             for what, change in CHANGES.items():
                 self.change(file, what, change)

@@ -125,7 +125,7 @@ def service() -> Any:
 
 def library() -> object:
     """The papers of the library and what it answers; None if there is none."""
-    from citerec.library.recommender import Recommender
+    from citerec.library.ask.recommender import Recommender
 
     if not Path("mine/library.json").exists():
         return None

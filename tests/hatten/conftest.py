@@ -16,6 +16,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "data.papers": 200,
         "data.contexts": 600,
         "data.cache_dir": cache,
+        "embeddings": "word2vec",
         "embeddings.cache_dir": cache,
         "embeddings.dim": 16,
         "embeddings.epochs": 2,

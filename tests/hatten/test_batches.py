@@ -226,7 +226,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
     """Two generated corpora, the second four times as large."""
     folder = tmp_path_factory.mktemp("sizes")
     for papers in (1500, 6000):
-        generate_corpus(papers, 2 * papers, folder / str(papers), seed=0, workers=1)
+        generate_corpus(papers, 2 * papers, folder / str(papers), seed=0)
     return [open_corpus(folder / str(papers), cache_dir=folder / "cache") for papers in (1500, 6000)]
 
 

@@ -20,10 +20,9 @@ from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder
 from citerec.hatten.settings import (
     EncoderBatchSettings,
-    EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
-    HAttenSettings,
+    FastHAttenSettings,
 )
 from citerec.hatten.training.batches import Batch, Batches, TrainingData
 from citerec.hatten.training.module import EncoderModule
@@ -35,7 +34,7 @@ from citerec.training.rounds import History, recall_and_mrr
 from citerec.training.settings import RECALL_AT, OptimizerSettings
 
 
-def module(corpus: Corpus, ema: float = 0.9, loss: str = "infonce", **schedule: Any) -> EncoderModule:
+def module(corpus: Corpus, ema: float = 0.9, loss: str = "InfoNCE", **schedule: Any) -> EncoderModule:
     torch.manual_seed(0)
     options: dict[str, Any] = {
         "max_tokens": 12,
@@ -45,8 +44,8 @@ def module(corpus: Corpus, ema: float = 0.9, loss: str = "infonce", **schedule: 
     }
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
-        HAttenSettings(
-            loss=EncoderLossSettings(loss),
+        FastHAttenSettings(
+            loss={"_target_": f"citerec.hatten.training.losses.{loss}"},
             schedule=EncoderRateSettings(**schedule),
             ema=ema,
             optimizer=OptimizerSettings(lr=0.01),
@@ -114,7 +113,7 @@ def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) 
     made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
     optimizer = made.configure_optimizers()["optimizer"]
     before = weights(made)
-    made.on_train_epoch_start()  # of round 0, since there is no trainer
+    made.on_train_batch_start(of_round[0], 0)  # of round 0, since there is no trainer
     step(made, optimizer, of_round[0])
     changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
     assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}
@@ -159,7 +158,7 @@ def test_cached_papers_get_a_fresh_mean_path_and_cached_levels(demo_corpus: Corp
 
 @pytest.mark.parametrize(  # 24: most have no query, and some no other paper
     ("processes", "loss", "cached"),
-    [(4, "infonce", False), (24, "infonce", True), (4, "triplet", False), (24, "triplet", False)],
+    [(4, "InfoNCE", False), (24, "InfoNCE", True), (4, "Triplet", False), (24, "Triplet", False)],
 )
 def test_processes_share_a_batch_and_have_the_gradients_of_one(
     demo_corpus: Corpus, processes: int, loss: str, cached: bool
@@ -272,12 +271,12 @@ def test_a_short_round_mines_only_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
     short = EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=5)
     network = encoder(module(demo_corpus))
-    data = TrainingData(reader, HAttenSettings(batch=short), 0, network)
+    data = TrainingData(reader, FastHAttenSettings(batch=short), 0, network)
     rounds = [data.round_queries(number) for number in range(2)]
     for number, queries in enumerate(rounds):
         order = Batches(reader, data.split, None, short, seed=0, round=number).order
         assert queries.tolist() == sorted(order.tolist()) and len(queries) == 40
     assert not set(rounds[0].tolist()) & set(rounds[1].tolist())
-    settings = HAttenSettings(batch=replace(short, steps_per_round=50))
+    settings = FastHAttenSettings(batch=replace(short, steps_per_round=50))
     every = TrainingData(reader, settings, 0, network).round_queries(3)
     assert every.tolist() == list(range(len(data.split)))

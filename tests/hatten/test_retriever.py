@@ -127,7 +127,7 @@ def test_a_corpus_with_another_tokeniser_is_rejected(
 def test_an_interrupted_encoding_over_ray_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests the stored parts; tests/base/test_ray.py tests encoding over Ray itself."""
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
-    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
+    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0)
     corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
     made = random_model([word for word in corpus.words if word.isalnum()][:2000])
     retriever, rows = made.retriever(), np.arange(2 * BATCH + 100)

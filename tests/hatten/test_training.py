@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -31,17 +30,18 @@ from citerec.tests.runs import (
     run_training,
     same,
     signal_at,
+    steps_done,
     train_config,
     train_twice,
     train_until_crash,
 )
 from citerec.train import train
-from citerec.training.settings import DATE_FORMAT, run_folder
+from citerec.training.settings import DATE_FORMAT, run_folder, wandb_id
 
 ROUNDS, STEPS = 5, 10
 Options = dict[str, Any]
 SMALL: Options = {
-    "model.encoder.dim": 16,
+    "model": "hatten_fast",
     "model.encoder.heads": 2,
     "model.encoder.hidden": 32,
     "model.encoder.max_tokens": 64,
@@ -63,6 +63,7 @@ SMALL: Options = {
     "model.optimizer.lr": 0.01,
     "trainer.log_every_n_steps": 1,
 }
+TRIPLET = "citerec.hatten.training.losses.Triplet"
 PLAIN: Options = {"model.encoder.residual": "none", "model.schedule.mean_only_rounds": 0}
 SHORT: Options = {
     **SMALL,
@@ -85,14 +86,10 @@ def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
-def steps_done(out: Path) -> int:
-    return int(torch.load(out / "last.ckpt", weights_only=True)["global_step"])
-
-
 def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
         *("hatten", "last.ckpt", "config.yaml", "history.csv", "metrics.json", "training.png"),
-        *("csv", "mined"),
+        *("csv", "mined", "lock"),
     }
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
     with (whole / "csv" / "version_0" / "metrics.csv").open() as file:
@@ -117,14 +114,16 @@ def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Pa
 
 
 @pytest.mark.slow
-def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
+def test_killed_and_interrupted_runs_resume_to_the_same_weights(
     whole: Path, demo: Options, tmp_path: Path, script: Callable[..., Done]
 ) -> None:
-    out, given = tmp_path / "out", overrides({"model": "hatten"}, demo, SMALL)
-    killed = run_forked([*given, signal_at(STEPS + 5, signal.SIGKILL)], out)
-    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, STEPS), killed.stderr
+    out, given = tmp_path / "out", overrides(demo, SMALL)
+    killed = run_forked([*given, "checkpoint_minutes=0", signal_at(5, signal.SIGKILL)], out)
+    assert (killed.returncode, steps_done(out)) == (-signal.SIGKILL, 4), killed.stderr
 
     given += [f"output_dir={out}", "resume=true"]
+    done = script("train.py", *given, signal_at(STEPS + 3, signal.SIGTERM))
+    assert (done.code, steps_done(out)) == (130, STEPS + 3), done.err
     done = script("train.py", *given, signal_at(3 * STEPS + 5, signal.SIGINT))
     assert (done.code, done.err.splitlines()[-1]) == (
         130,
@@ -144,7 +143,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
         pytest.param(
             {
                 **PLAIN,
-                "model.loss.name": "triplet",
+                "model.loss._target_": TRIPLET,
                 "model.encoder.trainable_vectors": "markers",
                 "model.schedule.decay": "none",
                 "model.mining.queries": 100,
@@ -153,7 +152,7 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
             id="triplet, samples",
         ),
         pytest.param(
-            {**PLAIN, "model.loss.name": "triplet", "model.batch.random_level": 4, "model.restart": True},
+            {**PLAIN, "model.loss._target_": TRIPLET, "model.batch.random_level": 4, "model.restart": True},
             id="from the average in each round",
             marks=pytest.mark.slow,
         ),
@@ -195,6 +194,7 @@ def test_the_setup_of_the_paper(experiment: str, documents: int, random_level: i
     assert (batch.mined, batch.random_level, model.restart) == (3, random_level, True)
     assert (model.rounds, batch.steps_per_round, model.mining.queries) == (10, 5_000, 40_000)
     assert (config.data.tokenizer, model.markers) == ("reference", False)
+    assert (model.precision, model.random_vectors) == ("float32", 0)
     assert (encoder.trainable_vectors, encoder.input_dropout, model.mining.first) == ("none", 0.0, "none")
 
 
@@ -211,18 +211,23 @@ def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp
 
 @pytest.mark.parametrize(
     "recipe",
-    [{}, {"experiment": "paper_small"}, pytest.param({"logger": "wandb"}, marks=pytest.mark.slow)],
+    [
+        {},
+        {"experiment": "paper_small"},
+        {"model": "hatten_fast", "model.schedule.mean_only_rounds": 1},
+        pytest.param({"logger": "wandb"}, marks=pytest.mark.slow),
+    ],
 )
 def test_the_included_recipes_train(
     recipe: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller models and runs; all other options unchanged."""
     monkeypatch.setenv("WANDB_SILENT", "true")
-    paper = "experiment" in recipe
-    sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
-    sizes |= {"model.batch.steps_per_round": 3, "model.rounds": 2, "output_dir": tmp_path}
-    best = train(train_config(recipe, demo, sizes, {"model.schedule.mean_only_rounds": 0 if paper else 1}))
-    assert HAtten.open(best).encoder.config.residual == ("none" if paper else "mean")
+    sizes: Options = {"model.encoder.hidden": 16, "model.batch.steps_per_round": 3, "model.rounds": 2}
+    best = train(train_config(demo, sizes, recipe, {"output_dir": tmp_path}))
+    config = HAtten.open(best).encoder.config
+    assert (config.dim, config.heads) == (16, 8)  # of the word vectors
+    assert config.residual == ("mean" if "model" in recipe else "none")
     assert len(history(tmp_path)) >= 2
     if "logger" in recipe:
         import wandb
@@ -235,7 +240,7 @@ def test_the_included_recipes_train(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("paper", ("both", "attention", "none")),
+        ("hatten", ("both", "attention", "none")),
         ("words-only", ("words", "attention", "none")),
         ("paragraphs-only", ("paragraphs", "attention", "none")),
         ("mean-pooling", ("both", "mean", "none")),
@@ -247,11 +252,11 @@ def test_the_included_recipes_train(
 def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     name: str, expected: tuple[str, ...], demo: Options, tmp_path: Path
 ) -> None:
-    """Smaller models and runs; all other options are those of reproduce/paper.yaml."""
-    plan = yaml.safe_load(Path("reproduce/paper.yaml").read_text("utf-8"))
+    """Smaller models and runs; all other options are those of reproduce/networks.yaml."""
+    plan = yaml.safe_load(Path("reproduce/networks.yaml").read_text("utf-8"))
     recipe = dict(option.split("=") for option in plan["training"][name]["overrides"])
-    sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
-    sizes |= {"model.batch.queries": 8, "model.batch.steps_per_round": 2, "model.rounds": 2}
+    sizes: Options = {"model.encoder.hidden": 16, "model.batch.queries": 8}
+    sizes |= {"model.batch.steps_per_round": 2, "model.rounds": 2}
     best = train(train_config(recipe, demo, sizes, {"output_dir": tmp_path}))
     encoder = HAtten.open(best).encoder
     assert (encoder.config.levels, encoder.config.pooling, encoder.config.residual) == expected
@@ -259,7 +264,9 @@ def test_the_planned_ablations_train_what_they_keep_of_the_paper(
     assert (tmp_path / "mined").exists() == (name != "random-negatives")
 
 
-def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_settings_data_and_state(
+    demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(message: str, options: Options) -> None:
         with pytest.raises(InputError, match=message):
             train(train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True}, options))
@@ -273,7 +280,9 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     ):
         what = f"settings of `{part}`" if part else "data"
         said = f"config.yaml: the interrupted run had other {what}; use the same, or restart"
-        refused(said, other)
+        with monkeypatch.context() as patch:  # before word vectors are trained
+            patch.setattr("citerec.hatten.model.load_initial_vectors", lambda *_: pytest.fail("too late"))
+            refused(said, other)
     state = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(state[: len(state) // 2])
     refused(r"last\.ckpt: damaged", {})
@@ -281,6 +290,31 @@ def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, 
     for pool in (tmp_path / "mined").iterdir():
         pool.write_bytes(b"other")
     refused("not the pool that this run mined", {})
+
+
+def test_a_resumed_run_says_whether_it_starts_anew_or_is_finished(
+    demo: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def said(config: DictConfig) -> str:
+        caplog.clear()
+        train(config)
+        return caplog.text
+
+    resumed = train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True})
+    train_until_crash(train, 1, train_config(demo, SHORTEST, {"output_dir": tmp_path}))
+    assert "stopped before its state was first saved: starting from the beginning" in said(resumed)
+    assert f"the run in {tmp_path} is finished; more rounds need another output_dir" in said(resumed)
+
+
+def test_a_resumed_run_continues_its_run_in_weights_and_biases(tmp_path: Path) -> None:
+    assert wandb_id(str(tmp_path), True) is None
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "latest-run").symlink_to("offline-run-20260101_000000-abc123")
+    assert (wandb_id(str(tmp_path), True), wandb_id(str(tmp_path), False)) == ("abc123", None)
+    options = {"logger": "wandb", "output_dir": tmp_path, "resume": True}
+    assert train_config(options).logger.wandb.id == "abc123"
 
 
 @pytest.mark.slow
@@ -347,7 +381,7 @@ EXACT: Options = {
 def test_two_processes_match_one_and_are_resumed_by_two_others(demo: Options, tmp_path: Path) -> None:
     """Processes share queries, papers and mining, with gloo on a CPU. The first starts the second."""
     train(train_config(demo, EXACT, {"output_dir": tmp_path / "one"}))
-    given, two = overrides({"model": "hatten", "resume": True}, demo, EXACT, TWO), tmp_path / "out"
+    given, two = overrides({"resume": True}, demo, EXACT, TWO), tmp_path / "out"
     run = run_training([*given, signal_at(6, signal.SIGKILL)], two)  # the other process ends, too
     assert (run.returncode, steps_done(two)) == (-signal.SIGKILL, 4), run.stderr
     done = run_forked(given, two, processes=2)
@@ -361,12 +395,12 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
     script: Callable[..., Done], demo: Options, tmp_path: Path
 ) -> None:
     def trained(*options: str) -> Path:
-        given = overrides({"model": "hatten"}, demo, SHORTEST, {"model.rounds": 1})
+        given = overrides(demo, SHORTEST, {"model.rounds": 1})
         done = script("train.py", *given, *options)
         assert done.code == 0, done.err
         return (base / "latest").resolve()
 
-    base = tmp_path / "outputs" / "train" / "hatten-demo"
+    base = tmp_path / "outputs" / "train" / "hatten_fast-demo"
     one = trained()
     assert time.strptime(one.name, DATE_FORMAT)
     assert (one / "hatten").is_dir() and (one / ".hydra").is_dir()
@@ -375,17 +409,21 @@ def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(
     assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
 
 
-NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
+NO_MEAN_PATH = "needs model=hatten_fast, or encoder.residual=mean"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model.encoder.dim": 32}, "of 16 dimensions do not fit an encoder of 32; set model.encoder.dim=16"),
-        ({"model.encoder.heads": 3}, "dim=200 must be even and divisible by heads=3"),
+        (
+            {"model.encoder.dim": 32, "model.encoder.heads": 3},
+            "dim=32 is not the 16 of the word vectors; .*; .*heads=3 does not divide 16; choose from 1, 2",
+        ),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
+        ({"model.loss._target_": "mine.Loss"}, "model.loss._target_=mine.Loss: no such class"),
+        ({"model.loss.temperature": 1}, "model.loss: .*unexpected keyword argument 'temperature'"),
         ({"seed": -1}, "seed=-1: must not be below 0"),
-        ({"model.encoder.dim": 16, "model.workers": 1000}, "model.workers=1000: this machine has"),
+        ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         (
             {**PLAIN, "model.batch.cached_negatives": True},
             f"model.batch.cached_negatives=True: {NO_MEAN_PATH}",
@@ -440,7 +478,7 @@ def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained
 
 
 def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path, script: Callable[..., Done]) -> None:
-    given = overrides({"model": "hatten", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
+    given = overrides({"model": "hatten_fast", "data": "custom", "data.dir": "nowhere", "output_dir": "out"})
     done = script("train.py", *given)
     assert done.code == 2
     assert done.err.startswith("error: ") and done.err.count("\n") == 1 and "nowhere" in done.err

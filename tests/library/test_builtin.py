@@ -15,6 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from citerec.base.errors import InputError
 from citerec.evaluation.publish import open_trained
+from citerec.library.ask.recommendation import NOTHING_FITS, note_on
+from citerec.library.ask.recommender import Recommender
 from citerec.library.builtin.make import (
     CHECK,
     DRAFTS,
@@ -26,10 +28,8 @@ from citerec.library.builtin.make import (
     make,
 )
 from citerec.library.commands.change import build
-from citerec.library.explanation import NOTHING_FITS, note_on
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.recommender import Recommender
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import BUILT_IN
 from citerec.library.settings import BuildSettings
 from citerec.library.sources.readers import read_source
 from citerec.rerank.ranker.features import DRAFT as DRAFT_WAY
@@ -61,7 +61,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example library with the built-in model."""
     bad: list[InputError] = []
     folder = tmp_path_factory.mktemp("builtin") / "example"
-    MemoryLibrary.create(folder, read_source(EXAMPLES, bad.append))
+    Library.create(folder, read_source(EXAMPLES, bad.append))
     return folder
 
 
@@ -95,7 +95,7 @@ HEAVY = {
 def test_it_needs_no_heavy_imports(example: Path) -> None:
     arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""
-import sys, citerec.library.serving.server
+import sys, citerec.library.serve.server
 from citerec import recommend
 sys.argv[1:] = {[*arguments, "format=cite"]}
 recommend.main()

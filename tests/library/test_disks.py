@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.library import Library
 from citerec.tests.library.conftest import PAPERS, TOKEN, serving
 
 Mount = Callable[[str], Path]
@@ -64,7 +64,7 @@ def test_a_disk_that_is_full_at_any_point_is_one_line(mount: Mount, run: Run) ->
             file.write(bytes(4096))
     line = "error: disk/mine: no space left for the library; free some or set library\n"
     assert run("remove library=disk/mine id=one") == (2, "", line)
-    assert len(MemoryLibrary.open("disk/mine")) == 2
+    assert len(Library.open("disk/mine")) == 2
     code, _, err = run("draft library=disk/mine tex=draft.md fill=disk/copy.md")
     assert (
         code == 2
@@ -98,7 +98,7 @@ def test_a_read_only_disk_is_one_line(mount: Mount, run: Run, given: str) -> Non
 
 def test_a_server_without_space_answers_507(mount: Mount) -> None:
     folder = mount("size=4m")
-    MemoryLibrary.create(folder / "mine", PAPERS, model="bm25")
+    Library.create(folder / "mine", PAPERS, model="bm25")
     new, headers = {"papers": [{"title": "Something new"}]}, {"Authorization": f"Bearer {TOKEN}"}
     with serving(Recommender.open(folder / "mine"), mcp=False) as url:
         with (folder / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):

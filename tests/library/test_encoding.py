@@ -11,12 +11,12 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.base.files import file_lock
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build, remove
-from citerec.library.memory import encoding
-from citerec.library.memory.encoding import encode, state
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import ENCODED
-from citerec.library.recommender import Recommender
+from citerec.library.papers import encoding
+from citerec.library.papers.encoding import encode, state
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import ENCODED
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources.readers import read_source
 from citerec.retrieval.networks import encoder as module
@@ -29,9 +29,9 @@ QUESTION = "The usual optimiser for deep networks has a step size of its own for
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> MemoryLibrary:
+def library(tmp_path: Path) -> Library:
     """The example library, of which the networks have read nothing."""
-    return MemoryLibrary.create(tmp_path / "mine", list(read_source(EXAMPLES, print)))
+    return Library.create(tmp_path / "mine", list(read_source(EXAMPLES, print)))
 
 
 def answers(path: Path) -> list[tuple[str, float | None]]:
@@ -45,13 +45,13 @@ def assert_same_answers(one: Path, other: Path) -> None:
     assert [sure for _, sure in found] == pytest.approx([sure for _, sure in expected], abs=1e-4)
 
 
-def test_the_first_answers_come_without_and_with_what_was_read(library: MemoryLibrary) -> None:
+def test_the_first_answers_come_without_and_with_what_was_read(library: Library) -> None:
     before = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
     reading = state(library)
-    assert reading is not None and reading.known == 0
+    assert reading is not None and reading.read == 0
     assert not (library.path / ENCODED).exists()  # only the first papers were read, and only in memory
     done = encode(library)
-    assert done is not None and done.known == done.papers == done.new == len(library)
+    assert done is not None and done.read == done.papers == done.new == len(library)
     after = Recommender.open(library.path).recommend(QUESTION, k=50, explain=True)
     assert all(-1 <= paper.features["encoder"] <= 1 for paper in after)
     assert before[0].key == after[0].key == "kingma2015adam"
@@ -63,7 +63,7 @@ def test_the_first_answers_come_without_and_with_what_was_read(library: MemoryLi
 
 
 def test_a_killed_encoding_goes_on_where_it_was(
-    library: MemoryLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PART", 16)
     monkeypatch.setattr(encoding, "PART", 16)
@@ -77,16 +77,16 @@ def test_a_killed_encoding_goes_on_where_it_was(
 
     def killed() -> None:
         monkeypatch.setattr(Networks, "encode", dies)
-        encode(MemoryLibrary.open(library.path))
+        encode(Library.open(library.path))
 
     assert exit_code(killed) == -signal.SIGKILL
     assert len([*(library.path / ENCODED).glob(f"*{SUFFIX}")]) == 2
     monkeypatch.setattr(Networks, "encode", read)
-    left = state(MemoryLibrary.open(library.path))
-    assert left is not None and left.known == 32
-    done = encode(MemoryLibrary.open(library.path))
+    left = state(Library.open(library.path))
+    assert left is not None and left.read == 32
+    done = encode(Library.open(library.path))
     assert done is not None and done.new == len(library) - 32
-    whole = MemoryLibrary.create(tmp_path / "whole", list(read_source(EXAMPLES, print)))
+    whole = Library.create(tmp_path / "whole", list(read_source(EXAMPLES, print)))
     encode(whole)
     assert_same_answers(library.path, whole.path)
 
@@ -103,12 +103,12 @@ def test_build_and_add_read_what_is_new_and_what_is_removed_leaves(
     assert "all 3 papers read by the encoder, 3 now" in capsys.readouterr().out
     add(AddSettings(library=str(path), source=(str(more),)))
     assert "all 4 papers read by the encoder, 1 now" in capsys.readouterr().out
-    networks = MemoryLibrary.open(path).networks
+    networks = Library.open(path).networks
     assert networks is not None and len(networks.store) == 4
     found = Recommender.open(path).recommend("Carps [CITE] live in rivers.", explain=True)
     assert found[0].key == "carp" and found[0].evidence.sentence == ""  # it has no abstract
     remove(RemoveSettings(library=str(path), id=("trout",)))
-    library = MemoryLibrary.open(path)
+    library = Library.open(path)
     encode(library)
     networks = library.networks
     assert networks is not None and len(networks.store) == 3 and not len(networks.missing())
@@ -119,12 +119,12 @@ def test_a_library_may_put_it_off_or_do_without(tmp_path: Path, capsys: pytest.C
         path = tmp_path / (model or "builtin")
         build(BuildSettings(library=str(path), source=(str(EXAMPLES),), model=model, encode=False))
         assert "encoder" not in capsys.readouterr().out
-        reading = state(MemoryLibrary.open(path))
-        assert (None if reading is None else reading.known) == known
+        reading = state(Library.open(path))
+        assert (None if reading is None else reading.read) == known
         assert answers(path)
 
 
-def test_only_one_process_reads_at_a_time(library: MemoryLibrary) -> None:
+def test_only_one_process_reads_at_a_time(library: Library) -> None:
     with file_lock(library.path / encoding.LOCK, encoding.WORK, True):
         with pytest.raises(InputError, match="networks"):
             encode(library, wait=False)

@@ -24,10 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.library.enrichment.answers import AnswerCache
-from citerec.library.enrichment.client import ATTEMPTS, Client, Unavailable
-from citerec.library.enrichment.matching import Found, complete, contradiction, lookups_of
-from citerec.library.enrichment.services import (
+from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records, without_filled
+from citerec.library.ask.recommender import Recommender
+from citerec.library.enrich.client import ATTEMPTS, AnswerCache, Client, Unavailable
+from citerec.library.enrich.matching import Outcome, complete, contradiction, lookups_of
+from citerec.library.enrich.services import (
     SERVICES,
     Arxiv,
     Crossref,
@@ -37,9 +38,7 @@ from citerec.library.enrichment.services import (
     Service,
     work_of,
 )
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, fill_again, merge_records, without_filled
-from citerec.library.recommender import Recommender
+from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run, Server
 from citerec.tests.library.conftest import papers_of
 
@@ -189,7 +188,7 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 def by_key() -> dict[str, LibraryPaper]:
-    return {paper.key: paper for paper in papers_of(MemoryLibrary.open("mine"))}
+    return {paper.key: paper for paper in papers_of(Library.open("mine"))}
 
 
 def test_gaps_are_filled_and_nothing_else_changes(services: Services, run: Run, pauses: list[float]) -> None:
@@ -246,9 +245,9 @@ def test_what_is_sent(services: Services, run: Run, pauses: list[float]) -> None
             "My own|Ira|Ann", str(query)
         )  # neither whole papers nor who wrote what is found by id
     assert run(*arguments)[0] == 0 and len(services.asked) == len(sent)  # a repeated run asks nothing
-    generation = MemoryLibrary.open("mine").manifest.generation
+    generation = Library.open("mine").manifest.generation
     assert "completed 0" in run(*arguments, "max_age=100000")[1] and len(services.asked) == len(sent)
-    assert MemoryLibrary.open("mine").manifest.generation == generation
+    assert Library.open("mine").manifest.generation == generation
 
 
 @pytest.mark.parametrize("format", ["table", "json"])
@@ -399,7 +398,7 @@ def test_contexts_stay(services: Services, run: Run, pauses: list[float]) -> Non
     built = run("build", "source=a.bib", "contexts=old.tex", "model=bm25", "overwrite=true")
     assert built[0] == 0, built
     assert run("enrich", services.option, "yes=true")[0] == 0
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     assert len(library.corpus.context_ids) == 1
     assert run("update")[1].startswith("mine: nothing has changed")
     Path("old.tex").unlink()
@@ -502,7 +501,7 @@ def test_faults_of_xml(services: Services, pauses: list[float], feed: bytes) -> 
 def test_an_endless_answer_is_cut(
     services: Services, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("citerec.library.enrichment.client.LARGEST_ANSWER", 100)
+    monkeypatch.setattr("citerec.library.enrich.client.LARGEST_ANSWER", 100)
     with (
         Client(OpenAlex(f"{services.url}/openalex")) as client,
         pytest.raises(Unavailable, match="too large"),
@@ -520,7 +519,7 @@ def test_an_answer_that_trickles_is_cut(pauses: list[float], monkeypatch: pytest
                     request.wfile.write(b" ")
                     sleep(0.02)
 
-    monkeypatch.setattr("citerec.library.enrichment.client.LONGEST_ANSWER", 0.1)
+    monkeypatch.setattr("citerec.library.enrich.client.LONGEST_ANSWER", 0.1)
     slow, start = Slow(), time()
     with Client(OpenAlex(slow.url)) as client, pytest.raises(Unavailable, match="too large"):
         client.ask([LOOKUP])
@@ -704,7 +703,7 @@ def test_works_that_differ_fill_only_what_they_agree_on() -> None:
         Work(PAPER.title, ABSTRACT, ("Ann Lee",), 2010, "A", "10.1/b"),
         Work(PAPER.title, "", ("Ann Lee",), 2011, "B", "10.1/c"),
     ]
-    found = complete(Found(PAPER), works, True, "s", lambda _: False)
+    found = complete(Outcome(PAPER), works, True, "s", lambda _: False)
     assert (found.paper.doi, found.paper.venue, found.paper.abstract) == ("", "A", ABSTRACT)
     assert found.filled == {"abstract": "s", "venue": "s"} and found.status == "completed"
 
@@ -728,7 +727,7 @@ works = st.lists(
 def test_what_a_paper_has_never_changes(
     paper: LibraryPaper, answers: list[tuple[list[LibraryPaper], bool]]
 ) -> None:
-    found = Found(paper)
+    found = Outcome(paper)
     for number, (some, by_title) in enumerate(answers):
         found = complete(found, some, by_title, f"s{number}", lambda doi: doi == "10.1/b")
     assert without_filled(found.paper) == paper and found.paper.doi != "10.1/b"
@@ -787,7 +786,7 @@ def test_from_files(run: Run, tmp_path: Path) -> None:
     assert after["nowhere"].venue == "V" and after["byTitle"].doi == "10.1000/speech"
     assert after["wrongDoi"] == before["wrongDoi"] and after["otherYear"] == before["otherYear"]
     assert "in conflict 2" in out and "same title, but another author, year or identifier" in out
-    assert MemoryLibrary.open("mine").manifest.sources == MemoryLibrary.open("mine").manifest.sources[:1]
+    assert Library.open("mine").manifest.sources == Library.open("mine").manifest.sources[:1]
     assert run("enrich", "from=works.jsonl")[1].startswith(
         "mine: 9 papers, 7 lacked something\ncompleted 0\n"
     )
@@ -800,4 +799,4 @@ def test_from_another_library_or_bibliography(run: Run, command: Run) -> None:
     found = json.loads(out[out.index("{") :])
     assert code == 0 and found["sources"] == {"other": 1} and found["sent"] is False
     assert by_key()["nowhere"].abstract == ABSTRACT and by_key()["nowhere"].aliases == ()
-    assert len(MemoryLibrary.open("mine")) == 9
+    assert len(Library.open("mine")) == 9

@@ -14,16 +14,14 @@ from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 from citerec.datasets.tokenize import default_tokenize
-from citerec.library.explanation import (
+from citerec.library.ask.recommendation import NOTHING_FITS, SEVERAL_FIT, what_fits
+from citerec.library.evidence.explanation import (
     NO_EVIDENCE,
-    NOTHING_FITS,
-    SEVERAL_FIT,
     Explainer,
     Explanation,
     best_sentence,
     citing_sentence,
     excerpt,
-    what_fits,
 )
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.queries import Queries, Query

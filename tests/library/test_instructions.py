@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
 from citerec.recommend import run
 
 SOURCE = Path(__file__).parents[2] / "examples" / "library.bib"
@@ -24,7 +24,7 @@ QUESTIONS = [
 ]
 ASK = """
 import json, sys
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommender import Recommender
 recommender = Recommender.open(sys.argv[1])
 answers = [recommender.recommend(text, k=10) for text in sys.argv[2:]]
 print(json.dumps([[paper.id for paper in papers] for papers in answers]))

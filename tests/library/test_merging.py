@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citerec.library.identities import Identities, Identity, identity
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.merging import Deduplicator
-from citerec.library.papers import LibraryPaper, merge_records
+from citerec.formats.bibliography.paper import LibraryPaper, merge_records
+from citerec.formats.same_work import Identity, identity
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import Deduplicator, Identities
 
 TITLE = "A long title of more than twenty letters"
 
@@ -196,8 +196,8 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
             merged = [(record.key, into.key) for record, into in records.merged()]
             assert len(merged) == records.duplicates == 4 - len(left)
     assert merged == [("k2", "k2")]
-    library = MemoryLibrary.create(tmp_path / "mine", ones[:1], model="bm25")
-    with Deduplicator(tmp_path, library, separate=["k1"]) as records:
+    library = Library.create(tmp_path / "mine", ones[:1], model="bm25")
+    with Deduplicator(tmp_path, library.mapped, separate=["k1"]) as records:
         for one in ones:
             records.add(one)
         records.finish()
@@ -205,10 +205,8 @@ def test_separate_records_are_merged_with_none(tmp_path: Path) -> None:
 
 
 def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
-    library = MemoryLibrary.create(
-        tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")]
-    )
-    with Deduplicator(tmp_path, library) as records:
+    library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
+    with Deduplicator(tmp_path, library.mapped) as records:
         for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
             records.add(one)
         records.finish()

@@ -18,15 +18,15 @@ from citerec.base.checksums import write_checksums
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.documents import Vocabulary
 from citerec.hatten.encoder import StaticEncoder
 from citerec.hatten.static.model import StaticModel
-from citerec.library.memory.generation import MODEL, RANKING
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.models import open_model
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters, Request, cited_near, mark_context, mark_query
-from citerec.library.recommender import NAMED, Recommender, _both_groups
+from citerec.library.ask.question import Filters, Request, cited_near, mark_context, mark_query
+from citerec.library.ask.recommender import NAMED, Recommender, _both_groups
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import open_model
+from citerec.library.papers.storage import MODEL, RANKING
 from citerec.rerank.ranker.confidence import BESIDE, NONE, SCALE, Confidence
 from citerec.rerank.ranker.model import RankingModel
 from citerec.rerank.settings import ScoringSettings
@@ -72,7 +72,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 def libraries(static: str, ranked: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("libraries")
     for name, model in (("bm25", "bm25"), ("static", static), ("ranked", ranked)):
-        MemoryLibrary.create(folder / name, SHELF, model=model)
+        Library.create(folder / name, SHELF, model=model)
     return folder
 
 
@@ -89,7 +89,7 @@ def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: 
     found, hubs = {}, ("someone/static", "someone/ranker")
     models = {"own": (ranked,), "apart": (static, f"{ranked}/ranker"), "hub": hubs}
     for name, given in (models | {"hatten": ("someone/hatten", "someone/ranker")}).items():
-        MemoryLibrary.create(tmp_path / name, SHELF, model=given[0], ranker="".join(given[1:]))
+        Library.create(tmp_path / name, SHELF, model=given[0], ranker="".join(given[1:]))
         found[name] = [paper.score for paper in Recommender.open(tmp_path / name).recommend(QUESTION)]
     assert found["own"] == found["apart"] == found["hub"] != found["hatten"] and found["hatten"]
     for place, line in (
@@ -97,7 +97,7 @@ def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: 
         ("someone/none", "no model with this id can be downloaded"),
     ):
         with pytest.raises(InputError, match=line):
-            MemoryLibrary.create(tmp_path / "none", SHELF, model=place)
+            Library.create(tmp_path / "none", SHELF, model=place)
 
 
 def ids(found: Any) -> list[str]:
@@ -172,9 +172,9 @@ def test_papers_like_those_that_a_question_cites_come_earlier(ranked: str, tmp_p
     replace(model, confidence=Confidence(parameters)).save(
         Path(shutil.copytree(ranked, tmp_path / "m")) / "ranker"
     )
-    MemoryLibrary.create(tmp_path / "library", SHELF, model=str(tmp_path / "m"))
+    Library.create(tmp_path / "library", SHELF, model=str(tmp_path / "m"))
     mine = Recommender.open(tmp_path / "library")
-    retriever = StaticModel.open(f"{ranked}/static").retriever().index(in_memory(mine.library).corpus)
+    retriever = StaticModel.open(f"{ranked}/static").retriever().index(mine.library.corpus)
     assert isinstance(retriever, DenseRetriever)
     vectors = retriever.indexed_vectors(np.arange(len(SHELF)))
     for row, paper in enumerate(SHELF[:3]):
@@ -194,7 +194,7 @@ def test_the_context_is_cut_from_a_longer_text_with_a_mark() -> None:
 def test_results_equal_those_of_a_search(library: Path) -> None:
     mine = Recommender.open(library)
     found = mine.recommend(QUESTION, "Trees for everyone", k=5)
-    corpus = in_memory(mine.library).corpus
+    corpus = mine.library.corpus
     query = Queries.from_list(corpus, [Query(mark_context(QUESTION), "Trees for everyone")])
     ranking = mine.library.retriever.search(query, 5)
     assert ids(found) == [corpus.paper_ids[row] for row in ranking.papers[0] if row >= 0]
@@ -247,7 +247,7 @@ def test_bad_queries_raise_one_line(library: Path, options: dict[str, Any], mess
 
 
 def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> None:
-    shutil.rmtree(MemoryLibrary.open(library).folder / RANKING)
+    shutil.rmtree(Library.open(library).folder / RANKING)
     line = rf"damaged library .*no index.*build it again: citerec build library={library} overwrite=true"
     with pytest.raises(InputError, match=line):
         Recommender.open(library)
@@ -255,8 +255,8 @@ def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> N
 
 def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    MemoryLibrary.create(mine, SHELF, model=ranked)
-    folder = MemoryLibrary.open(mine).folder
+    Library.create(mine, SHELF, model=ranked)
+    folder = Library.open(mine).folder
     file = folder / MODEL / "ranker" / "ranker.json"
     file.unlink()  # it may be a hard link
     file.write_text('{"format": "ranker-1", "models": {}}')
@@ -264,12 +264,12 @@ def test_a_library_with_a_ranker_of_before_is_one_line(ranked: str, tmp_path: Pa
     line = rf"^{mine}: built by another version; build it again: citerec build library={mine} overwrite=true$"
     with pytest.raises(InputError, match=line):
         Recommender.open(mine)
-    with pytest.raises(InputError, match=line), MemoryLibrary.edit(mine) as library:
+    with pytest.raises(InputError, match=line), Library.edit(mine) as library:
         library.write(np.arange(len(library)), [SHELF[0]._replace(id="new")])
 
 
 def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path) -> None:
-    mine, model = Recommender.open(library), MemoryLibrary.open(library).manifest.model
+    mine, model = Recommender.open(library), Library.open(library).manifest.model
     more = [
         LibraryPaper("id:new", "new", "Parsers of trees", "Dependency parsers build trees of words."),
         SHELF[1]._replace(abstract="Messages pass along the edges of a graph, and so are graphs parsed."),
@@ -279,7 +279,7 @@ def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path)
     mine.remove(["speech"])
     papers = [paper for paper in SHELF if paper.key not in ("graph", "speech")] + more
     assert ids(other.recommend(QUESTION, k=20)) == ids(mine.recommend(QUESTION, k=20)), "it follows changes"
-    MemoryLibrary.create(tmp_path / "other", papers, model=model)
+    Library.create(tmp_path / "other", papers, model=model)
     other = Recommender.open(tmp_path / "other")
     for text in (QUESTION, "graphs [CITE]", "sound waves [CITE]"):
         found, expected = mine.recommend(text, k=20), other.recommend(text, k=20)
@@ -305,7 +305,7 @@ def test_a_cross_encoder_reranks_the_top_papers(
         return np.where(papers >= 0, np.arange(papers.shape[1]), -np.inf).astype(np.float32)
 
     monkeypatch.setattr(mine.reranker, "score_candidates", last_first)
-    monkeypatch.setattr("citerec.library.recommender.RERANKER_WEIGHT", 1.0)
+    monkeypatch.setattr("citerec.library.ask.recommender.RERANKER_WEIGHT", 1.0)
     everything = ids(plain.recommend(QUESTION, k=len(SHELF)))
     assert ids(mine.recommend(QUESTION, k=6)) == everything[::-1][:6]
 
@@ -338,11 +338,11 @@ def test_ask_prints_the_requested_format(library: Path, command: Run) -> None:
 
 def test_a_library_ranks_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
     everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
-    retriever = open_model(MemoryLibrary.open(library).folder / MODEL)
+    retriever = open_model(Library.open(library).folder / MODEL)
     queries = Queries.from_contexts(everything, everything.split("test").contexts)
     expected = retriever.index(everything).search(queries, 10)
     mine = Recommender.open(library)
-    papers = in_memory(mine.library)
+    papers = mine.library
     texts = map(queries.texts, ("context", "title", "abstract"))
     for row, (context, title, abstract, own) in enumerate(zip(*texts, queries.citing, strict=True)):
         filters = Filters(exclude=(everything.paper_ids[own],))
@@ -358,7 +358,7 @@ def test_probabilities_sum_to_at_most_one_and_a_named_paper_is_sure(static: str,
     RankingModel(weights, confidence).save(tmp_path / "model" / "ranker")
     model = str(tmp_path / "model")
     records = SHELF
-    library = MemoryLibrary.create(tmp_path / "library", records, model=model)
+    library = Library.create(tmp_path / "library", records, model=model)
     mine = Recommender(library)
     assert mine.calibrated
     titled = next(paper for paper in records if paper.title and paper.key)
@@ -401,10 +401,10 @@ def test_ranked_papers_are_recommended_later(library: Path) -> None:
 
 
 def test_fields_of_many_rows(library: Path) -> None:
-    opened = MemoryLibrary.open(library)
+    opened = Library.open(library)
     rows = np.array([3, 0, 5], np.int64)
     expected = [(paper.venue, list(paper.collections)) for paper in map(opened.paper, rows.tolist())]
-    found = opened.select(rows, ["venue", "collections"])
+    found = opened.mapped.select(rows, ["venue", "collections"])
     assert [(one["venue"], one["collections"]) for one in found] == expected
 
 

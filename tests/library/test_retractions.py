@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from citerec import recommend
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper, merge_records
+from citerec.library.ask.recommender import Recommender
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import suggest
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, make_paper, merge_records
-from citerec.library.recommender import Recommender
-from citerec.library.serving.messages import Question, answer_question
+from citerec.library.papers.library import Library
+from citerec.library.serve.messages import Question, answer_question
 from citerec.tests.conftest import Run
 from citerec.tests.library.conftest import papers_of
 
@@ -81,7 +81,7 @@ def run(built: Path, command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_retraction_watch(run: Run) -> None:
-    told = {paper.key: paper.retracted for paper in papers_of(MemoryLibrary.open("mine"))}
+    told = {paper.key: paper.retracted for paper in papers_of(Library.open("mine"))}
     assert told == {
         "graphs": "Retraction Watch, 2010-02-06, doi:10.1000/notice",
         "cells": "Retraction Watch, 2011-03-04, doi:10.1000/notice",
@@ -150,9 +150,9 @@ def test_fill_inserts_none(run: Run, tmp_path: Path) -> None:
     draft.write_text("# A draft\n\nSome count the edges of graphs and their vertices [@?].\n")
     recommender, parsed = Recommender.open("mine"), read_draft(draft)
     found = suggest(parsed, recommender, 3)
-    assert found.found[0][0].key == "graphs"
+    assert found.papers[0][0].key == "graphs"
     library = recommender.library
-    assert isinstance(library, MemoryLibrary)
+    assert isinstance(library, Library)
     write_copies(found, library, plan_copies(parsed, tmp_path / "new.md", None), 0.0)
     written = (tmp_path / "new.md").read_text()
     assert "@graphs" not in written and "@?" not in written and "[@" in written

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.question import Filters
-from citerec.library.recommender import Recommender
-from citerec.library.search import MAX_WORDS, NUMBERS
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import Filters
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.library import Library
+from citerec.library.papers.search import MAX_WORDS
 
 PAPERS = [
     LibraryPaper(
@@ -36,7 +35,7 @@ PAPERS = [
 
 @pytest.fixture
 def recommender(tmp_path: Path) -> Recommender:
-    library = MemoryLibrary.create(tmp_path / "mine", PAPERS, model="bm25")
+    library = Library.create(tmp_path / "mine", PAPERS, model="bm25")
     return Recommender(library)
 
 
@@ -119,14 +118,12 @@ def test_the_index_follows_changes(recommender: Recommender, tmp_path: Path) -> 
     recommender.add([LibraryPaper("new", "pei", "Plays", "", ("A. Pei",), 1999), same])
     recommender.remove(["dtm"])
     library = recommender.library
-    numbers = np.load(library.folder / NUMBERS)
-    assert numbers.tolist() == sorted(set(numbers.tolist())) and len(numbers) == len(library)
     fresh = Recommender(
-        MemoryLibrary.create(
+        Library.create(
             tmp_path / "fresh", [library.paper(row) for row in range(len(library))], model="bm25",
         )
     )  # fmt: skip
-    anew, own = in_memory(fresh.library).search_index, in_memory(library).search_index
+    anew, own = fresh.library.mapped.search_index, library.mapped.search_index
     for query in ("blei", "li", "pei 1999", "lakens", "kdd", "2018", "hinton maaten", "topic"):
         assert own.search(query, 9) == anew.search(query, 9)
     assert found(recommender, "kdd") == ["li"] and found(recommender, "blei") == ["plates"]

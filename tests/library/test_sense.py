@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from citerec.library.explanation import NOTHING_FITS, note_on
-from citerec.library.memory.encoding import encode
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.recommender import Recommender
+from citerec.library.ask.recommendation import NOTHING_FITS, note_on
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.encoding import encode
+from citerec.library.papers.library import Library
 from citerec.library.sources.readers import read_source
 
 FOLDER = Path(__file__).parent / "sense"
@@ -28,7 +28,7 @@ def recommenders(place: Path, model: str) -> list[Recommender]:
     found = []
     for number, part in enumerate(PARTS):
         papers = list(read_source(FOLDER / part["library"], print))
-        library = MemoryLibrary.create(place / f"{model}{number}", papers, model=model)
+        library = Library.create(place / f"{model}{number}", papers, model=model)
         encode(library)
         found.append(Recommender.open(library.path))
     return found
@@ -62,7 +62,7 @@ def test_the_built_in_model_has_more_sense_than_words_alone_and_says_that_nothin
 
 def test_the_optimiser_with_a_step_size_for_each_parameter_is_adam(tmp_path: Path) -> None:
     papers = list(read_source(FOLDER / PARTS[0]["library"], print))
-    library = MemoryLibrary.create(tmp_path / "examples", papers)
+    library = Library.create(tmp_path / "examples", papers)
     encode(library)
     question = "The usual optimiser for deep networks has a step size of its own for each parameter [CITE]"
     assert Recommender.open(library.path).recommend(question, k=1)[0].key == "kingma2015adam"

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.entries import BIB_ENTRY
-from citerec.datasets.languages.inputs import decode_text
+from citerec.formats.bibliography.entries import BibtexText
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.inputs import decode_text
 from citerec.library.drafts.check import find_problems, read_checked
-from citerec.library.papers import LibraryPaper
 from citerec.library.sources.readers import read_source
 
 BIBLIOGRAPHIES = (".bib", ".bibtex", ".ris", ".nbib", ".enw", ".yaml", ".yml", ".json")
 DRAFTS = (".tex", ".md", ".qmd", ".rmd", ".typ", ".org")
-_NO_WORKS = ("string", "comment", "preamble", "xdata", "set")
+_NO_WORKS = ("xdata", "set")
 Row = dict[str, Any]
 
 
@@ -39,9 +39,9 @@ def flat(text: str) -> str:
 
 def lost_keys(path: Path, papers: list[LibraryPaper], said: str) -> list[str]:
     """Return the keys of a .bib file that are neither read nor named in a message."""
-    entries = (m for m in BIB_ENTRY.finditer(decode_text(path)) if m[1].lower() not in _NO_WORKS)
+    entries = (entry for entry in BibtexText(decode_text(path)).entries if entry.kind not in _NO_WORKS)
     have = {name for paper in papers for name in (paper.key, *paper.aliases)}
-    return [key for m in entries if (key := m[2].strip()) and key not in have and key not in said]
+    return [key for entry in entries if (key := entry.key) and key not in have and key not in said]
 
 
 def pandoc_items(text: str) -> list[Row] | None:

@@ -16,7 +16,7 @@ ir_datasets = pytest.importorskip("ir_datasets")
 def test_documents_queries_and_qrels_are_those_of_the_corpus(
     tiny_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from citerec.ir_datasets import _open, register
+    from citerec.interop.ir_datasets import _open, register
 
     shutil.copytree(tiny_source, tmp_path / "cache" / "published" / "acl200")
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from citerec.datasets.languages.known import language_of
-from citerec.datasets.languages.office.language import Office
-from citerec.tests.datasets.languages.documents import ITEM, URI, field, paragraph, write, zotero_code
+from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.office.language import Office
+from citerec.tests.formats.drafts.documents import ITEM, URI, field, paragraph, write, zotero_code
 
 SOFFICE = shutil.which("soffice")
 ITEMS = {"lee": {"id": "lee", "uris": [f"{URI}6"], "itemData": {**ITEM, "title": 'Trees & "others" <é>'}}}

@@ -17,7 +17,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 def test_the_scores_of_a_model_are_those_of_its_vectors(
     tiny_source: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from citerec.mteb import LocalCitation
+    from citerec.interop.mteb import LocalCitation
 
     shutil.copytree(tiny_source, tmp_path / "cache" / "published" / "acl200")
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))

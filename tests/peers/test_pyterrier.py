@@ -27,7 +27,7 @@ def bm25(demo_corpus: Corpus) -> BM25:
 
 
 def test_an_experiment_has_our_figures(demo_corpus: Corpus, bm25: BM25, tiny_reranker: Path) -> None:
-    from citerec.pyterrier import Rerank, Retrieve, qrels, topics
+    from citerec.interop.pyterrier import Rerank, Retrieve, qrels, topics
 
     reranker = Reranker.open(tiny_reranker, ScoringSettings("float32"))
     first = Retrieve(bm25, K)
@@ -55,7 +55,7 @@ def test_an_experiment_has_our_figures(demo_corpus: Corpus, bm25: BM25, tiny_rer
 
 
 def test_topics_of_others_have_a_query_alone(demo_corpus: Corpus, bm25: BM25) -> None:
-    from citerec.pyterrier import Rerank, Retrieve
+    from citerec.interop.pyterrier import Rerank, Retrieve
 
     text = demo_corpus.titles[7]
     results = Retrieve(bm25, 3).search(text)
@@ -71,7 +71,7 @@ def test_topics_of_others_have_a_query_alone(demo_corpus: Corpus, bm25: BM25) ->
 def test_a_language_model_reranks(
     demo_corpus: Corpus, bm25: BM25, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from citerec.pyterrier import Rerank, Retrieve
+    from citerec.interop.pyterrier import Rerank, Retrieve
 
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     model = Model()  # it turns every list round

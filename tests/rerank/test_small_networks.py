@@ -232,7 +232,7 @@ def test_both_networks_are_trained_resumed_exported_and_used(
     }
     (tmp_path / "bi").mkdir()
     options = small | of_encoder | of_lengths("encoder")
-    encoder, resumed = train_twice(train, 5, tmp_path / "bi", options)
+    encoder, resumed = train_twice(train, 4, tmp_path / "bi", options)
     assert (encoder / "model.safetensors").read_bytes() == (resumed / "model.safetensors").read_bytes()
 
     of_reranker = {
@@ -249,7 +249,7 @@ def test_both_networks_are_trained_resumed_exported_and_used(
     }
     (tmp_path / "cross").mkdir()
     options = small | of_reranker | of_lengths("model.pairs")
-    reranker, resumed = train_twice(train, 3, tmp_path / "cross", options)
+    reranker, resumed = train_twice(train, 4, tmp_path / "cross", options)
     for name in ("model.safetensors", "head.safetensors"):
         assert (reranker / name).read_bytes() == (resumed / name).read_bytes()
 

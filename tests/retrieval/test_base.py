@@ -161,6 +161,16 @@ def test_damage_raises_one_clear_line(
         Popularity().load(saved, tiny_corpus)
 
 
+def test_an_index_of_nothing_is_not_saved(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    class Forgetful(Everything):
+        arrays = ()
+
+    for save in (Forgetful().index(tiny_corpus).save, lambda place: Forgetful().open(tiny_corpus, place)):
+        with pytest.raises(InputError, match=r"Forgetful neither lists `arrays` nor overrides `_save`"):
+            save(tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
 def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     with new_index(folder, {"a": 1}, {}) as part:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 import Stemmer
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csc_matrix
@@ -283,34 +282,6 @@ def test_top_scores_of_many() -> None:
     for scores in (rng.gamma(0.5, size=20_000), np.arange(20_000.0) % 16 == 1, np.arange(20_000.0) % 16 == 0):
         expected = np.argsort(-scores.astype(np.float32), kind="stable")[:700]
         assert set(top_scores(scores.astype(np.float32), 700).tolist()) == set(expected.tolist())
-
-
-@settings(max_examples=30)
-@given(seed=st.integers(0, 99), dtype=st.sampled_from([np.float32, np.uint16]))
-def test_later_texts_score_as_if_in_the_same_arrays(seed: int, dtype: type) -> None:
-    numbers, formula = np.random.default_rng(seed), Formula("lucene", 1.2, 0.75)
-
-    def texts(count: int, terms: int) -> csc_matrix:
-        return csc_matrix(numbers.integers(0, 3, (count, terms)).astype(np.float32))
-
-    first = Postings.from_counts([texts(8, 6)], formula, dtype=dtype)
-    parted = first.with_texts(np.arange(8), texts(3, 7), 3, formula)
-    parted = parted.with_texts(np.arange(11), texts(3, 8), 6, formula)
-    assert parted.later is not None and parted.data is first.data
-    assert (parted.texts, parted.total, parted.changed) == (8, 14, 6)
-    whole = replace(parted, later=None).followed_by(parted.later)
-    terms, weights = np.array([0, 3, 6, 7], np.int32), np.array([1, 2, 1, 1], np.float32)
-    scores, rows = whole.scores(terms, weights), numbers.integers(0, 14, 5)
-    np.testing.assert_array_equal(parted.scores(terms, weights), scores)
-    np.testing.assert_array_equal(parted.scores(terms, weights, rows), scores[rows])
-    kept, more = np.delete(np.arange(14), [2, 9]), texts(1, 8)
-    left = parted.with_texts(kept, more, 9, formula)
-    assert left.later is None and left.changed == 9
-    np.testing.assert_array_equal(left.scores(terms, weights)[:12], scores[kept])
-    # The IDF of known terms stays, so that the new texts score like those that are equal.
-    again = parted.with_texts(np.arange(14), more, 9, formula).scores(terms, weights)
-    np.testing.assert_array_equal(left.scores(terms, weights)[12:], again[14:])
-    assert left.data.dtype == parted.later.data.dtype == dtype
 
 
 @given(COUNTS, st.data())

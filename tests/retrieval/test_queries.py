@@ -9,9 +9,9 @@ import pytest
 
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.hatten.model import HAttenRetriever
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.library.papers.library import Library
 from citerec.rerank.ranker.corpus_statistics import CorpusStatistics
 from citerec.retrieval.lexical.bm25 import BM25
 from citerec.retrieval.queries import SURROUNDINGS, Queries, Query, cut_around_mark, target_marker_id
@@ -72,9 +72,7 @@ def test_surroundings_are_cut_from_the_longer_text(tiny_corpus: Corpus) -> None:
 
 
 def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path: Path) -> None:
-    library = MemoryLibrary.create(
-        tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")]
-    )
+    library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)
     statistics = CorpusStatistics.build(library.corpus)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.lexical.bm25 import BM25
-from citerec.retrieval.lexical.terms import KeyTerms, Terms, _WordTerms, bo1, query_texts, tokenizer
+from citerec.retrieval.lexical.terms import KeyTerms, Terms, Tokenizer, _WordTerms, bo1, query_texts
 from citerec.retrieval.queries import Queries
 
 CONTEXT = "Early transition systems   built trees greedily  ."
@@ -56,12 +56,12 @@ WORDS = [
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=3), max_size=12))
 def test_words_that_are_kept_give_the_same_terms_as_new_ones(batches: list[list[str]]) -> None:
-    kept = _WordTerms(tokenizer("english", "english"))
+    kept = _WordTerms(Tokenizer("english", "english"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("citerec.retrieval.lexical.terms.KEPT_WORDS", 8)  # so that words are forgotten
         for words in batches:
             found, names = kept.of(words)
-            expected, all_names = _WordTerms(tokenizer("english", "english"))._read(words)
+            expected, all_names = _WordTerms(Tokenizer("english", "english"))._read(words)
             assert [row.tolist() for row in found] == expected and names == all_names
 
 

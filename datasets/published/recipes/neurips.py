@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import orjson
+import msgspec
 
-from citerec.datasets.formats.json_lines import gzip_writer
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import RandomSplitting
+from citerec.formats.json_lines import gzip_writer
 
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"^(?:- )?\[(\d{1,3})\] +(.+)$", re.MULTILINE)
@@ -33,7 +33,7 @@ def build(folders: Sequence[Path], target: Path) -> None:
         lines = Path(work) / "papers.jsonl.gz"
         with gzip_writer(lines) as out:
             for record in (*_listed(lists), *_papers(texts)):
-                out.write(orjson.dumps(record) + b"\n")
+                out.write(msgspec.json.encode(record) + b"\n")
         rules = {"words": "whole"}
         splitting = RandomSplitting(0.85, 0.1, 0.05, seed=0)
         build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
@@ -44,21 +44,25 @@ def _listed(folder: Path) -> Iterator[dict[str, Any]]:
     for file in sorted(folder.glob("*/*.json")):
         if not (year := _YEAR.search(file.name)):
             continue
-        for number, one in enumerate(orjson.loads(file.read_bytes())):
-            names = [name.strip() for name in (one.get("author") or "").split(";")]
-            about = {"title": one.get("title") or "", "abstract": one.get("abstract") or ""}
-            if one.get("status") not in ("Reject", "Withdraw", "Desk Reject"):
-                yield {"id": f"{file.stem}-{number}", "year": int(year[1]), "authors": names, **about}
+        for number, record in enumerate(msgspec.json.decode(file.read_bytes())):
+            names = [name.strip() for name in (record.get("author") or "").split(";")]
+            texts = {"title": record.get("title") or "", "abstract": record.get("abstract") or ""}
+            if record.get("status") not in ("Reject", "Withdraw", "Desk Reject"):
+                yield {"id": f"{file.stem}-{number}", "year": int(year[1]), "authors": names, **texts}
 
 
 def _papers(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the papers of OpenReview, those of 2025 with their full texts."""
     for file in sorted(folder.glob("output/neurips_*/reviews/*.json")):
-        one = orjson.loads(file.read_bytes())
-        year = int(one["conference"].split()[-1])
-        paper = {"id": f"neurips{year}-{one['id']}", "title": one["title"], "abstract": one["abstract"]}
-        paper |= {"year": year, "authors": one["authors"]}
-        text = file.parent.parent / "parsed_pdfs" / f"{one['id']}.pdf.md"
+        record = msgspec.json.decode(file.read_bytes())
+        year = int(record["conference"].split()[-1])
+        paper = {
+            "id": f"neurips{year}-{record['id']}",
+            "title": record["title"],
+            "abstract": record["abstract"],
+        }
+        paper |= {"year": year, "authors": record["authors"]}
+        text = file.parent.parent / "parsed_pdfs" / f"{record['id']}.pdf.md"
         yield paper | (_full_text(text.read_text("utf-8")) if text.is_file() else {})
 
 
@@ -97,8 +101,8 @@ def _numbers(marker: str) -> list[str]:
     >>> _numbers("[3, 7-9]")
     ['3', '7', '8', '9']
     """
-    found = []
+    numbers = []
     for part in re.split("[,;]", marker[1:-1]):
         first, _, last = part.replace("–", "-").replace(" ", "").partition("-")
-        found += [str(number) for number in range(int(first), int(last or first) + 1)][:20]
-    return found
+        numbers += [str(number) for number in range(int(first), int(last or first) + 1)][:20]
+    return numbers

@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 
-import orjson
+import msgspec
 
-from citerec.datasets.formats.json_lines import gzip_writer
-from citerec.datasets.fulltext.build import build_corpus
+from citerec.datasets.building.build import build_corpus
 from citerec.datasets.splitting import YearSplitting
+from citerec.formats.json_lines import gzip_writer
 
 _ID = re.compile(r"[A-Z](\d\d)-\d{4}")
 _MARKER = re.compile(
@@ -37,13 +37,13 @@ def build(folders: Sequence[Path], target: Path) -> None:
         lines = Path(work) / "papers.jsonl.gz"
         with gzip_writer(lines) as out:
             for record in _records(papers):
-                out.write(orjson.dumps(record) + b"\n")
+                out.write(msgspec.json.encode(record) + b"\n")
         rules: dict[str, Any] = {"candidates": "title", "leaks": "keep", "words": "whole", "shortest": 50}
         build_corpus(str(lines), target, splitting, on_error="skip", max_bad_share=0.1, **rules)
 
 
 def _records(papers: dict[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the cited papers, then the citing ones, in the layout of datasets.fulltext.readers."""
+    """Yield the cited papers, then the citing ones, in the layout of datasets.building.readers."""
     sentences: dict[str, dict[str, list[tuple[int, int, str]]]] = {}
     for id, file in papers.items():
         tree = ElementTree.fromstring(file.read_bytes())
@@ -78,7 +78,7 @@ def _citing(id: str, file: Path) -> Iterator[tuple[str, str, int, int]]:
     """Yield citing paper, sentence and the place of the marker of the cited paper in it."""
     if not file.is_file() or not (year := _year(id)):
         return
-    read = orjson.loads(file.read_bytes())
+    read = msgspec.json.decode(file.read_bytes())
     sentences = [(one["citing_paper_id"], " ".join(one["clean_text"].split())) for one in read]
     sentences = [(citing, text) for citing, text in dict.fromkeys(sentences) if text and citing != id]
     markers = [[one for one in _MARKER.finditer(text) if int(one["year"]) == year] for _, text in sentences]

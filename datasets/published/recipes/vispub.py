@@ -6,9 +6,9 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
+import msgspec
 
-from citerec.datasets.formats.json_lines import gzip_writer
+from citerec.formats.json_lines import gzip_writer
 
 TABLE = "data/IEEE VIS papers 1990-2018 - Main dataset.csv"
 LEAST = 5
@@ -36,8 +36,8 @@ def build(folders: Sequence[Path], target: Path) -> None:
                 "fields": [row["Conference"]],
                 "references": cited,
             }
-            out.write(orjson.dumps(paper) + b"\n")
+            out.write(msgspec.json.encode(paper) + b"\n")
             if paper["abstract"] and sum(years[doi] <= year for doi in cited) >= LEAST:
                 split = next(name for name, (first, last) in SPLITS.items() if first <= year <= last)
                 queries[split].setdefault(row["Conference"], []).append(id)
-    (target / "queries.json").write_bytes(orjson.dumps(queries, option=orjson.OPT_INDENT_2))
+    (target / "queries.json").write_bytes(msgspec.json.format(msgspec.json.encode(queries), indent=2))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from citerec.base.errors import InputError
 from citerec.datasets.corpus import Corpus, Split
 from citerec.evaluation.benchmark import Output
-from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch, known_intervals
+from citerec.evaluation.benchmarks.contexts.prefetch import known_intervals
 from citerec.evaluation.benchmarks.contexts.shared import (
     CorpusBenchmark,
     Outcome,
@@ -64,7 +64,13 @@ class Pipeline(CorpusBenchmark):
         *("mrr", "recall@10", "base/recall@10", "ceiling"),
         *("recall@100", "recall@1000", "recall@2000", "seconds_per_query"),
     )
-    about = Prefetch.about
+    headline: ClassVar[Sequence[Column]] = (
+        Column(f"{BASE}recall@10", "R@10 before", interval=True),
+        Column("recall@10", "R@10", interval=True, best=True),
+        Column("mrr", "MRR", best=True),
+        Column("ceiling", "ceiling"),
+        Column("seconds_per_query", "s/query", decimals=2),
+    )
     published: ClassVar[Sequence[str]] = ("pipelines",)
     section: tuple[str, str] = (
         "### Reranked",
@@ -272,15 +278,29 @@ class Pipeline(CorpusBenchmark):
     @classmethod
     def depth_parts(cls, results: Mapping[str, Metrics], title: str, highlight: Sequence[str]) -> list[Part]:
         """Return a table and a plot of R@10 by number of reranked candidates (Gu et al. 2022, table 4)."""
-        curves = {
-            name: {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
-            for name, metrics in results.items()
-        }
-        intervals = {
-            name: {max(curves[name]): known_intervals(metrics, "", [10])[10]}
-            for name, metrics in results.items()
-            if "recall@10/low" in metrics
-        }
+        curves: dict[str, dict[int, float]] = {}
+        intervals: dict[str, dict[int, tuple[float, float]]] = {}
+        for name, metrics in results.items():
+            curve = {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
+            # Evaluations that differ in candidates only have one curve.
+            alike = [old for old in curves if results[old]["stages"] == metrics["stages"]]
+            same = (old for old in alike if all(curve.get(x, y) == y for x, y in curves[old].items()))
+            label = next(same, name)
+            curves[label] = curves.get(label, {}) | curve
+            if "recall@10/low" in metrics:
+                interval = known_intervals(metrics, "", [10])[10]
+                intervals[label] = intervals.get(label, {}) | {max(curve): interval}
+        lines: dict[str, float] = {}
+        if len(curves) == 1:  # named by the title
+            *_, metrics = results.values()
+            data = f"{metrics['data']}, split {metrics['split']}, {metrics['queries']:,} queries"
+            title = f"{metrics['stages']} on {data}"
+            ceiling = {
+                depth: of["ceiling"] for m in results.values() for depth, of in depth_metrics(m).items()
+            }
+            curves = {"reranked": next(iter(curves.values())), "ceiling: cited papers among them": ceiling}
+            intervals = {"reranked": next(iter(intervals.values()), {})}
+            lines = {f"{metrics['retriever']} alone": metrics[f"{BASE}recall@10"]}
         plot = Curves(
             "reranking",
             title,
@@ -288,9 +308,9 @@ class Pipeline(CorpusBenchmark):
             "R@10",
             curves,
             "R@10 by candidates",
-            suffix="reranked",
             intervals=intervals,
             highlight=highlight,
+            lines=lines,
         )
         table = Table.of(results, depth_columns(results, "recall@10"))
         return ["### R@10 by number of reranked candidates", table, plot]

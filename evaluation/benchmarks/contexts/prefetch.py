@@ -20,7 +20,6 @@ from citerec.evaluation.benchmarks.contexts.shared import (
 from citerec.evaluation.protocol import GROUPS, metric_key
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, under
 from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
-from citerec.evaluation.significance import DRAWS
 
 COSTS = (
     Column("seconds_per_query", "ms", decimals=2, scale=1000),
@@ -38,28 +37,23 @@ class Prefetch(CorpusBenchmark):
         *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
         "seconds_per_query",
     )
-    about = f"""\
-- A query is a context with the title and abstract of its citing paper, which is never among its candidates.
-  R@k is the share of the cited papers among the top k, MRR the mean of 1 / rank. The best value of a column
-  is bold.
-- In brackets: 95 % confidence intervals. Intervals and tests draw citing papers with all of their queries
-  ({DRAWS:,} times), since the contexts of one paper are not independent (`evaluation/significance.py`).
-- ms: time per query in batches, including encoding. MB: size of the index. Papers/s: indexing, including
-  encoding; empty if the index was loaded from disk.
-- Tables are transductive (all queries, all candidates) unless they say otherwise. Inductive: queries whose
-  cited papers no training context cites, among the candidates that none cites, a different pool.
-- Draft: the citing paper's other citations are known, and may include the cited paper."""
+    headline: ClassVar[Sequence[Column]] = (
+        Column("recall@10", "R@10", interval=True, best=True),
+        Column("mrr", "MRR", best=True),
+    )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         metrics: dict[str, Any] = {}
         index, outcomes = open_index(task), []
         for protocol in task.protocols:
-            name, given = task.retriever.name, self.settings
-            queries, k = protocol.retriever_queries(task.corpus), given.cutoffs[-1]
+            name, settings = task.retriever.name, self.settings
+            queries, k = protocol.retriever_queries(task.corpus), settings.cutoffs[-1]
             ranking, seconds = self.search(task.retriever, queries, k, protocol.filters)
             cutoffs = self.usable_cutoffs(task.retriever, protocol)
-            outcomes.append(Outcome.measure(protocol, task.corpus, ranking, name, cutoffs, seconds, given.f1))
-            metrics |= outcomes[-1].metrics(given.seed)
+            outcomes.append(
+                Outcome.measure(protocol, task.corpus, ranking, name, cutoffs, seconds, settings.f1)
+            )
+            metrics |= outcomes[-1].metrics(settings.seed)
         return metrics | index, {"": outcomes}
 
     def parts(self, metrics: Metrics) -> list[Part]:
@@ -119,11 +113,13 @@ class Prefetch(CorpusBenchmark):
                 Table.of(results, columns),
             ]
         for protocol in (INDUCTIVE, DRAFT):
-            if found := {name: of for name, of in results.items() if metric_key("queries", protocol) in of}:
-                one = next(iter(found.values()))
-                others = f"{pool_line(one, protocol)} Not comparable with the other tables."
+            if measured := {
+                name: row for name, row in results.items() if metric_key("queries", protocol) in row
+            }:
+                example = next(iter(measured.values()))
+                others = f"{pool_line(example, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
-                parts += [Table.of(found, recall_columns(one, protocol))]
+                parts += [Table.of(measured, recall_columns(example, protocol))]
         return parts
 
 
@@ -151,15 +147,17 @@ def recall_curves(
 def recall_curve(metrics: Metrics, group: str = "") -> dict[int, float]:
     """Return {k: recall@k} of flat metrics for k below the pool size; group: e.g. `seen`."""
     pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")
-    found = under(metrics, f"{group}/recall@" if group else "recall@")
-    curve = {int(k): float(value) for k, value in found.items() if k.isdecimal() and isinstance(value, float)}
+    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
+    curve = {
+        int(k): float(value) for k, value in recalls.items() if k.isdecimal() and isinstance(value, float)
+    }
     return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
 
 
 def known_intervals(metrics: Metrics, group: str, ks: Collection[int]) -> dict[int, tuple[float, float]]:
     """Return {k: interval of recall@k} where flat metrics have one."""
-    found = under(metrics, f"{group}/recall@" if group else "recall@")
-    return {k: (found[f"{k}/low"], found[f"{k}/high"]) for k in ks if f"{k}/low" in found}
+    recalls = under(metrics, f"{group}/recall@" if group else "recall@")
+    return {k: (recalls[f"{k}/low"], recalls[f"{k}/high"]) for k in ks if f"{k}/low" in recalls}
 
 
 def pool_line(metrics: Metrics, protocol: str) -> str:

@@ -83,9 +83,9 @@ class CorpusBenchmark(Benchmark):
         index_dir: str | Path | None = None,
     ) -> Metrics:
         """Evaluate a retriever on a split, write the results and return the metrics."""
-        found = self.evaluate(retriever, corpus, split, Path(output_dir), filters or Filters(), index_dir)
-        found.write(Path(output_dir), provenance or Provenance())
-        return found.metrics
+        report = self.evaluate(retriever, corpus, split, Path(output_dir), filters or Filters(), index_dir)
+        report.write(Path(output_dir), provenance or Provenance())
+        return report.metrics
 
     def evaluate(
         self,
@@ -145,9 +145,9 @@ class CorpusBenchmark(Benchmark):
         try:
             corpus = data.corpus()
             corpus.split(data.split)  # fail before a model is loaded
-            found = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
-            found.write(folder, provenance)
-            return found
+            report = self.evaluate(retriever(), corpus, data.split, folder, data.filters(), data.index_dir)
+            report.write(folder, provenance)
+            return report
         finally:
             self.finish()
 
@@ -200,7 +200,7 @@ class CorpusBenchmark(Benchmark):
         elif run_depth:
             files = (
                 f"run files contain the top {run_depth:,} papers per query and all ties with the last of "
-                "them, enough for recall up to that depth (benchmark.run_depth)"
+                "them, enough for recall up to that depth (benchmark.run_depth); its MRR lacks papers below"
             )
         limit = [f"The run has at most {metrics['limit']:,} papers per query."] if "limit" in metrics else []
         filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []
@@ -260,7 +260,7 @@ class Outcome:
         Intervals are left out if all queries come from a single citing paper.
         """
         groups = {"": np.ones(len(self.values), np.bool_), **self.protocol.groups}
-        found: dict[str, float | int] = {}
+        numbers: dict[str, float | int] = {}
         columns = np.stack(list(self.values.values.values()), axis=1)
         wide = np.hstack(
             [np.where(members[:, None], columns, np.nan) for members in groups.values() if members.any()]
@@ -270,19 +270,19 @@ class Outcome:
         for group, members in groups.items():
             prefix = f"{group}/" if group else ""
             for name, value in means(self.values.values, members).items():
-                found[prefix + name] = value
+                numbers[prefix + name] = value
                 first, last = next(ends)
                 if not np.isnan(first):
-                    found |= {f"{prefix}{name}/low": first, f"{prefix}{name}/high": last}
+                    numbers |= {f"{prefix}{name}/low": first, f"{prefix}{name}/high": last}
                 if name.startswith("f1@"):  # Citeomatic reports F1 of the means, too
-                    parts = (found[prefix + name.replace("f1", part)] for part in ("precision", "recall"))
-                    found[f"{prefix}{name}/of_means"] = float(f1(*parts))
-            found[f"{prefix}queries"] = int(np.count_nonzero(members))
+                    parts = (numbers[prefix + name.replace("f1", part)] for part in ("precision", "recall"))
+                    numbers[f"{prefix}{name}/of_means"] = float(f1(*parts))
+            numbers[f"{prefix}queries"] = int(np.count_nonzero(members))
             if not group:
-                found |= {"citing_papers": int(self.values.papers.max()) + 1}
-                found |= {"candidates": self.protocol.candidates}
-                found |= {"seconds_per_query": self.seconds / len(self.values)}
-        return {metric_key(name, self.protocol.name): value for name, value in found.items()}
+                numbers |= {"citing_papers": int(self.values.papers.max()) + 1}
+                numbers |= {"candidates": self.protocol.candidates}
+                numbers |= {"seconds_per_query": self.seconds / len(self.values)}
+        return {metric_key(name, self.protocol.name): value for name, value in numbers.items()}
 
     def write(self, folder: Path, depth: int | None, stage: str = "") -> None:
         """Write qrels, per_query.csv and the top `depth` papers of the run (None means all).
@@ -375,7 +375,7 @@ def group_table(metrics: Metrics, protocol: str) -> Table:
     """Return a protocol's measures, with one column per existing group of queries."""
     prefixes = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
     rows = {label: under(metrics, prefix) for prefix, label in prefixes.items()}
-    rows = {label: of for label, of in rows.items() if "queries" in of}
+    rows = {label: numbers for label, numbers in rows.items() if "queries" in numbers}
     columns = [Column("queries", "queries"), *measure_columns(metrics, protocol)]
     return Table.of(rows, columns, "measure").transposed()
 

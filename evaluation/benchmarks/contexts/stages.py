@@ -38,6 +38,9 @@ DEPTH_MEASURES = {
 }
 """{measure: label} of what is reported for each number of candidates."""
 
+FEW_QUERIES = 50
+"""With fewer queries, the report warns."""
+
 
 def depth_metrics(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
     """Extract {reranked candidates: {one of DEPTH_MEASURES: value}} from the metrics of a pipeline."""
@@ -120,22 +123,22 @@ def ceiling(reranked: Outcome, depth: int) -> float:
 
 
 def reranker_weight(
-    given: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
+    settings: PipelineSettings, corpus: Corpus, score: Callable[[Split], ScoredCandidates]
 ) -> Callable[[int], float]:
     """Return the function that maps a number of reranked candidates to the reranker's fusion weight.
 
     score: prefetches and scores candidates of validation queries; called only if the weight is tuned.
     """
-    if given.fuse == "none" or given.weight != "tuned":
-        weight = 1.0 if given.fuse == "none" else float(given.weight)
+    if settings.fuse == "none" or settings.weight != "tuned":
+        weight = 1.0 if settings.fuse == "none" else float(settings.weight)
         return lambda depth: weight
-    contexts, positives = sample_queries(corpus, VALIDATION, given.validation_queries, given.seed)
+    contexts, positives = sample_queries(corpus, VALIDATION, settings.validation_queries, settings.seed)
     candidates = score(Split(VALIDATION, contexts, positives))
 
     @cache
     def tuned(depth: int) -> float:
         head, scores = first_k(candidates.ranking, depth), candidates.scores[:, :depth]
-        return tune_weight(head, scores, positives, given.fuse, given.tuned_cutoffs)
+        return tune_weight(head, scores, positives, settings.fuse, settings.tuned_cutoffs)
 
     return tuned
 
@@ -169,16 +172,22 @@ def headline(metrics: Metrics, protocol: str) -> Headline:
             test = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {test}"
         values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {test})"
         parts.append(f"{name.replace('recall', 'R').upper()} {values}")
-    return Headline(
+    line = (
         f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
         f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited papers among the reranked "
         "candidates (at least ten), which the R@10 of a perfect reranker would reach."
     )
+    recall = metric_key("recall@10", protocol)
+    if metrics[recall] < metrics[BASE + recall]:
+        line += " The reranker is worse than what it reranks."
+    if (queries := metrics[metric_key("queries", protocol)]) < FEW_QUERIES:
+        line += f" {queries:,} queries are too few to compare two rankings."
+    return Headline(line)
 
 
 def depth_table(metrics: Metrics, protocol: str) -> Table:
     """Return the measures by number of reranked candidates."""
-    rows = {f"{depth:,}": of for depth, of in depth_metrics(metrics, protocol).items()}
+    rows = {f"{depth:,}": values for depth, values in depth_metrics(metrics, protocol).items()}
     columns = [Column(key, label, decimals=4) for key, label in DEPTH_MEASURES.items()]
     return Table.of(rows, columns, "reranked candidates", brief=False)
 
@@ -189,7 +198,7 @@ def stage_group_tables(metrics: Metrics, protocol: str) -> list[Table]:
     for group in GROUPS[protocol]:
         if group and group != protocol and metrics.get(f"{group}/queries"):
             base = under(metrics, f"{BASE}{group}/")
-            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": of for key, of in base.items()}
+            rows[group] = under(metrics, f"{group}/") | {f"{BASE}{key}": value for key, value in base.items()}
     columns = [
         Column(f"{stage}{measure}", f"{measure} {label}", decimals=4, interval=True)
         for measure in COMPARED

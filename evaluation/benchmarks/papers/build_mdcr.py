@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.arguments import command
@@ -31,6 +30,7 @@ from citerec.evaluation.benchmarks.papers.sampled import SAMPLE
 from citerec.evaluation.benchmarks.papers.sampling import Rows, Sampler
 from citerec.evaluation.report import REPORT, RUN, markdown_table
 from citerec.evaluation.settings import SamplingRules
+from citerec.formats.json_lines import encode_json
 from citerec.retrieval.run import Run
 
 FILE, TEXTS = "mdcr.json", "mdcr_data.jsonl"
@@ -44,12 +44,12 @@ Types = dict[str, list[int]]
 
 def neighbourhoods(graph: CitationGraph, papers: NDArray[np.integer]) -> Ragged:
     """Return OC ∪ IC of each paper [n]: the rows that it cites or that cite it, ascending and unique."""
-    owners, found = [], []
+    owners, parts = [], []
     for links in (graph.cites, graph.cited_by):
         neighbours = links.take(papers)
         owners.append(np.repeat(np.arange(len(papers), dtype=np.int64), neighbours.lengths))
-        found.append(neighbours.values.astype(np.int64))
-    keys = np.unique(np.concatenate(owners) << 32 | np.concatenate(found))
+        parts.append(neighbours.values.astype(np.int64))
+    keys = np.unique(np.concatenate(owners) << 32 | np.concatenate(parts))
     counts = np.bincount(keys >> 32, minlength=len(papers))
     return Ragged((keys & 0xFFFF_FFFF).astype(np.int32), offsets_of(counts))
 
@@ -74,17 +74,17 @@ def graph_candidates(
     """
     cited = graph.cites[query]
     around = neighbourhoods(graph, cited)
-    found: list[int] = []
+    chosen: list[int] = []
     used: set[int] = {query}
     for i in np.argsort(-overlaps(cited, around), kind="stable").tolist():
         rows = around[i]
         fresh = [row for row in rows[allowed[rows]].tolist() if row not in used]
-        fresh = fresh if len(found) + len(fresh) <= number else rng.permutation(fresh).tolist()
-        found += fresh[: number - len(found)]
-        used.update(found)
-        if len(found) == number:
+        fresh = fresh if len(chosen) + len(fresh) <= number else rng.permutation(fresh).tolist()
+        chosen += fresh[: number - len(chosen)]
+        used.update(chosen)
+        if len(chosen) == number:
             break
-    return np.array(found, np.int64)
+    return np.array(chosen, np.int64)
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
     pairs: dict[str, list[float]] = {model: [] for model in lists}
     for a, b in combinations(lists, 2):
         both = [(set(lists[a][query]), set(lists[b][query])) for query in lists[a]]
-        found = [len(one & other) / len(one | other) for one, other in both if one or other]
+        values = [len(first & other) / len(first | other) for first, other in both if first or other]
         for model in (a, b):
-            pairs[model].append(float(np.mean(found)) if found else 0.0)
-    return {model: float(np.mean(found)) if found else 0.0 for model, found in pairs.items()}
+            pairs[model].append(float(np.mean(values)) if values else 0.0)
+    return {model: float(np.mean(values)) if values else 0.0 for model, values in pairs.items()}
 
 
 def choose_models(index: Mapping[str, float], number: int) -> list[str]:
@@ -205,9 +205,9 @@ class PoolBuilder:
         number, most = 4 * self.negatives, len(self.candidates)
         while True:
             drawn = self.candidates[rng.choice(most, min(number, most), replace=False)]
-            found = drawn[allowed[drawn]]
-            if len(found) >= self.negatives or number >= most:
-                return found[: self.negatives]
+            fresh = drawn[allowed[drawn]]
+            if len(fresh) >= self.negatives or number >= most:
+                return fresh[: self.negatives]
             number *= 4
 
     def _rng(self, *purpose: str) -> np.random.Generator:
@@ -232,12 +232,14 @@ def build_pools(
 ) -> BuiltPools:
     """Build the pools of all queries of a sample."""
     rows, cites = sampler.graph.rows, sampler.graph.cites
-    known = {
+    cited_rows = {
         query: {rows[query], *cites[rows[query]].tolist()} for ids in sample.queries.values() for query in ids
     }
     lists: dict[str, Lists] = {
-        model: {key: [row for row in found if row not in known[key[1]]] for key, found in of.items()}
-        for model, of in sample.lists.items()
+        model: {
+            key: [row for row in listed if row not in cited_rows[key[1]]] for key, listed in ranked.items()
+        }
+        for model, ranked in sample.lists.items()
     }
     jaccard = average_jaccard(lists)
     built = BuiltPools(jaccard, choose_models(jaccard, choose))
@@ -252,8 +254,8 @@ def build_pools(
                     built.left_out.append(f"{name}/{query}")
                     continue
                 built.fields.setdefault(name, {})[query] = pool
-                for kind, found in pool.items():
-                    if kind != TRUE and len(found) < negatives:
+                for kind, listed in pool.items():
+                    if kind != TRUE and len(listed) < negatives:
                         built.short[kind] = built.short.get(kind, 0) + 1
     return built
 
@@ -266,7 +268,7 @@ class MdcrSettings(Settings):
 
     Each model's DIR is the output of citerec evaluate benchmark=field_level on the same queries. The command
     writes mdcr.json and mdcr_data.jsonl, which benchmark=mdcr evaluates (benchmark.file=DIR/mdcr.json), and
-    report.md. See docs/guide/global.md for how candidates are chosen.
+    report.md. See docs/research/global.md for how candidates are chosen.
     """
 
     papers: tuple[str, ...]
@@ -291,12 +293,12 @@ class MdcrSettings(Settings):
     """cache for prepared and downloaded data"""
 
 
-def build(given: MdcrSettings) -> str:
+def build(settings: MdcrSettings) -> str:
     """Build the benchmark of a command; return its report."""
-    models = dict(_name_and_folder(model) for model in given.models)
-    if len(models) < len(given.models):
+    models = dict(_name_and_folder(model) for model in settings.models)
+    if len(models) < len(settings.models):
         raise InputError("models: a name is given twice")
-    return build_mdcr(**{**vars(given), "papers": list(given.papers), "models": models})
+    return build_mdcr(**{**vars(settings), "papers": list(settings.papers), "models": models})
 
 
 def _name_and_folder(model: str) -> tuple[str, str]:
@@ -348,7 +350,7 @@ def build_mdcr(
         with (part / TEXTS).open("wb") as file:
             for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):
                 record = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
-                file.write(orjson.dumps(record) + b"\n")
+                file.write(encode_json(record) + b"\n")
         (part / REPORT).write_text(report, encoding="utf-8")
     return report
 

@@ -14,13 +14,11 @@ from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.downloads import ensure_release
 from citerec.evaluation.benchmark import RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
@@ -38,6 +36,7 @@ from citerec.evaluation.benchmarks.papers.pools import (
 from citerec.evaluation.measures import PerQuery
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import CSFCubeSettings
+from citerec.formats.json_lines import validate
 
 FACETS = ("background", "method", "result")
 ALL = "all"
@@ -104,9 +103,9 @@ class CSFCubePools:
         folds: dict[str, dict[str, list[str]]] = msgspec.to_builtins(
             validate(read_json(path), _Splits, str(path))
         )
-        known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
+        keys = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
         listed = {query for of_facet in folds.values() for queries in of_facet.values() for query in queries}
-        if unknown := sorted(listed - known):
+        if unknown := sorted(listed - keys):
             raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
         return cls(folder, pools, folds, in_own_pool)
 
@@ -236,6 +235,7 @@ class CSFCube(PoolBenchmark):
     settings: CSFCubeSettings
     settings_class = CSFCubeSettings
     columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
+    headline = (Column(f"{ALL}/mean_av_precision", "MAP", decimals=2, best=True),)
     tables: ClassVar = {  # of split test
         "all facets": [
             Column(f"{ALL}/{key}", label, decimals=2, best=True) for key, label in COLUMNS.items()
@@ -250,10 +250,10 @@ class CSFCube(PoolBenchmark):
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by facet and split, and per query."""
-        given = self.settings
-        cube = CSFCubePools.read(given.dir or ensure_release("csfcube", given.cache_dir))
-        if given.ranked_dir is not None:
-            name, given_dir = str(given.experiment_name), Path(given.ranked_dir)
+        settings = self.settings
+        cube = CSFCubePools.read(settings.dir or ensure_release("csfcube", settings.cache_dir))
+        if settings.ranked_dir is not None:
+            name, given_dir = str(settings.experiment_name), Path(settings.ranked_dir)
             ranked = {
                 facet: read_rankings(given_dir / ranked_file(name, facet), pools)
                 for facet, pools in cube.pools.items()
@@ -325,7 +325,7 @@ class CSFCube(PoolBenchmark):
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
             with atomic_write(folder / ranked_file(name, facet)) as part:
-                part.write_bytes(orjson.dumps(ranked[facet]))
+                part.write_bytes(msgspec.json.encode(ranked[facet]))
         return name, ranked
 
     def _corpus(self, cube: CSFCubePools) -> Corpus:

@@ -17,7 +17,6 @@ from ir_measures import AP, R, nDCG
 
 from citerec.base.errors import InputError
 from citerec.base.files import write_text
-from citerec.datasets.formats.json_lines import validate
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.evaluation.benchmark import Output, RetrieverFactory
 from citerec.evaluation.benchmarks.papers.pools import (
@@ -44,6 +43,7 @@ from citerec.evaluation.report import (
     group_tables,
 )
 from citerec.evaluation.settings import MDCRSettings
+from citerec.formats.json_lines import validate
 
 TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"
@@ -98,13 +98,13 @@ class MDCRPools:
         InputError names queries that cite no candidate or lack a type, and fields without queries.
         """
         path = Path(path)
-        given = validate(read_json(path), dict[str, dict[str, dict[str, list[str]]]], str(path))
-        pools = {f"{field}/{query}": pool for field in given for query, pool in given[field].items()}
+        content = validate(read_json(path), dict[str, dict[str, dict[str, list[str]]]], str(path))
+        pools = {f"{field}/{query}": pool for field in content for query, pool in content[field].items()}
         types = dict.fromkeys(kind for pool in pools.values() for kind in pool if kind != TRUE)
         wrong = [
             name for name, pool in pools.items() if not pool.get(TRUE) or not pool.keys() >= types.keys()
         ]
-        if wrong := wrong or [field for field, queries in given.items() if not queries]:
+        if wrong := wrong or [field for field, queries in content.items() if not queries]:
             raise InputError(
                 f"{path}: {len(wrong):,} queries or fields have no relevant candidate ({TRUE!r}), or lack a "
                 f"type that others have: {first_few(wrong)}; leave them out"
@@ -116,7 +116,7 @@ class MDCRPools:
                 query: TypedPool(frozenset(pool[TRUE]), {kind: pool[kind] for kind in types})
                 for query, pool in queries.items()
             }
-            for field, queries in sorted(given.items())
+            for field, queries in sorted(content.items())
         }
         return cls(path, fields)
 
@@ -126,18 +126,18 @@ def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
 
     InputError names pairs whose score is missing or NaN.
     """
-    given = validate(read_json(Path(path)), dict[str, float], str(path))
+    numbers = validate(read_json(Path(path)), dict[str, float], str(path))
     pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
-    if missing := [f"{key} ({of})" for key, of, *_ in pairs if math.isnan(given.get(key, math.nan))]:
+    if missing := [f"{key} ({place})" for key, place, *_ in pairs if math.isnan(numbers.get(key, math.nan))]:
         raise InputError(
             f"{path}: no score, or NaN, for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; "
             "keys are QUERY_CANDIDATE"
         )
     scores: Scores = {}
     for key, _, query, paper in pairs:
-        scores.setdefault(query, {})[paper] = given[key]
+        scores.setdefault(query, {})[paper] = numbers[key]
     used = {key for key, *_ in pairs}
-    return scores, [key for key in given if key not in used]
+    return scores, [key for key in numbers if key not in used]
 
 
 def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
@@ -149,8 +149,10 @@ def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> d
     for field, queries in pools.fields.items():
         judged = {query: p.judgements(kind) for query, p in queries.items() if kind is None or p.others[kind]}
         if judged:
-            found = {query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()}
-            values[field] = measure_pools(judged, found, MEASURES)
+            scored = {
+                query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()
+            }
+            values[field] = measure_pools(judged, scored, MEASURES)
     return values
 
 
@@ -192,13 +194,14 @@ class MDCR(PoolBenchmark):
     settings: MDCRSettings
     settings_class = MDCRSettings
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+    headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Measure by field, by type of candidates (candidate_types.json), and per query."""
-        given = self.settings
-        pools = MDCRPools.read(given.file or self._download(f"mdcr_{given.split}.json"))
-        if given.scores_file:
-            scores, unused = read_scores(given.scores_file, pools)
+        settings = self.settings
+        pools = MDCRPools.read(settings.file or self._download(f"mdcr_{settings.split}.json"))
+        if settings.scores_file:
+            scores, unused = read_scores(settings.scores_file, pools)
         else:
             scores, unused = self._scores(pools, folder / SCORES, retriever), []
         values = field_values(pools, scores)
@@ -223,7 +226,7 @@ class MDCR(PoolBenchmark):
             "2022, section 4.4):",
             Table.of(types, columns, "type"),
         ]
-        title = f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}"
+        title = f"MDCR: {settings.scores_file or folder / SCORES} on {pools.path}"
         return Findings(
             Report(title, metrics, parts, "\n".join(official_lines(metrics))),
             PerQuery.from_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
@@ -233,20 +236,23 @@ class MDCR(PoolBenchmark):
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return tables by field (like table 3) and by type of candidates (like table 4)."""
-        files = {of.settings.get("file") for of in outputs.values()}
+        files = {result.settings.get("file") for result in outputs.values()}
         paths = [Path(file).parent / REPORT for file in files if file]
         reports = [path.read_text("utf-8") for path in paths if path.is_file()]
         built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
         types = {name: flatten_groups(read_json(output.folder / TYPES)) for name, output in outputs.items()}
         labels = {"map": "MAP", "recall_5": "R@5"}
-        kinds = dict.fromkeys(key.rpartition("/")[0] for of in types.values() for key in of)
+        kinds = dict.fromkeys(key.rpartition("/")[0] for result in types.values() for key in result)
         columns = [
             Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
             for kind in kinds
             for measure, label in labels.items()
         ]
-        known = {key: [of[key] for of in types.values() if key in of] for key in (c.key for c in columns)}
-        mean = {key: sum(values) / len(values) for key, values in known.items()}
+        means = {
+            key: [result[key] for result in types.values() if key in result]
+            for key in (c.key for c in columns)
+        }
+        mean = {key: sum(values) / len(values) for key, values in means.items()}
         by_type, last = Table.of(types, columns), Table.of({"mean": mean}, columns)
         return [
             *built,
@@ -271,12 +277,12 @@ class MDCR(PoolBenchmark):
         return scores
 
     def _texts(self) -> Path:
-        given = self.settings
-        if given.texts is not None:
-            return Path(given.texts)
-        if given.file is None:
-            return self._download(f"mdcr_{given.split}_data.jsonl")
-        file = Path(given.file)
+        settings = self.settings
+        if settings.texts is not None:
+            return Path(settings.texts)
+        if settings.file is None:
+            return self._download(f"mdcr_{settings.split}_data.jsonl")
+        file = Path(settings.file)
         texts = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
         if texts is None:
             raise InputError(

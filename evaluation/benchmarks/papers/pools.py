@@ -14,21 +14,20 @@ from typing import Any
 import ir_measures
 import msgspec
 import numpy as np
-import orjson
 from ir_measures import Measure
 
 from citerec.base.errors import InputError
 from citerec.base.files import cache_folder, content_hash, read_limited
 from citerec.base.progress import count_progress, read_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import Object, validate
-from citerec.datasets.formats.source_files import read_paper_objects
+from citerec.datasets.files.source_files import read_paper_objects
 from citerec.datasets.prepare import open_records, store_folder
 from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from citerec.evaluation.measures import PerQuery, Values
 from citerec.evaluation.report import PER_QUERY, Provenance, Report
 from citerec.evaluation.settings import PoolSettings
+from citerec.formats.json_lines import Object, validate
 from citerec.retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
@@ -36,14 +35,6 @@ log = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 28
 """Maximum size of a JSON file."""
 SPLIT = "test"
-
-ABOUT = """\
-- A query is a paper, by its title and abstract; the papers that it cites, or papers similar to it, are
-  relevant. Numbers are percent unless the text says otherwise; the best value of a column is bold, ± is the
-  standard deviation over samplings of pools.
-- Figures "as published" are on other data unless the text says otherwise: compare differences between models,
-  not absolute numbers."""
-"""Introduction of results pages of benchmarks whose queries are papers."""
 
 Percent = dict[str, dict[str, float]]
 """{group of queries: {measure: percent}}, with the measure names of the official script."""
@@ -69,7 +60,6 @@ class PoolBenchmark(Benchmark):
     """A benchmark with its own queries and candidates, ranked by scores from a file or a retriever."""
 
     settings: PoolSettings
-    about = ABOUT
 
     @abstractmethod
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
@@ -81,12 +71,12 @@ class PoolBenchmark(Benchmark):
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Report:
-        found = self.measure(folder, retriever)
-        for remark in found.remarks:
+        report = self.measure(folder, retriever)
+        for remark in report.remarks:
             log.warning("%s", remark)
-        found.per_query.write(folder / PER_QUERY)
-        found.report.write(folder, provenance)
-        return found.report
+        report.per_query.write(folder / PER_QUERY)
+        report.report.write(folder, provenance)
+        return report.report
 
 
 def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
@@ -94,8 +84,8 @@ def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Mea
     rows = {query: row for row, query in enumerate(pools)}
     names = {measure: name for name, measure in measures.items()}
     values = {name: np.zeros(len(pools)) for name in measures}
-    for found in ir_measures.pytrec_eval.iter_calc(list(names), pools, scores):
-        values[names[found.measure]][rows[found.query_id]] = found.value
+    for value in ir_measures.pytrec_eval.iter_calc(list(names), pools, scores):
+        values[names[value.measure]][rows[value.query_id]] = value.value
     return values
 
 
@@ -105,10 +95,10 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises InputError if the file is missing or holds anything else.
     """
     try:
-        found = json.loads(read_limited(path, MAX_JSON_BYTES).decode("utf-8-sig"))
+        content = json.loads(read_limited(path, MAX_JSON_BYTES).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
-    return validate(found, dict[str, Any], str(path))
+    return validate(content, dict[str, Any], str(path))
 
 
 def first_few(names: Collection[str], most: int = 5) -> str:
@@ -157,10 +147,10 @@ class _Record(msgspec.Struct):
 
 
 def _parse_text(record: Object, where: str) -> Text:
-    found = validate(record, _Record, where)
-    abstract, labels = found.abstract or "", found.pred_labels or []
+    paper = validate(record, _Record, where)
+    abstract, labels = paper.abstract or "", paper.pred_labels or []
     sentences = [abstract] if isinstance(abstract, str) else abstract
-    return Text(str(found.paper_id), found.title or "", sentences, labels)
+    return Text(str(paper.paper_id), paper.title or "", sentences, labels)
 
 
 @dataclass(frozen=True)
@@ -188,11 +178,11 @@ def open_texts(
     wanted, query_texts, readable = query_papers | set(candidates), dict[str, Text](), set[str]()
 
     def papers() -> Iterator[PaperRecord]:
-        found = set[str]()
+        seen = set[str]()
         for text in read_texts(path):
-            if text.id not in wanted or text.id in found:
+            if text.id not in wanted or text.id in seen:
                 continue
-            found.add(text.id)
+            seen.add(text.id)
             if text:
                 readable.add(text.id)
                 if text.id in query_papers:
@@ -200,7 +190,7 @@ def open_texts(
                 yield PaperRecord(text.id, text.title, text.abstract)
         no_hit = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
         for ids, wrong in (
-            (sorted(wanted - found), "papers of the benchmark are missing"),
+            (sorted(wanted - seen), "papers of the benchmark are missing"),
             (sorted(query_papers - readable), "queries have neither title nor abstract"),
             (no_hit, "queries have no relevant paper with a text"),
         ):
@@ -218,7 +208,9 @@ def open_texts(
         for key, query in queries.items():
             yield QueryRecord(key, [paper for paper in query.relevant if paper in readable])
 
-    described = orjson.dumps([{key: asdict(query) for key, query in queries.items()}, sorted(candidates)])
+    described = msgspec.json.encode(
+        [{key: asdict(query) for key, query in queries.items()}, sorted(candidates)]
+    )
     with store_folder(cache_folder(cache_dir)) as stores:
         identity = {"texts": content_hash(path, stores)}
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
@@ -257,7 +249,7 @@ def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collec
             "%s candidates without title and abstract are ranked last: %s", len(textless), first_few(textless)
         )
     contexts = {query: row for row, query in enumerate(corpus.context_ids)}
-    found: Scores = {}
+    scores: Scores = {}
     with count_progress(f"{retriever.name}: scoring pools", len(pools)) as advance:
         for query, pool in pools.items():
             allowed = np.zeros(len(corpus.paper_ids), np.bool_)
@@ -265,9 +257,9 @@ def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collec
             ranking = retriever.search_allowed(np.array([contexts[query]]), max(1, len(pool)), allowed)
             valid = ranking.papers[0] >= 0
             names = [corpus.paper_ids[paper] for paper in ranking.papers[0][valid].tolist()]
-            found[query] = dict(zip(names, ranking.scores[0][valid].tolist(), strict=True))
+            scores[query] = dict(zip(names, ranking.scores[0][valid].tolist(), strict=True))
             advance(1)
-    lowest = min((score for scored in found.values() for score in scored.values()), default=0.0) - 1
+    lowest = min((score for scored in scores.values() for score in scored.values()), default=0.0) - 1
     return {
-        query: {paper: found[query].get(paper, lowest) for paper in pool} for query, pool in pools.items()
+        query: {paper: scores[query].get(paper, lowest) for paper in pool} for query, pool in pools.items()
     }

@@ -12,7 +12,6 @@ from citerec.evaluation.benchmark import Output
 from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, depth_columns
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import BASE, GAIN, pipeline_name
-from citerec.evaluation.benchmarks.papers.pools import ABOUT
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Curves, Metrics, Part, Table, align_columns
 from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
@@ -29,8 +28,7 @@ class GlobalPrefetch(Prefetch):
     name, settings_class = "global_prefetch", ContextSettings
     columns = (F1, "map", "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
-    about = ABOUT
-
+    headline = (Column(F1, "F1@20", best=True), Column("mrr", "MRR", best=True))
     published = ("query-forms",)
 
     @classmethod
@@ -51,7 +49,7 @@ class GlobalReranking(Pipeline):
     name, heading = "global_rerank", "Global reranking"
     columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
-    about = ABOUT
+    headline = (Column(f"{BASE}{F1}", "F1@20 before"), *GlobalPrefetch.headline)
     published = ("rerankers",)
 
     def __init__(self, **options: Any) -> None:
@@ -75,7 +73,9 @@ class GlobalReranking(Pipeline):
     @classmethod
     def view(cls, outputs: Mapping[str, Output], title: str) -> list[Part]:
         """Return results after those of their first stages (table 2), and by tokens if varied (figure 1)."""
-        evaluated = {name: of.metrics for name, of in outputs.items() if f"{BASE}{F1}" in of.metrics}
+        evaluated = {
+            name: output.metrics for name, output in outputs.items() if f"{BASE}{F1}" in output.metrics
+        }
         parts = cls.stage_parts(evaluated) if evaluated else []
         return [*parts, *token_parts(outputs.values(), title)]
 
@@ -84,16 +84,18 @@ class GlobalReranking(Pipeline):
         rows: dict[str, Metrics] = {}
         for metrics in results.values():
             rows[metrics["retriever"]] = {key: metrics.get(f"{BASE}{key}") for key in MEASURES}
-        tests = {name: p for name, of in results.items() if (p := of.get(f"{GAIN}{F1}/p")) is not None}
+        tests = {
+            name: p for name, values in results.items() if (p := values.get(f"{GAIN}{F1}/p")) is not None
+        }
         adjusted = dict(zip(tests, holm([*tests.values()]), strict=True))
         for name, metrics in results.items():
             low, high = (metrics.get(f"{GAIN}{F1}/{end}") for end in ("low", "high"))
             ends = "" if low is None else f"{low:+.3f} to {high:+.3f}"
-            found = {"stages": pipeline_name(metrics), "ends": ends}
+            row = {"stages": pipeline_name(metrics), "ends": ends}
             if name in tests:
-                found["p"] = format_p(tests[name])
-                found["holm"] = format_p(adjusted[name], tests=len(tests))
-            rows[name] = {**metrics, **found}
+                row["p"] = format_p(tests[name])
+                row["holm"] = format_p(adjusted[name], tests=len(tests))
+            rows[name] = {**metrics, **row}
         columns = [
             *(Column("stages", "stages"), Column("reranked", "candidates")),
             *(Column(key, label) for key, label in MEASURES.items()),
@@ -134,18 +136,27 @@ def token_metrics(output: Output) -> Metrics:
 def token_parts(outputs: Iterable[Output], title: str) -> list[Part]:
     """Return figure 1 and its numbers as a table; empty if all token limits are the same."""
     keys = ("query_tokens", "candidate_tokens", F1, "mrr")
-    shown = [of for of in map(token_metrics, outputs) if "query_tokens" in of and F1 in of]
-    points = sorted(tuple(of[key] for key in keys) for of in shown)
+    shown = [
+        metrics for metrics in map(token_metrics, outputs) if "query_tokens" in metrics and F1 in metrics
+    ]
+    points = sorted(tuple(metrics[key] for key in keys) for metrics in shown)
     if len({point[:2] for point in points}) < 2:
         return []
     curves: dict[str, dict[int, float]] = {}
     intervals: dict[str, dict[int, tuple[float, float]]] = {}
-    for of in shown:
-        name, query = f"{of['query_tokens'] + of['candidate_tokens']} tokens per pair", of["query_tokens"]
-        curves.setdefault(name, {})[query] = of[F1]
-        if f"{F1}/low" in of:
-            intervals.setdefault(name, {})[query] = of[f"{F1}/low"], of[f"{F1}/high"]
-    bases = {f"{of['retriever']}, not reranked": of[f"{BASE}{F1}"] for of in shown if f"{BASE}{F1}" in of}
+    for metrics in shown:
+        name, query = (
+            f"{metrics['query_tokens'] + metrics['candidate_tokens']} tokens per pair",
+            metrics["query_tokens"],
+        )
+        curves.setdefault(name, {})[query] = metrics[F1]
+        if f"{F1}/low" in metrics:
+            intervals.setdefault(name, {})[query] = metrics[f"{F1}/low"], metrics[f"{F1}/high"]
+    bases = {
+        f"{metrics['retriever']}, not reranked": metrics[f"{BASE}{F1}"]
+        for metrics in shown
+        if f"{BASE}{F1}" in metrics
+    }
     text, alt = f"{title}: F1@20 by query tokens", "F1@20 by query tokens"
     return [
         "### F1@20 by tokens of query and candidate",

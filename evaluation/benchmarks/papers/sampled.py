@@ -44,6 +44,7 @@ from citerec.evaluation.report import (
     RUN,
     Column,
     Curves,
+    Metrics,
     Part,
     Report,
     Table,
@@ -115,8 +116,8 @@ class PoolRanker:
                     for positions, of_year in self._group_by_year(batch, allowed):
                         # An index of the pool itself only needs a mask for years.
                         mask = None if retriever.per_pool and of_year is allowed else of_year
-                        found = retriever.search_allowed(batch[positions], self.depth, mask)
-                        papers[start + positions], scores[start + positions] = found.papers, found.scores
+                        ranking = retriever.search_allowed(batch[positions], self.depth, mask)
+                        papers[start + positions], scores[start + positions] = ranking.papers, ranking.scores
                         advance(len(positions))
                 yield Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
 
@@ -251,7 +252,10 @@ def _tuned_runs(
 
 
 def _describe_tuning(tuned: Mapping[str, TuningResult]) -> str | None:
-    texts = [f"{int(group):,} papers: {one}" if group else str(one) for group, one in tuned.items()]
+    texts = [
+        f"{int(group):,} papers: {parameters}" if group else str(parameters)
+        for group, parameters in tuned.items()
+    ]
     return "; ".join(texts) or None
 
 
@@ -289,39 +293,41 @@ class SampledBenchmark(PoolBenchmark):
 
     def make_sampler(self) -> Sampler:
         """Return a sampler of the files' citation graph."""
-        given = self.settings
-        graph = open_graph(given.papers or [], given.citations, given.distractors, given.cache_dir)
-        return Sampler(graph, given.rules, given.seed)
+        settings = self.settings
+        graph = open_graph(
+            settings.papers or [], settings.citations, settings.distractors, settings.cache_dir
+        )
+        return Sampler(graph, settings.rules, settings.seed)
 
     def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
         """Draw, rank and measure; writes sample.json and, unless run_depth is 0, run.trec and qrels.trec."""
-        given, ranks, sampler = self.settings, retriever(), self.make_sampler()
-        tuning = given.tune if ranks.tunable else None
+        settings, ranks, sampler = self.settings, retriever(), self.make_sampler()
+        tuning = settings.tune if ranks.tunable else None
         tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
-        cache, training = given.cache_dir, ranks.reads_contexts
-        ranker = PoolRanker(sampler, tests, validations, name, cache, given.depth, training)
+        cache, training = settings.cache_dir, ranks.reads_contexts
+        ranker = PoolRanker(sampler, tests, validations, name, cache, settings.depth, training)
         tuned = {} if tuning is None else self.tune(tuning, ranker, validations, ranks)
         if ranks.tunable and not tuned:
             log.info("%s: uses the configured parameters, without tuning", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
         runs: list[tuple[SampledPool, Run]] = []
-        index_dir = None if given.index_dir is None else Path(given.index_dir)
+        index_dir = None if settings.index_dir is None else Path(settings.index_dir)
         for pool, run in zip(tests, _tuned_runs(ranker, ranks, tests, tuned, index_dir), strict=True):
             measured.append((pool, ranker.measure(run, pool)))
-            if pool.sampling == 0 and given.run_depth != 0:
+            if pool.sampling == 0 and settings.run_depth != 0:
                 runs.append((pool, run))
         seconds = time.perf_counter() - started
-        ranker.write(folder, runs, given.run_depth)
+        ranker.write(folder, runs, settings.run_depth)
         remarks = [*sampler.facts(), *remarks]
         for remark in remarks:
             log.info("%s", remark)
         names = ("year", "min_abstract", "min_citations", "min_cited")
         sample: dict[str, Any] = {
             "graph": sampler.graph.fingerprint,
-            "rules": {name: getattr(given.rules, name) for name in names},
-            "seed": given.seed,
+            "rules": {name: getattr(settings.rules, name) for name in names},
+            "seed": settings.seed,
             "collection": int(sampler.candidates.sum()) if len(sampler.distractors) else None,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
@@ -330,7 +336,7 @@ class SampledBenchmark(PoolBenchmark):
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
         values = PerQuery.from_groups(
-            {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), of) for pool, of in measured}
+            {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), scores) for pool, scores in measured}
         )
         parts: list[Part] = [
             *self._protocol(),
@@ -367,21 +373,33 @@ class DatasetLevel(SampledBenchmark):
     compared_by_group = True
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
+    @classmethod
+    def headlines(cls, outputs: Mapping[str, Output]) -> tuple[dict[str, Metrics], Sequence[Column]]:
+        """Return MAP in the smallest and the largest pool."""
+        rows, _ = super().headlines(outputs)
+        sizes = sorted({int(size) for output in outputs.values() for size in output.metrics})
+        chosen = dict.fromkeys((sizes[0], sizes[-1]))
+        return rows, [
+            Column(f"{size}/map", f"MAP, {size:,} papers", decimals=2, best=True) for size in chosen
+        ]
+
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
-        given = self.settings
-        test, val = sampler.queries(given.queries, tuning.queries if tuning else 0)
+        settings = self.settings
+        test, val = sampler.queries(settings.queries, tuning.queries if tuning else 0)
         if not len(test):
             raise InputError(
-                f"{given.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
-                "and cites a candidate; change benchmark.rules"
+                f"{settings.rules.queries_file}: none of its test queries{sampler.of_year} passes the "
+                "filters and cites a candidate; change benchmark.rules"
             )
-        few = given.queries is not None and len(test) < given.queries
-        remarks = [f"Only {len(test):,} queries are available instead of {given.queries:,}."] if few else []
-        tests = dataset_pools(sampler, test, given.sizes, given.samplings)
+        few = settings.queries is not None and len(test) < settings.queries
+        remarks = (
+            [f"Only {len(test):,} queries are available instead of {settings.queries:,}."] if few else []
+        )
+        tests = dataset_pools(sampler, test, settings.sizes, settings.samplings)
         if tuning is None or not len(val):
             return tests, [], remarks
         least = len(sampler.cited_by(val))  # a pool holds all that its queries cite
-        sizes = [tuning.size] if tuning.size else sorted({max(size, least) for size in given.sizes})
+        sizes = [tuning.size] if tuning.size else sorted({max(size, least) for size in settings.sizes})
         return tests, dataset_pools(sampler, val, sizes, 1, "validation pool"), remarks
 
     def tune(
@@ -390,8 +408,11 @@ class DatasetLevel(SampledBenchmark):
         """Return the best parameters for each pool size, or for all if `tuning.size` is one."""
         if tuning.size is not None or not pools:
             return super().tune(tuning, ranker, pools, retriever)
-        found = {int(pool.group): tune(tuning, ranker, [pool], retriever) for pool in pools}
-        return {str(size): found[min(of for of in found if of >= size)] for size in self.settings.sizes}
+        tuned = {int(pool.group): tune(tuning, ranker, [pool], retriever) for pool in pools}
+        return {
+            str(size): tuned[min(tuned_size for tuned_size in tuned if tuned_size >= size)]
+            for size in self.settings.sizes
+        }
 
     def curves(self, table: Percent, retriever: str, data: str, collection: int | None) -> list[Part]:
         return [size_curves({retriever: table}, f"{retriever} on {data}", collection)]
@@ -402,7 +423,10 @@ class DatasetLevel(SampledBenchmark):
         sample = read_json(next(iter(outputs.values())).folder / SAMPLE)
         first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
-        ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
+        ordered = {
+            name: {size: metrics[size] for size in sizes if size in metrics}
+            for name, metrics in tables.items()
+        }
         return [
             f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
             *group_tables(ordered, LABELS, lambda size: f"{int(size):,}"),
@@ -417,6 +441,7 @@ class FieldLevel(SampledBenchmark):
     settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
+    headline = (Column(f"{AVERAGE}/map", "MAP", decimals=2, best=True),)
 
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
@@ -440,27 +465,29 @@ class FieldLevel(SampledBenchmark):
 
         InputError names fields with too few queries.
         """
-        graph, given = sampler.graph, self.settings
+        graph, settings = sampler.graph, self.settings
         if not graph.field_names:
             raise InputError(f"{graph.files[0]}: the papers have no fields")
-        fields = given.fields or sorted(graph.field_names)
+        fields = settings.fields or sorted(graph.field_names)
         drawn = {
-            field: sampler.queries(given.queries, validation, graph.in_field(field), field)
+            field: sampler.queries(settings.queries, validation, graph.in_field(field), field)
             for field in fields
         }
-        tests = {field: test for field, (test, _) in drawn.items() if len(test) >= given.min_queries}
+        tests = {field: test for field, (test, _) in drawn.items() if len(test) >= settings.min_queries}
         lacking = [f"{field} ({len(test)})" for field, (test, _) in drawn.items() if field not in tests]
-        text = f"{len(lacking)} fields have fewer than {given.min_queries} queries"
-        if lacking and (given.fields or not tests):
+        text = f"{len(lacking)} fields have fewer than {settings.min_queries} queries"
+        if lacking and (settings.fields or not tests):
             raise InputError(
                 f"{graph.files[0]}: {text}{sampler.of_year}: {first_few(lacking, 20)}; leave them out of "
                 "benchmark.fields"
             )
         remarks = [f"{text} and are left out: {first_few(lacking, 20)}."] if lacking else []
-        few = [f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (given.queries or 0)]
+        few = [
+            f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (settings.queries or 0)
+        ]
         if few:
             remarks.append(
-                f"{len(few)} fields have fewer than {given.queries} queries: {first_few(few, 20)}."
+                f"{len(few)} fields have fewer than {settings.queries} queries: {first_few(few, 20)}."
             )
         in_test = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
         vals = {field: val[~np.isin(val, in_test)] for field, (_, val) in drawn.items() if field in tests}
@@ -488,7 +515,9 @@ def size_curves(tables: Mapping[str, Percent], title: str, collection: int | Non
 
     collection: papers without distractors, which fill up larger pools and are easier to tell from the cited.
     """
-    curves = {name: {int(size): row["map"] for size, row in of.items()} for name, of in tables.items()}
+    curves = {
+        name: {int(size): row["map"] for size, row in metrics.items()} for name, metrics in tables.items()
+    }
     marks = {collection: "whole collection; larger: with distractors"} if collection else {}
     axes = "papers in the pool", "MAP, percent"
     return Curves("map", f"{title}: MAP by pool size", *axes, curves, "MAP by pool size", marks=marks)

@@ -92,8 +92,8 @@ class Sampler:
             return order[:first], order[first : first + validation]
         lists = read_query_lists(self.rules.queries_file)
         test = order[np.isin(order, lists.rows(TEST, self.graph))]
-        known = VALIDATION in lists.splits
-        val = order[np.isin(order, lists.rows(VALIDATION, self.graph))] if known else order[:0]
+        has_validation = VALIDATION in lists.splits
+        val = order[np.isin(order, lists.rows(VALIDATION, self.graph))] if has_validation else order[:0]
         return test[:number], val[:validation]
 
     def training(self, queries: Rows) -> Rows:

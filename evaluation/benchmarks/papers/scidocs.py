@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-import orjson
 import pyarrow as pa
 from ir_measures import AP, nDCG
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from citerec.base.errors import InputError
 from citerec.base.files import atomic_write
 from citerec.base.progress import read_progress
 from citerec.datasets.corpus import Corpus
-from citerec.datasets.formats.json_lines import read_objects, validate
 from citerec.datasets.published.downloads import ensure_release, find_file
 from citerec.datasets.published.releases import RELEASES
 from citerec.evaluation.benchmark import RetrieverFactory
@@ -44,6 +42,7 @@ from citerec.evaluation.protocol import Qrels, read_pairs
 from citerec.evaluation.published import published_tables
 from citerec.evaluation.report import Column, Part, Report, Table
 from citerec.evaluation.settings import SciDocsSettings
+from citerec.formats.json_lines import read_objects, validate
 from citerec.retrieval.base import Retriever
 from citerec.retrieval.run import escape_ids
 
@@ -81,10 +80,10 @@ def read_run(path: Path, pools: JudgedPools) -> Scores:
     wrong = []
     columns = ("query", "Q0", "paper", "rank", "score", "name")
     for query, paper, score in read_pairs(path, columns, pa.float64()):
-        found = scores.setdefault(query, {})
-        if paper in found or paper not in pools.get(query, {}) or math.isnan(score):
+        papers = scores.setdefault(query, {})
+        if paper in papers or paper not in pools.get(query, {}) or math.isnan(score):
             wrong.append(f"{query}_{paper}")
-        found[paper] = score
+        papers[paper] = score
     if wrong:
         raise InputError(
             f"{path}: {len(wrong):,} papers are not in the pool of their query, ranked twice, or scored NaN: "
@@ -96,8 +95,8 @@ def read_run(path: Path, pools: JudgedPools) -> Scores:
 def write_run(path: Path, scores: Scores, name: str) -> None:
     """Write a run in the format of `read_run`, best first; ties go to the greater id, as in trec_eval."""
     with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
-        for query, found in zip(escape_ids(scores), scores.values(), strict=True):
-            ranked = sorted(zip(found.values(), escape_ids(found), strict=True), reverse=True)
+        for query, papers in zip(escape_ids(scores), scores.values(), strict=True):
+            ranked = sorted(zip(papers.values(), escape_ids(papers), strict=True), reverse=True)
             for rank, (score, paper) in enumerate(ranked, 1):
                 file.write(f"{query} Q0 {paper} {rank} {score!r} {escape_ids([name])[0]}\n")
 
@@ -113,7 +112,7 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
     The last vector of a paper counts; empty vectors stay empty. Vectors are stored as float32 if that is
     exact. InputError names file, line and field or paper.
     """
-    found: dict[str, Vector] = {}
+    vectors: dict[str, Vector] = {}
     dim = 0
     with read_progress(path, path.name) as advance:
         for where, record in read_objects(path, advance):
@@ -128,8 +127,8 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
                 raise InputError(
                     f"{where}, paper {paper!r}: the embedding has {len(vector)} numbers, others have {dim}"
                 )
-            found[paper] = small if (small == vector).all() else vector
-    return found
+            vectors[paper] = small if (small == vector).all() else vector
+    return vectors
 
 
 def negative_distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
@@ -170,15 +169,15 @@ def open_pools(
     readable = {text.id: bool(text) for text in read_texts(texts) if text.id in wanted}
     if missing := sorted(wanted - readable.keys()):
         log.warning("%s lacks %s papers of the benchmark: %s", texts, f"{len(missing):,}", first_few(missing))
-    known: JudgedPools = {}
+    pools: JudgedPools = {}
     for query, pool in merged.items():
         judged = {paper: relevance for paper, relevance in pool.items() if paper in readable}
-        found = [paper for paper, relevance in judged.items() if relevance > 0 and readable[paper]]
-        if found and readable.get(query):
-            known[query] = judged
-    if not known:
+        relevant = [paper for paper, relevance in judged.items() if relevance > 0 and readable[paper]]
+        if relevant and readable.get(query):
+            pools[query] = judged
+    if not pools:
         raise InputError(f"{texts}: none of the {len(merged):,} queries has a text: {first_few(merged)}")
-    return open_judged("SciDocs", texts, known, cache_dir), known
+    return open_judged("SciDocs", texts, pools, cache_dir), pools
 
 
 def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
@@ -187,8 +186,8 @@ def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
     vectors = retriever.raw_vectors(corpus, rows)
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         for row in rows.tolist():
-            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
-            file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0].tolist()}
+            file.write(msgspec.json.encode(line) + b"\n")
 
 
 def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[str], Values, list[str]]:
@@ -220,6 +219,7 @@ class SciDocs(PoolBenchmark):
     settings: SciDocsSettings
     settings_class = SciDocsSettings
     columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
+    headline = tuple(Column(f"{task}/map", f"{task} MAP", decimals=2, best=True) for task in TASKS)
     tables: ClassVar = {
         "": [
             Column(f"{task}/{key}", f"{task} {label}", decimals=2, best=True)
@@ -233,18 +233,18 @@ class SciDocs(PoolBenchmark):
         files = {task: self._file(qrel_file(task, self.settings.split)) for task in TASKS}
         tasks = {task: Qrels.read(file).judgements for task, file in files.items()}
         name, scores = self._scores(tasks, folder, retriever)
-        found: dict[str, tuple[list[str], Values]] = {}
+        measured: dict[str, tuple[list[str], Values]] = {}
         remarks: list[str] = []
         for task, pools in tasks.items():
             queries, values, left_out = measure_task(task, pools, scores[task])
-            found[task] = queries, values
+            measured[task] = queries, values
             remarks += left_out
         # percent, rounded like the official script
         metrics = {
-            task: {m: float(np.round(100 * np.mean(of), 2)) for m, of in values.items()}
-            for task, (_, values) in found.items()
+            task: {m: float(np.round(100 * np.mean(numbers), 2)) for m, numbers in values.items()}
+            for task, (_, values) in measured.items()
         }
-        shown = {task: metrics[task] | {"queries": len(queries)} for task, (queries, _) in found.items()}
+        shown = {task: metrics[task] | {"queries": len(queries)} for task, (queries, _) in measured.items()}
         cells = [*(Column(m, m, decimals=2) for m in MEASURES), Column("queries", "queries")]
         parts: list[Part] = [
             "MAP and nDCG by trec_eval, in percent, means over queries, as in the official script.",
@@ -254,45 +254,45 @@ class SciDocs(PoolBenchmark):
             *published_tables("scidocs"),
         ]
         report = Report(f"SciDocs: {name}, split {self.settings.split}", metrics, parts, str(metrics))
-        return Findings(report, PerQuery.from_groups(found), remarks)
+        return Findings(report, PerQuery.from_groups(measured), remarks)
 
     def _scores(
         self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverFactory
     ) -> tuple[str, dict[str, Scores]]:
         """Return the name of what is evaluated, and its scores by task."""
-        given = self.settings
-        if given.ranked_dir is not None:
-            runs = Path(given.ranked_dir)
+        settings = self.settings
+        if settings.ranked_dir is not None:
+            runs = Path(settings.ranked_dir)
             return str(runs), {task: read_run(runs / run_file(task), pools) for task, pools in tasks.items()}
-        if given.embeddings_file is not None:
-            return given.embeddings_file, _distance_scores(tasks, Path(given.embeddings_file))
-        texts = self._file(METADATA) if given.texts is None else Path(given.texts)
-        corpus, merged = open_pools(tasks, texts, given.cache_dir)
+        if settings.embeddings_file is not None:
+            return settings.embeddings_file, _distance_scores(tasks, Path(settings.embeddings_file))
+        texts = self._file(METADATA) if settings.texts is None else Path(settings.texts)
+        corpus, merged = open_pools(tasks, texts, settings.cache_dir)
         retriever = make()
         if retriever.has_vectors:
             # Read back from the file, so that results depend on the same digits as the official script's.
             write_embeddings(folder / EMBEDDINGS, retriever, corpus)
             return retriever.name, _distance_scores(tasks, folder / EMBEDDINGS)
-        retriever.open(corpus, given.index_dir)
-        found = pool_scores(retriever, corpus, merged)
+        retriever.open(corpus, settings.index_dir)
+        own = pool_scores(retriever, corpus, merged)
         scores: dict[str, Scores] = {task: {} for task in tasks}
         for task, pools in tasks.items():
-            for query in [query for query in pools if query in found]:
+            for query in [query for query in pools if query in own]:
                 scores[task][query] = {
-                    paper: found[query][paper] for paper in pools[query] if paper in found[query]
+                    paper: own[query][paper] for paper in pools[query] if paper in own[query]
                 }
             write_run(folder / RUNS / run_file(task), scores[task], retriever.name)
         return retriever.name, scores
 
     def _file(self, name: str) -> Path:
         """Return the path of one of the benchmark's files; InputError explains how to get missing ones."""
-        given = self.settings
-        if given.dir is not None and given.dir != DOWNLOAD:
-            folder = Path(given.dir)
+        settings = self.settings
+        if settings.dir is not None and settings.dir != DOWNLOAD:
+            folder = Path(settings.dir)
         else:
-            needed = [qrel_file(task, given.split) for task in TASKS]
+            needed = [qrel_file(task, settings.split) for task in TASKS]
             needed += [name] if name == METADATA else []
-            folder = ensure_release("scidocs", given.cache_dir, files=needed)
+            folder = ensure_release("scidocs", settings.cache_dir, files=needed)
         path = find_file(folder, name)
         if path is None:
             raise InputError(

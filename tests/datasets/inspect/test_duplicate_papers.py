@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from citerec.datasets.columns import Ragged
 from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.inspect.duplicate_papers import (
-    ContextDuplicates,
-    EqualGroups,
+    ALL,
     PaperDuplicates,
+    _equal_partners,
+    _groups,
     context_duplicate_table,
     paper_duplicate_table,
     twin_table,
@@ -44,7 +46,7 @@ def of_papers(corpus: Corpus) -> tuple[Table, Table]:
 
 def of_contexts(corpus: Corpus) -> Table:
     view = CorpusView(corpus)
-    return context_duplicate_table(view, ContextDuplicates(view, counted_words(corpus.words), 0.8), 0.8)
+    return context_duplicate_table(view, counted_words(corpus.words), 0.8)
 
 
 PAPERS = {
@@ -122,35 +124,29 @@ CONTEXTS: Described = {
 def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -> None:
     papers: dict[str, dict[str, str]] = {id: {} for id in "abcpqrs"}
     table = of_contexts(make_corpus(papers, CONTEXTS))
-    assert table.columns == ["all contexts", "train", "val", "test", "no split"]
+    assert table.columns == ["all contexts", "train", "val", "test"]
     # Contexts without words are not duplicates.
-    assert row(table, "same") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    assert row(table, "same") == {"all contexts": 4, "train": 2, "val": 1}
     # Contexts in no split have unknown targets.
     assert row(table, "same_other_target") == {"all contexts": 3, "train": 2, "val": 1}
     assert examples(table, "same_other_target")["val"][0] in ("moved = group-1", "moved = group-2")
     assert row(table, "near_own") == {"all contexts": 2, "train": 2}
-    assert examples(table, "near_own")["train"] == ["group-2 = group-1 (1.00)", "group-1 = group-2 (1.00)"]
-    assert row(table, "near_in_train") == {"all contexts": 3, "val": 1, "test": 1, "no split": 1}
-    assert examples(table, "near_in_train")["test"] == ["copy = group-1 (0.93)", "copy = group-2 (0.93)"]
+    assert examples(table, "near_own")["train"] == ["group-1 = group-2", "group-2 = group-1"]
+    assert row(table, "near_in_train") == {"all contexts": 3, "val": 1, "test": 1}
+    assert examples(table, "near_in_train")["test"] == ["copy = group-1"]
     assert row(table, "near_in_train_same_target") == {"all contexts": 1, "test": 1}
-    assert examples(table, "near_in_train_same_target") == {"test": ["copy = group-1 (0.93)"]}
-    assert row(table, "near_in_test") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    assert examples(table, "near_in_train_same_target")["test"] == ["copy = group-1"]
+    assert row(table, "near_in_test") == {"all contexts": 4, "train": 2, "val": 1}
     assert row(table, "near_in_test_same_target") == {"all contexts": 1, "train": 1}
-    assert row(table, "near_in_val") == {"all contexts": 4, "train": 2, "test": 1, "no split": 1}
+    assert row(table, "near_in_val") == {"all contexts": 4, "train": 2, "test": 1}
     assert row(table, "near_in_val_same_target") == {}
     assert row(table, "pairs") == {"all contexts": 10}  # of five contexts
     (line,) = (line for line in table.lines if line.key == "near_in_train")
-    assert line.of["test"] == 3
-
-
-def test_no_split_is_a_column_only_if_needed(make_corpus: Callable[..., Corpus]) -> None:
-    contexts = {id: context for id, context in CONTEXTS.items() if context[0]}
-    table = of_contexts(make_corpus({id: {} for id in "abcpqr"}, contexts))
-    assert table.columns == ["all contexts", "train", "val", "test"]
+    assert line.totals["test"] == 3
 
 
 class Contexts:
-    """The parts of a corpus that ContextDuplicates reads."""
+    """The parts of a corpus that context_duplicate_table reads."""
 
     def __init__(self, rows: list[tuple[list[int], int, list[int], int]]) -> None:
         """rows: (words, citing paper, targets, split or -1)."""
@@ -177,49 +173,41 @@ contexts = st.tuples(
 def test_context_duplicates_match_brute_force(
     rows: list[tuple[list[int], int, list[int], int]],
 ) -> None:
-    corpus = Contexts(rows)
-    found = ContextDuplicates(CorpusView(corpus), np.ones(3, np.bool_), 0.6)  # type: ignore[arg-type]
+    table = context_duplicate_table(CorpusView(Contexts(rows)), np.ones(3, np.bool_), 0.6)  # type: ignore[arg-type]
+    counts = {line.key: line.values[ALL] for line in table.lines}
+    expected: Counter[str] = Counter()
 
     def shingles(words: list[int]) -> set[tuple[int, ...]]:
         return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))} if words else set()
 
-    pairs = 0
     for place, (words, citing, targets, split) in enumerate(rows):
         others = [other for i, other in enumerate(rows) if i != place]
         same = [other for other in others if words and other[0] == words]
-        assert (found.same[place] >= 0) == bool(same)
+        expected["same"] += bool(same)
         known = [other for other in same if split >= 0 and other[3] >= 0]
-        assert (found.other_target[place] >= 0) == any(set(other[2]) != set(targets) for other in known)
+        expected["same_other_target"] += any(set(other[2]) != set(targets) for other in known)
         own = shingles(words)
         near = [
             other for other in others if len(own & shingles(other[0])) >= 0.6 * len(own | shingles(other[0]))
         ]
         near = [other for other in near if own and other[0]]
-        pairs += len(near)
-        assert found.near_own[place] == any(other[1] == citing for other in near)
-        for number in range(2):
+        expected["pairs"] += len(near)
+        expected["near_own"] += any(other[1] == citing for other in near)
+        for number, name in enumerate(("train", "test")):
             there = [other for other in near if other[1] != citing and other[3] == number]
-            assert found.near_in[place, number] == bool(there)
+            expected[f"near_in_{name}"] += bool(there)
             common = any(split >= 0 and set(other[2]) & set(targets) for other in there)
-            assert found.near_to[place, number] == common
-    assert 2 * found.pairs == pairs
+            expected[f"near_in_{name}_same_target"] += common
+    expected["pairs"] //= 2
+    assert counts == {key: expected[key] for key in counts}
 
 
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 2)), max_size=12)
-)
-def test_equal_groups(rows: list[tuple[int, bool, bool, int]]) -> None:
-    keys = np.array([key for key, *_ in rows], np.uint64)
-    valid = np.array([valid for _, valid, *_ in rows], np.bool_)
-    marked = np.array([marked for *_, marked, _ in rows], np.bool_)
-    values = np.array([value for *_, value in rows], np.uint64)
-    groups = EqualGroups(keys, valid)
-    partners, differing = groups.partners(), groups.differing_partners(values)
-    has_marked_partner = groups.has_marked_partner(marked)
+@given(rows=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12))
+def test_equal_groups(rows: list[tuple[int, bool]]) -> None:
+    keys = np.array([key for key, _ in rows], np.uint64)
+    valid = np.array([valid for _, valid in rows], np.bool_)
+    partners = _equal_partners(_groups(keys, valid))
     for row in range(len(rows)):
         group = [i for i in range(len(rows)) if valid[row] and valid[i] and keys[row] == keys[i]]
         same = [i for i in group if i != row]
         assert partners[row] in same if same else partners[row] == -1
-        assert has_marked_partner[row] == any(marked[i] for i in same)
-        different = [i for i in same if values[i] != values[row]]
-        assert differing[row] in different if different else differing[row] == -1

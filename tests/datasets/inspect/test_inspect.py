@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
+import html
 import io
 import json
 import re
-import shutil
-import subprocess
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +22,6 @@ from citerec.datasets.prepare import open_corpora, open_corpus
 from citerec.tests.conftest import Done
 from citerec.tests.datasets.conftest import write_corpus
 
-ROOT = Path(__file__).parents[3]
-PLOTS = ("lengths.png", "years.png", "citations.png", "contexts.png")
 HOSTILE = '<script>alert("x")</script> & <img src=http://example.org/x onerror=alert(1)>'
 PAPERS: dict[str, dict[str, Any]] = {
     "<b>a</b>": {"title": HOSTILE, "abstract": f"{HOSTILE}. [bold]Second[/bold].", "year": 2001},
@@ -53,37 +47,6 @@ def inspect(folder: Path, output: Path, **settings: Any) -> dict[str, Any]:
     return dict(json.loads((output / "inspect.json").read_text("utf-8")))
 
 
-class Page(HTMLParser):
-    """Collects tags, attributes and text of a page; checks that all elements are closed."""
-
-    EMPTY = frozenset(("meta", "img", "br"))
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.text: list[str] = []
-        self._open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in self.EMPTY:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-    def values(self, tag: str, name: str) -> list[str]:
-        return [value for of, key, value in self.attributes if (of, key) == (tag, name)]
-
-
 @pytest.mark.slow
 def test_from_the_command_line(folder: Path, tmp_path: Path, script: Callable[..., Done]) -> None:
     output = tmp_path / "out"
@@ -91,7 +54,7 @@ def test_from_the_command_line(folder: Path, tmp_path: Path, script: Callable[..
     done = script("data", "inspect", "data=custom", *data, f"output_dir={output}")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[-1] == f"page: {output / 'index.html'}"
-    assert sorted(path.name for path in output.iterdir()) == sorted([*PLOTS, "index.html", "inspect.json"])
+    assert sorted(path.name for path in output.iterdir()) == ["index.html", "inspect.json"]
     numbers = json.loads((output / "inspect.json").read_text("utf-8"))
     assert numbers["data"] == folder.name
     assert (numbers["splits/contexts/train"], numbers["splits/contexts/test"]) == (2, 1)
@@ -99,58 +62,28 @@ def test_from_the_command_line(folder: Path, tmp_path: Path, script: Callable[..
     assert numbers["leaks/author/train/examples"] == ["c2"]
     assert numbers["targets/seen/test"] == 1
     assert numbers["papers/no_authors/all"] == 3
-    for file in PLOTS:
-        assert (output / file).read_bytes().startswith(b"\x89PNG")
     # Text from files is not interpreted as terminal markup.
     assert "[red]so[/red] of the graph of words" in done.out
     assert "contexts with the title of a target" in done.out
 
 
-def test_the_page_is_complete_and_has_no_scripts(folder: Path, tmp_path: Path) -> None:
-    numbers = inspect(folder, tmp_path / "out")
+def test_the_page_shows_what_is_printed_and_has_no_scripts(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inspect(folder, tmp_path / "out")
     text = (tmp_path / "out" / "index.html").read_text("utf-8")
-    page = Page(text)
-    assert not any(page.tags[tag] for tag in ("script", "link", "iframe", "i", "b"))
-    assert page.tags["img"] == len(PLOTS)
-    for source, file in zip(page.values("img", "src"), PLOTS, strict=True):
-        kind, _, content = source.partition(",")
-        assert kind == "data:image/png;base64"
-        assert base64.b64decode(content) == (tmp_path / "out" / file).read_bytes()
-    assert all("median" in alt and len(alt) > 40 for alt in page.values("img", "alt"))
-    assert not any(name.startswith("on") or name == "style" for _, name, _ in page.attributes)
-    assert all(link.startswith("#") for link in page.values("a", "href"))
-    assert {link[1:] for link in page.values("a", "href")} <= {
-        value for *_, name, value in page.attributes if name == "id"
-    }
-    assert not page.values("img", "srcset") and "url(" not in text and "@import" not in text
-    assert any("default-src 'none'" in value for value in page.values("meta", "content"))
-    assert "width=device-width, initial-scale=1" in page.values("meta", "content")
-    assert "prefers-color-scheme: dark" in text
-    shown = " ".join("".join(page.text).split())
-    assert "Inspection of <i>hostile & co" in shown
-    assert shown.count(HOSTILE) == 3  # a context, a title and an abstract
-    assert shown.count("TARGETCIT") == len(CONTEXTS) and page.tags["mark"] == len(CONTEXTS)
-    assert "c2" in numbers["leaks/title/train/examples"]
+    assert not re.search(r"<(script|img|b|i)\b", text) and "charset" in text.lower()
+    shown = html.unescape(re.sub(r"<[^>]+>", "", text.partition("<body>")[2]))
+    assert capsys.readouterr().out.strip() in shown
+    assert " ".join(shown.split()).count(HOSTILE) == 3  # a context, a title and an abstract
 
 
-@pytest.mark.slow
-@pytest.mark.pictures
 def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / name for name in ("one", "two")]
     for output in outputs:
         inspect(folder, output, examples=2, seed=1)
     first, second = ({path.name: path.read_bytes() for path in output.iterdir()} for output in outputs)
     assert first == second
-
-
-@pytest.mark.pictures
-def test_more_than_six_splits_are_drawn(make_corpus: Any, tmp_path: Path) -> None:
-    names = ["train", "val", *(f"test_{letter}" for letter in "abcdef")]
-    contexts = {f"c{i}": (name, "p", "b", f"Number {i} TARGETCIT.") for i, name in enumerate(names)}
-    contexts |= {"c0": ("train", "q", "b", "A TARGETCIT."), "c1": ("val", "<b>a</b>", "b", "B TARGETCIT.")}
-    corpus = make_corpus(PAPERS, contexts, splits=names)
-    inspect_corpus(lambda: corpus, tmp_path / "out", examples=0)
-    assert len({(tmp_path / "out" / file).read_bytes() for file in PLOTS}) == len(PLOTS)
 
 
 def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None:
@@ -185,21 +118,6 @@ def test_all_zero_lines_are_combined() -> None:
     assert ["│", "pears", "│", "0", "│", "2", "│"] in rows
     assert ["│", "plums", "│", "–", "│", "–", "│"] in rows
     assert "None: apples [red]." in text.getvalue()
-
-
-def test_every_number_is_documented(tmp_path: Path) -> None:
-    """docs/guide/inspect.md lists every key; SPLIT is a placeholder for split names."""
-    more = {"c4": ("test_more", "q", "b", "And more TARGETCIT."), "c5": (None, "q", "b", "No TARGETCIT.")}
-    folder = write_corpus(tmp_path / "source", PAPERS, {**CONTEXTS, **more})
-    cache = tmp_path / "cache"
-    open_it = partial(open_corpus, folder, cache_dir=cache, splits=["train", "test", "test_more"])
-    inspect_corpus(open_it, tmp_path / "out")
-    found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    page = (ROOT / "docs" / "guide" / "inspect.md").read_text("utf-8")
-    documented = set(re.findall(r"`([a-z_]+/[A-Za-z_0-9]+)`", page))
-    keys = {"/".join(key.split("/")[:2]) for key in found if "/" in key}
-    keys = {re.sub(r"(in|contexts)_(train|test_more|test)", r"\1_SPLIT", key) for key in keys}
-    assert keys == documented
 
 
 @pytest.mark.parametrize(
@@ -243,39 +161,3 @@ def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path, script: Ca
     (tmp_path / "file").write_text("")
     done = script("data", "inspect", f"output_dir={tmp_path / 'file'}")
     assert (done.code, done.err) == (2, f"error: {tmp_path / 'file'}: File exists\n")
-
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@pytest.mark.slow
-@pytest.mark.pictures
-@pytest.mark.skipif(BROWSER is None, reason="no browser")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_a_browser(folder: Path, tmp_path: Path, scheme: str) -> None:
-    """At phone width nothing overflows the page, and text has sufficient contrast."""
-    inspect(folder, tmp_path / "out")
-    probe = """<iframe src="out/index.html" style="width:390px;height:2000px;border:0"></iframe><script>
-    onload = () => {
-      const inside = document.querySelector("iframe").contentDocument, root = inside.documentElement;
-      const style = inside.defaultView.getComputedStyle(inside.body);
-      const images = [...inside.images].map((image) => image.complete && image.naturalWidth > 0);
-      document.body.textContent = JSON.stringify({
-        width: root.scrollWidth, text: style.color, ground: style.backgroundColor, images,
-        marks: inside.querySelectorAll("mark").length, scripts: inside.scripts.length});
-    };</script>"""
-    (tmp_path / "probe.html").write_text(probe)
-    assert BROWSER is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    options += ["--allow-file-access-from-files", "--virtual-time-budget=5000", "--dump-dom"]
-    options += [f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"]
-    command = [BROWSER, *options, (tmp_path / "probe.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    body = re.search(r"<body>(.*)</body>", done.stdout, re.DOTALL)
-    assert body, done.stdout + done.stderr
-    found = json.loads(body[1])
-    assert found["width"] <= 390
-    assert found["images"] == [True] * len(PLOTS)
-    assert (found["marks"], found["scripts"]) == (len(CONTEXTS), 0)
-    text, ground = (sum(map(int, re.findall(r"\d+", found[key])[:3])) / 3 for key in ("text", "ground"))
-    assert ground - text > 150 if scheme == "light" else text - ground > 150

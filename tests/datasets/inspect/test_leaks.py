@@ -82,7 +82,7 @@ def test_shares_count_contexts_that_can_leak(make_corpus: Callable[..., Corpus])
         "c4": ("test", "none", "p", "Nothing here TARGETCIT"),
     }
     lines = {line.key: line for line in table_of(make_corpus(PAPERS, contexts)).lines}
-    assert {key: dict(line.of) for key, line in lines.items()} == {
+    assert {key: dict(line.totals) for key, line in lines.items()} == {
         "title": {"train": 1, "test": 1},
         "author": {"train": 2, "test": 0},
         "year": {"train": 3, "test": 1},

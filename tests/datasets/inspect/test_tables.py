@@ -14,7 +14,6 @@ from citerec.datasets.inspect.statistics import (
     paper_table,
     split_table,
     target_table,
-    year_table,
 )
 from citerec.datasets.inspect.tables import CorpusView, Line, Table, flat_counts
 from citerec.datasets.near_duplicates import counted_words, word_lengths
@@ -70,7 +69,7 @@ def test_papers_and_missing_fields_by_role(corpus: Corpus) -> None:
         "no_year": [2, 2, 1, 2, 0],
         "no_authors": [2, 1, 1, 1, 0],
         "year_earliest": [1999, 1999, 1999, 2001, None],
-        "year_median": [2005.5, 2003.5, 2006, 2005, None],
+        "year_median": [2005, 2001, 2006, 2005, None],
         "year_latest": [2009, 2009, 2008, 2009, None],
     }
     assert examples(table)["no_title"] == {
@@ -80,18 +79,18 @@ def test_papers_and_missing_fields_by_role(corpus: Corpus) -> None:
 
 def test_splits(corpus: Corpus) -> None:
     table = split_table(CorpusView(corpus))
-    assert table.columns == ["train", "test", "test_more", "no split"]
+    assert table.columns == ["train", "test", "test_more"]
     assert rows(table) == {
-        "contexts": [3, 2, 1, 1],
-        "citing": [2, 1, 1, "-"],
-        "cited": [3, 2, 2, "-"],
-        "citations": [4, 2, 2, "-"],
-        "several": [1, 0, 1, "-"],
-        "per_citing": [1.5, 2.0, 1.0, "-"],
-        "per_cited": [4 / 3, 1.0, 1.0, "-"],
-        "citing_in_train": ["-", 0, 0, "-"],
-        "citing_in_test": [0, "-", 1, "-"],
-        "citing_in_test_more": [0, 1, "-", "-"],
+        "contexts": [3, 2, 1],
+        "citing": [2, 1, 1],
+        "cited": [3, 2, 2],
+        "citations": [4, 2, 2],
+        "several": [1, 0, 1],
+        "per_citing": [1.5, 2.0, 1.0],
+        "per_cited": [4 / 3, 1.0, 1.0],
+        "citing_in_train": ["-", 0, 0],
+        "citing_in_test": [0, "-", 1],
+        "citing_in_test_more": [0, 1, "-"],
     }
     assert examples(table)["several"] == {"train": ["c2"], "test_more": ["c6"]}
     assert examples(table)["citing_in_test"] == {"test_more": ["r"]}
@@ -106,20 +105,13 @@ def test_seen_and_unseen_targets(corpus: Corpus, make_corpus: Callable[..., Corp
         "papers_unseen": [0, 1, 2],
         "itself": [0, 0, 1],
         "no_candidate": [1, 1, 0],
+        # A citing paper with unknown year is not earlier than its targets.
+        "later": [1, 0, 0],
     }
     assert examples(table)["no_candidate"] == {"train": ["c2"], "test": ["c4"]}
     without = make_corpus({"a": {}, "p": {}}, {"c1": ("test", "p", "a", "It stands TARGETCIT.")})
     table = target_table(CorpusView(without))
-    assert list(rows(table)) == ["itself", "no_candidate"] and "no split train" in table.note
-
-
-def test_years(corpus: Corpus) -> None:
-    table = year_table(CorpusView(corpus))
-    found = rows(table)
-    assert found["citing_earliest"] == [2006, None, None] and found["citing_median"] == [2007, None, None]
-    assert found["cited_earliest"] == [2001, 2005, None] and found["cited_latest"] == [2009, 2005, None]
-    # A citing paper with unknown year is not earlier than its targets.
-    assert found["later"] == [1, 0, 0] and examples(table)["later"] == {"train": ["c3"]}
+    assert list(rows(table)) == ["itself", "no_candidate", "later"] and "no split train" in table.note
 
 
 def test_lengths_and_quantiles(corpus: Corpus) -> None:
@@ -136,8 +128,8 @@ def test_lengths_and_quantiles(corpus: Corpus) -> None:
     # A quantile is a length that this share of the texts does not exceed.
     table = length_table(corpus, contexts, np.arange(1, 101), np.zeros(0, np.int64))
     *_, titles_line, abstracts_line = table.lines
-    quantiles = [titles_line.values[column] for column in ("p1", "p5", "p25", "median", "p99")]
-    assert quantiles == [1, 5, 25, 50, 99] and abstracts_line.values == {"texts": 0}
+    quantiles = [titles_line.values[column] for column in ("p5", "median", "p95")]
+    assert quantiles == [5, 50, 95] and abstracts_line.values == {"texts": 0}
 
 
 def test_empty_fields_of_contexts(corpus: Corpus) -> None:

@@ -350,3 +350,19 @@ def test_one_process_and_two_give_the_same_results(
     assert np.allclose(rankings[0].scores, rankings[1].scores, atol=1e-5)
     report = (folder / "one" / "report.md").read_text()
     assert "benchmark=pipeline" in report and "Base -> Reranked" in report
+
+
+def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:
+    def metrics(stages: str, *depths: int) -> dict[str, Any]:
+        values = {f"depth/{k}/recall@10": 0.4 + k / 1e4 for k in depths}
+        values |= {f"depth/{k}/ceiling": 0.6 + k / 1e4 for k in depths}
+        about = {"retriever": "BM25", "data": "demo", "split": "test", "queries": 700, "base/recall@10": 0.4}
+        return {"stages": stages, **about, **values}
+
+    sweep = {"candidates=50": metrics("a", 10, 50), "candidates=100": metrics("a", 10, 50, 100)}
+    _, _, plot = Pipeline.depth_parts(sweep, "2026", [])
+    reranked, ceiling = plot.curves.values()
+    assert list(reranked) == list(ceiling) == [10, 50, 100] and plot.lines == {"BM25 alone": 0.4}
+    assert plot.title == "a on demo, split test, 700 queries"
+    _, _, plot = Pipeline.depth_parts({**sweep, "other": metrics("b", 10)}, "2026", [])
+    assert list(plot.curves) == ["candidates=50", "other"] and plot.title == "2026"

@@ -180,13 +180,13 @@ def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) 
     assert "on validation, the best of 2 pairs" in report
 
     outputs = {"BM25": Output(one, metrics, {}), "again": Output(two, metrics, {})}
-    rows = "\n".join(to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path, "page")).splitlines()
+    rows = "\n".join(to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path)).splitlines()
     first = next(row for row in rows if row.startswith("| BM25 |"))
     assert first.replace("BM25", "again") in rows and f" **{metrics['80']['map']:.2f}** ± " in first
-    assert not (tmp_path / "page.png").exists()  # two sizes are no curve
+    assert not (tmp_path / "map.png").exists()  # two sizes are no curve
     outputs = {"BM25": Output(one, {**metrics, "200": metrics["150"]}, {})}
-    to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path, "page")
-    assert (tmp_path / "page.png").stat().st_size > 5000
+    to_markdown(DatasetLevel.view(outputs, "arXiv"), tmp_path)
+    assert (tmp_path / "map.png").stat().st_size > 5000
     assert compare_outputs(one, two, ["map"])["map"].difference == 0
     DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
     with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):

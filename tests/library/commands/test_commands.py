@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.models import BUILT_IN
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.recommender import Recommender
+from citerec.library.papers.library import Library
+from citerec.library.papers.models import BUILT_IN
 from citerec.tests.conftest import CONTEXTS, PAPERS, Run
 from citerec.tests.library.conftest import papers_of
 
@@ -52,7 +52,9 @@ def bib(run: Run, tmp_path: Path) -> Path:
 def test_a_library_on_disk_is_refused_in_one_line(run: Run, bib: Path) -> None:
     code, out, err = run("build", "source=a.bib", "overwrite=true", "storage=disk")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("error: storage=disk: a library is held in memory")
+    assert err.startswith(
+        "error: storage=disk: a library is kept in memory, for up to some two million papers, or"
+    )
 
 
 def test_what_is_merged_is_listed_and_can_be_kept_apart(run: Run, tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_what_is_merged_is_listed_and_can_be_kept_apart(run: Run, tmp_path: Path
 
 
 def papers() -> dict[str, str]:
-    return {paper.id: paper.title for paper in papers_of(MemoryLibrary.open("mine"))}
+    return {paper.id: paper.title for paper in papers_of(Library.open("mine"))}
 
 
 def test_info(bib: Path, run: Run) -> None:
@@ -134,13 +136,13 @@ def test_add(bib: Path, run: Run) -> None:
     )
     _, out, _ = run("add", "source=more.bib")
     assert out == "mine: 1 added, 1 completed; 4 papers\n"
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     completed = library.paper(library.row("zwei") or 0)
     fields = (completed.id, completed.key, completed.title, completed.abstract)
     assert fields == ("doi:10.1000/two", "two", "Speech", "Sound.")
     assert [file.path for file in library.manifest.sources] == [str(bib), str(more)]
     assert run("add", "source=more.bib")[1] == "mine: nothing new; 4 papers\n"
-    assert MemoryLibrary.open("mine").manifest.generation == 2
+    assert Library.open("mine").manifest.generation == 2
     assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
 
 
@@ -159,7 +161,7 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("update")[1] == "mine: nothing has changed; 1 paper\n"
     bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
     assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 2 papers\n"  # despite its removal
-    assert MemoryLibrary.open("mine").manifest.removed == ["doi:10.1000/two"]
+    assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
 
@@ -178,7 +180,7 @@ def test_a_source_that_lost_many_papers_needs_force(bib: Path, run: Run) -> None
     line += "then confirm with force=true\n"
     assert run("update")[::2] == (2, line.format(6))
     assert run("remove", "source=a.bib")[::2] == (2, line.format(9))
-    assert len(papers()) == 11 and MemoryLibrary.open("mine").manifest.sources[0].path == str(bib)
+    assert len(papers()) == 11 and Library.open("mine").manifest.sources[0].path == str(bib)
     assert run("update", "force=true")[1] == "mine: 0 added, 6 removed, 0 replaced; 5 papers\n"
     assert run("remove", "source=more.bib")[1] == "mine: 0 added, 2 removed, 0 replaced; 3 papers\n"
 
@@ -192,7 +194,7 @@ def test_a_library_built_again_from_sources_that_lost_many_papers_needs_force(bi
     assert run("build", "overwrite=true")[::2] == (2, line + "then confirm with force=true\n")
     assert len(papers()) == 10
     assert run("build", "overwrite=true", "force=true")[0] == 0 and len(papers()) == 3
-    inside = MemoryLibrary.open("mine").folder / "own.bib"
+    inside = Library.open("mine").folder / "own.bib"
     inside.write_text(entries[0])
     line = f"error: source={inside.resolve()}: is a file of the library that it replaces; copy it elsewhere\n"
     assert run("build", f"source={inside}", "overwrite=true")[::2] == (2, line)
@@ -235,10 +237,10 @@ def test_folders_and_patterns_are_searched_again(run: Run, tmp_path: Path) -> No
         run("remove", "source=[refs/b.bib,refs/b.bib]")[1]
         == "mine: 0 added, 1 removed, 0 replaced; 3 papers\n"
     )
-    manifest = MemoryLibrary.open("mine").manifest
+    manifest = Library.open("mine").manifest
     assert manifest.named == [str(folder / "a.bib"), str(tmp_path / "x*.bib")]
     assert run("remove", "source=refs")[1] == "mine: 0 added, 2 removed, 0 replaced; 1 paper\n"
-    assert MemoryLibrary.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
+    assert Library.open("mine").manifest.named == [str(tmp_path / "x*.bib")]
 
 
 def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
@@ -247,9 +249,9 @@ def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
     run("add", "source=more.bib")
     bib.write_text(entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"))
     run("update", "force=true")
-    updated = sorted(papers_of(MemoryLibrary.open("mine")))
+    updated = sorted(papers_of(Library.open("mine")))
     run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
-    assert sorted(papers_of(MemoryLibrary.open("mine"))) == updated
+    assert sorted(papers_of(Library.open("mine"))) == updated
 
 
 def test_broken_entries_are_skipped_and_reported(
@@ -274,7 +276,7 @@ def test_a_library_is_built_again_from_what_it_knows(
     manifest.write_text(json.dumps(former))
     everything = papers()
     assert len(everything) == 4 and run("build", "overwrite=true")[0] == 0
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     assert papers() == everything and library.manifest.model == "bm25"
     run("remove", "id=one")
     assert run("build", "overwrite=true")[1].startswith("mine: 3 papers, ")
@@ -284,7 +286,7 @@ def test_a_library_is_built_again_from_what_it_knows(
         run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 4 papers\n" and papers() == everything
     )
     assert run("build", "overwrite=true")[0] == 0 and papers() == everything
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     (library.folder / "metadata.arrow").write_bytes(b"")
     code, _, err = run("info")
     assert code == 2 and err.endswith("build it again: citerec build library=mine overwrite=true\n")
@@ -320,7 +322,7 @@ def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, argum
     assert {file.name for file in tmp_path.iterdir()} == {"a.bib", "half"}
 
 
-def contexts_of(library: MemoryLibrary) -> dict[str, list[str]]:
+def contexts_of(library: Library) -> dict[str, list[str]]:
     """Titles of the cited papers by context id."""
     train, corpus = library.corpus.split("train"), library.corpus
     return {
@@ -332,7 +334,7 @@ def contexts_of(library: MemoryLibrary) -> dict[str, list[str]]:
 def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) -> None:
     """Papers are matched by id in papers.json, and by title in a .bib file."""
     code, _, _ = run("build", f"source={tiny_source}", f"contexts={tiny_source}", "model=bm25")
-    corpus = MemoryLibrary.open("mine").corpus
+    corpus = Library.open("mine").corpus
     train = {id: CONTEXTS[id] for id in CONTEXTS if CONTEXTS[id][0] == "train"}
     assert code == 0 and list(corpus.context_ids) == list(train)
     assert [corpus.paper_ids[row] for row in corpus.citing] == [citing for _, citing, _, _ in train.values()]
@@ -341,7 +343,7 @@ def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) ->
     entries = {name: entry(name, title, year=years[name]) for name, title in titles.items()}
     tiny_source.with_name("a.bib").write_text(entries["parsing"] + entries["vision"])
     run("build", "source=a.bib", f"contexts={tiny_source}", "model=bm25", "overwrite=true")
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     cited = {id: [titles["vision" if id == "c5" else "parsing"]] for id in ("c1", "c2", "c5", "c6")}
     assert contexts_of(library) == cited
     assert library.corpus.citing.tolist() == [
@@ -352,13 +354,13 @@ def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) ->
     ]  # c1, c2 and c5, c6: one citing paper each
     tiny_source.with_name("b.bib").write_text(entries["graph"])
     run("add", "source=b.bib")
-    assert contexts_of(MemoryLibrary.open("mine")) == cited
+    assert contexts_of(Library.open("mine")) == cited
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
-    assert contexts_of(MemoryLibrary.open("mine")) == cited | {"c3": [titles["graph"]]}
+    assert contexts_of(Library.open("mine")) == cited | {"c3": [titles["graph"]]}
     train_file = tiny_source / "train.json"
     train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
-    assert list(contexts_of(MemoryLibrary.open("mine"))) == ["c1", "c2"]
+    assert list(contexts_of(Library.open("mine"))) == ["c1", "c2"]
 
 
 DRAFT = r"""\documentclass{article}\title{My first paper}\begin{document}\section{Old}
@@ -383,9 +385,9 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
         (drafts / name).write_text(text)
     build = ["source=a.bib", "model=bm25", "overwrite=true"]
     assert run("build", "contexts=drafts/old.tex", *build)[0] == 0
-    assert list(contexts_of(MemoryLibrary.open("mine")).values()) == [["Parsing trees"]] * 2
+    assert list(contexts_of(Library.open("mine")).values()) == [["Parsing trees"]] * 2
     assert run("build", "contexts=drafts", *build)[0] == 0
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     assert sorted(map(str, contexts_of(library).values())) == ["['Graphs']", *["['Parsing trees']"] * 3]
     assert len(set(library.corpus.citing.tolist())) == 2, "one citing paper per draft"
     assert "drawn as circles in many of the books [TARGETCIT, OTHERCIT]." in " ".join(
@@ -396,7 +398,7 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     growing = r"\documentclass{a}\def\a#1{#1#1#1#1#1#1#1#1#1#1}" + r"\a{" * 9 + "b" + "}" * 9
     (drafts / "old.tex").write_text(growing)
     run("update")
-    assert list(contexts_of(MemoryLibrary.open("mine")).values()) == [["Graphs"]]
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
     assert "old.tex: the macro \\a expands to too much" in caplog.text
     (drafts / "notes.md").write_text("Nothing [@gone].")
     draft = DRAFT.replace(r"\end{document}", r"\input{chapter}\bibliography{refs}\end{document}")
@@ -405,10 +407,10 @@ def test_contexts_of_own_drafts(bib: Path, run: Run, caplog: pytest.LogCaptureFi
     assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "chapter.tex").write_text("Graphs have nodes, and waves have sound \\cite{nodes}.\n")
     run("update")
-    assert sorted(contexts_of(MemoryLibrary.open("mine")).values()) == [["Graphs"], *[["Parsing trees"]] * 2]
+    assert sorted(contexts_of(Library.open("mine")).values()) == [["Graphs"], *[["Parsing trees"]] * 2]
     (drafts / "refs.bib").write_text(REFS.replace("Parsing trees", "Another paper"))
     run("update")
-    assert list(contexts_of(MemoryLibrary.open("mine")).values()) == [["Graphs"]]
+    assert list(contexts_of(Library.open("mine")).values()) == [["Graphs"]]
     assert run("update")[1] == "mine: nothing has changed; 3 papers\n"
     (drafts / "chapter.tex").write_text("x")
     for name, reason in (

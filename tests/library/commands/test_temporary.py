@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from citerec.library.commands import temporary
-from citerec.library.commands.temporary import library_folder
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.ask import temporary
+from citerec.library.ask.temporary import library_folder
+from citerec.library.papers.library import Library
 from citerec.tests.conftest import Run
 from citerec.tests.library.commands.test_watch import entries
 from citerec.tests.library.sources.zotero import Zotero, write_preferences
@@ -51,7 +51,7 @@ def test_a_file_is_asked_without_building(run: Run, folder: Path) -> None:
     Path("papers.bib").write_text(entries("Songs of birds"))
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     assert run("search", "library=papers.bib", "graphs")[2] == "papers.bib: no paper has these words\n"
-    (MemoryLibrary.open(cached).folder / "metadata.arrow").write_bytes(b"damage")
+    (Library.open(cached).folder / "metadata.arrow").write_bytes(b"damage")
     assert run("search", "papers.bib", "birds", "format=cite")[1] == "\\cite{Songsofbirds}\n"
     Path("papers.bib").write_text("")
     code, out, err = run("search", "papers.bib", "birds")

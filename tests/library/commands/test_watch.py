@@ -17,10 +17,11 @@ import pytest
 import requests
 
 from citerec.base.errors import InputError
-from citerec.library.commands import watch as module
-from citerec.library.commands.change import build, refresh
-from citerec.library.commands.watch import watching
-from citerec.library.memory.library import MemoryLibrary
+from citerec.library.commands.change import build
+from citerec.library.papers import watch as module
+from citerec.library.papers.building import refresh
+from citerec.library.papers.library import Library
+from citerec.library.papers.watch import watching
 from citerec.library.settings import BuildSettings
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Zotero, write_preferences
@@ -42,7 +43,7 @@ def folder(
 
 
 def titles() -> list[str]:
-    return sorted(paper.title for paper in papers_of(MemoryLibrary.open("mine")))
+    return sorted(paper.title for paper in papers_of(Library.open("mine")))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -91,9 +92,9 @@ def test_files_folders_and_patterns(
         Path("away").rename("refs")
         write("refs/deep/d.bib", "Nine")
         wait_for(lambda: "Nine" in titles())
-    generation = MemoryLibrary.open("mine").manifest.generation
+    generation = Library.open("mine").manifest.generation
     write("a.bib", "One", "Nobody watches")
-    assert MemoryLibrary.open("mine").manifest.generation == generation
+    assert Library.open("mine").manifest.generation == generation
     lines = [record.getMessage().rpartition(", ")[0] for record in caplog.records]
     assert lines[:3] == ["1 paper added", "1 paper added, 1 removed", "1 paper added"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, is_preprint, is_published, make_paper
 from citerec.library.drafts.check import check, find_problems, read_checked
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, is_preprint, is_published, make_paper
+from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings
-from citerec.library.sources.readers import find_sources
+from citerec.library.sources.finding import find_sources
 from citerec.tests.conftest import Run
 
 BIB = r"""
@@ -87,7 +87,7 @@ def library(tmp_path: Path) -> str:
             year=2015, venue="ICLR", arxiv="1412.6980", doi="10.1000/adam",
         ),
     ]  # fmt: skip
-    return str(MemoryLibrary.create(tmp_path / "mine", papers, model="bm25").path)
+    return str(Library.create(tmp_path / "mine", papers, model="bm25").path)
 
 
 def test_findings(run: Run) -> None:

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from citerec.base.errors import InputError
-from citerec.datasets.fulltext.contexts import cut_window, find_citations
-from citerec.datasets.languages.latex import LATEX
-from citerec.datasets.languages.org import ORG as ORG_MODE
+from citerec.datasets.building.contexts import cut_window, find_citations
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.org import ORG as ORG_MODE
+from citerec.library.ask.recommender import CITED, Recommender
 from citerec.library.drafts.copies import Suggestions, plan_copies, write_copies
 from citerec.library.drafts.reader import Draft, draft_language, read_draft
 from citerec.library.drafts.suggest import draft, report, suggest
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import CITED, Recommender
+from citerec.library.papers.library import Library
 from citerec.library.settings import DraftSettings
 from citerec.retrieval.queries import SURROUNDINGS, WINDOW
 
@@ -108,7 +108,7 @@ We parse sentences.
 def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
     path = tmp_path_factory.mktemp("library") / "mine"
     papers = [LibraryPaper(*texts, year=2000) for texts in SHELF]
-    MemoryLibrary.create(path, papers, model="bm25")
+    Library.create(path, papers, model="bm25")
     return Recommender.open(path)
 
 
@@ -396,12 +396,10 @@ def test_filled_copies_in_typst_and_org(
 ) -> None:
     parsed = read_draft_of(folder, text, name)
     found = suggest(parsed, recommender, 3)
-    sure = [[replace(paper, probability=0.9) for paper in papers] for papers in found.found[:-1]]
-    unsure = [replace(paper, probability=0.1) for paper in found.found[-1]]
+    sure = [[replace(paper, probability=0.9) for paper in papers] for papers in found.papers[:-1]]
+    unsure = [replace(paper, probability=0.1) for paper in found.papers[-1]]
     copies = plan_copies(parsed, folder / f"new{Path(name).suffix}", None)
-    write_copies(
-        Suggestions(parsed, [*sure, unsure], found.known), in_memory(recommender.library), copies, 0.5
-    )
+    write_copies(Suggestions(parsed, [*sure, unsure], found.ids), recommender.library, copies, 0.5)
     written = (folder / f"new{Path(name).suffix}").read_text()
     assert filled in written and comment in written and "new.bib" in written and "refs.bib" not in written
     assert "@inproceedings{devlin2019bert" in (folder / "new.bib").read_text().replace(
@@ -476,16 +474,16 @@ def test_the_example() -> None:
 
 def test_suggestions(folder: Path, recommender: Recommender) -> None:
     suggestions = suggest(read_draft(folder / "paper.tex"), recommender, 3)
-    assert suggestions.known == {"improving": "gpt", "nivre2003": "nivre"}
+    assert suggestions.ids == {"improving": "gpt", "nivre2003": "nivre"}
     assert suggestions.unknown == ["ghost"]
     commands = [place.command for place in suggestions.draft.places]
-    ids = [[paper.id for paper in papers] for papers in suggestions.found]
+    ids = [[paper.id for paper in papers] for papers in suggestions.papers]
     found = dict(zip(commands, ids, strict=True))
     assert found[r"\cite{?}"][0] == "bert" and found[r"\parencite{?}"][0] == "mst"
     assert all("own" not in papers for papers in found.values()), "a draft does not cite itself"
     assert "gpt" not in found[r"\cite{?}"], "cited in the same sentence"
     assert "nivre" not in found[r"\autocite{nivre2003,?}"]
-    keys = {paper.id: paper.key for papers in suggestions.found for paper in papers}
+    keys = {paper.id: paper.key for papers in suggestions.papers for paper in papers}
     assert keys["gpt"] == "improving", "the draft's key"
 
 
@@ -714,7 +712,7 @@ def test_a_book_is_read_with_its_chapters(tmp_path: Path, recommender: Recommend
     assert (place.file.name, place.line, found.title) == ("01-parsing.Rmd", 3, "A book")
     assert found.cited.keys() == {"vaswani2017"}
     copies = plan_copies(found, tmp_path / "filled", None)
-    write_copies(suggest(found, recommender, 1), in_memory(recommender.library), copies)
+    write_copies(suggest(found, recommender, 1), recommender.library, copies)
     assert "[@mcdonald2005]" in (tmp_path / "filled" / "01-parsing.Rmd").read_text()
     assert "@misc{mcdonald2005" in (tmp_path / "filled" / "refs.bib").read_text()
 
@@ -736,9 +734,9 @@ def certain(found: Draft, recommender: Recommender, *probabilities: float) -> Su
     order = {id: rank for rank, (id, *_) in enumerate(SHELF)}
     papers = [
         [replace(paper, probability=one) for paper in sorted(papers, key=lambda paper: order[paper.id])]
-        for papers, one in zip(made.found, probabilities, strict=True)
+        for papers, one in zip(made.papers, probabilities, strict=True)
     ]
-    return replace(made, found=papers)
+    return replace(made, papers=papers)
 
 
 @pytest.mark.parametrize(
@@ -779,9 +777,7 @@ def test_what_is_not_sure_is_left_with_a_comment(
     (tmp_path / "a.tex").write_text(UNSURE)
     found = read_draft(tmp_path / "a.tex")
     copies = plan_copies(found, tmp_path / "b.tex", None)
-    lines = write_copies(
-        certain(found, recommender, *probabilities), in_memory(recommender.library), copies, sure
-    )
+    lines = write_copies(certain(found, recommender, *probabilities), recommender.library, copies, sure)
     text = (tmp_path / "b.tex").read_text()
     assert all(part in text for part in expected), text
     left = sum(one * (2 if place == 2 else 1) < sure for place, one in enumerate(probabilities))
@@ -797,8 +793,8 @@ def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:
     found = read_draft(tmp_path / "a.md")
     copies = plan_copies(found, tmp_path / "b.md", None)
     made = certain(found, recommender, 0.2, 0.9)
-    made = replace(made, found=[[replace(paper, key="a--b") for paper in made.found[0]], made.found[1]])
-    write_copies(made, in_memory(recommender.library), copies, 0.5)
+    made = replace(made, papers=[[replace(paper, key="a--b") for paper in made.papers[0]], made.papers[1]])
+    write_copies(made, recommender.library, copies, 0.5)
     text = (tmp_path / "b.md").read_text()
     assert text.startswith("Graphs [@?]<!-- citerec: not sure: a-b, a-b, a-b --> are old, Adam [@")
 
@@ -806,11 +802,11 @@ def test_comments_in_markdown(tmp_path: Path, recommender: Recommender) -> None:
 def test_papers_cited_elsewhere_are_marked_beside_k_others(folder: Path, recommender: Recommender) -> None:
     found = read_draft(folder / "paper.tex")
     made = suggest(found, recommender, 2)
-    for papers in made.found:
+    for papers in made.papers:
         cited = [paper for paper in papers if paper.cited]
-        assert {paper.id for paper in cited} <= set(made.known.values())
+        assert {paper.id for paper in cited} <= set(made.ids.values())
         assert len(papers) - len(cited) <= 2 and len(cited) <= CITED
-    assert any(paper.cited for papers in made.found for paper in papers)
+    assert any(paper.cited for papers in made.papers for paper in papers)
     out = io.StringIO()
     report(made, Console(file=out, width=100))
     assert "already cited in this draft" in out.getvalue()

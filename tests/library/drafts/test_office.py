@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from citerec.base.errors import InputError
-from citerec.datasets.languages.known import language_of
-from citerec.datasets.languages.office.language import Office
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.languages import language_of
+from citerec.formats.drafts.office.language import Office
+from citerec.library.ask.recommender import Recommender
 from citerec.library.drafts.check import check
 from citerec.library.drafts.copies import plan_copies, write_copies
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import draft, suggest
-from citerec.library.memory.library import MemoryLibrary, in_memory
-from citerec.library.papers import LibraryPaper
-from citerec.library.recommender import Recommender
+from citerec.library.papers.library import Library
 from citerec.library.settings import CheckSettings, DraftSettings
-from citerec.tests.datasets.languages.documents import field, members, paragraph, write, zotero_code
+from citerec.tests.formats.drafts.documents import field, members, paragraph, write, zotero_code
 
 SHELF = [
     LibraryPaper("bert", "devlin2019", "BERT", "Language models such as BERT.", ("Ann Devlin",), 2019),
@@ -32,7 +32,7 @@ SHELF = [
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("library") / "mine"
-    MemoryLibrary.create(path, SHELF, model="bm25")
+    Library.create(path, SHELF, model="bm25")
     return str(path)
 
 
@@ -81,7 +81,7 @@ def test_papers_of_one_volume_have_addresses_of_their_own(tmp_path: Path) -> Non
     """Zotero takes cited items with an address in common to be one."""
     titles, volume = ("Trees", "Forests", "Woods"), LibraryPaper("", url="https://x.org/v", doi="10.1/v")
     shelf = [volume._replace(id=f"key:{title}", key=title, title=title) for title in titles]
-    MemoryLibrary.create(tmp_path / "mine", shelf, model="bm25")
+    Library.create(tmp_path / "mine", shelf, model="bm25")
     path = write(tmp_path / "a.docx", paragraph(".docx", "As [@Trees; @Forests], [@Woods] and [@Trees]."))
     copy = tmp_path / "b.docx"
     draft(DraftSettings(library=str(tmp_path / "mine"), tex=str(path), fill=str(copy), sure=0))
@@ -99,9 +99,9 @@ def test_what_is_not_sure_is_named_beside_the_mark(library: str, tmp_path: Path)
     path = write(tmp_path / "a.docx", paragraph(".docx", "Models such as BERT [CITE] are old."))
     parsed, recommender = read_draft(path), Recommender.open(library)
     found = suggest(parsed, recommender, 2)
-    unsure = [[replace(paper, probability=0.1) for paper in found.found[0]]]
+    unsure = [[replace(paper, probability=0.1) for paper in found.papers[0]]]
     plan = plan_copies(parsed, tmp_path / "b.docx", None)
-    lines = write_copies(replace(found, found=unsure), in_memory(recommender.library), plan, 0.5)
+    lines = write_copies(replace(found, papers=unsure), recommender.library, plan, 0.5)
     assert "1 left with a comment" in lines[1]
     assert text_of(tmp_path / "b.docx").startswith(
         "Models such as BERT [CITE] [citerec: not sure: devlin2019"

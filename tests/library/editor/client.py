@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from citerec.library.language_server.documents import Document
+from citerec.library.editor.documents import Document
 
 T = TypeVar("T")
 WAIT = 120

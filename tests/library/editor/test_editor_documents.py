@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from citerec.datasets.languages.known import LANGUAGES
-from citerec.library.language_server.documents import Document, citation_at, outline, sentence_end_at
-from citerec.library.language_server.features import Features
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.drafts.languages import LANGUAGES
+from citerec.library.editor.documents import Document, citation_at, outline, sentence_end_at
+from citerec.library.editor.features import Features
+from citerec.library.papers.library import Library
 from citerec.library.settings import LspSettings
 
 ENCODINGS = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
@@ -40,7 +40,7 @@ PAPERS = [
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("library") / "papers"
-    MemoryLibrary.create(path, PAPERS, model="bm25")
+    Library.create(path, PAPERS, model="bm25")
     return path
 
 
@@ -400,7 +400,7 @@ def test_retracted_papers_are_reported(tmp_path: Path) -> None:
     paper = LibraryPaper(
         "doi:10.1000/a", "other2020", "Trees that bear fruit", doi="10.1000/a", filled=(f"retracted:{told}",)
     )
-    MemoryLibrary.create(tmp_path / "mine", [paper, LibraryPaper("b", "b", "Grass")], model="bm25")
+    Library.create(tmp_path / "mine", [paper, LibraryPaper("b", "b", "Grass")], model="bm25")
     (tmp_path / "refs.bib").write_text(
         "@article{own, title={Trees that bear fruit}, doi={10.1000/a}}\n"
         "@article{titled, title={RETRACTED: Stones}}\n@article{b, title={Grass}}\n"

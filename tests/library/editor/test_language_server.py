@@ -14,14 +14,13 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.library.ask.recommender import Recommender
 from citerec.library.commands.change import add, build
 from citerec.library.drafts.reader import read_draft
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
-from citerec.library.language_server.documents import Document
-from citerec.library.memory.library import in_memory
-from citerec.library.recommender import Recommender
+from citerec.library.editor.documents import Document
 from citerec.library.settings import AddSettings, BuildSettings
-from citerec.library.sources.bib_files import parse_bibtex
 from citerec.tests.library.editor.client import WAIT, Editor
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "library.bib"
@@ -206,7 +205,7 @@ def test_the_order_is_that_of_citerec_draft(editor: Editor, library: Path, folde
     (folder / "library.bib").write_text(EXAMPLES.read_text())
     draft = read_draft(folder / "draft.tex")
     recommender = Recommender.open(library)
-    known, own = known_papers(draft, in_memory(recommender.library))
+    known, own = known_papers(draft, recommender.library)
     passages = citing_passages(draft, known)
     uri = editor.open(folder / "draft.tex")
     for place in draft.places:
@@ -629,7 +628,7 @@ def test_a_file_is_a_library_that_is_watched(
 
 @pytest.mark.slow
 def test_other_commands_do_not_load_it() -> None:
-    code = "import sys, citerec.recommend, citerec.library.commands.change, citerec.library.serving.server\n"
+    code = "import sys, citerec.recommend, citerec.library.commands.change, citerec.library.serve.server\n"
     code += "print([name for name in sys.modules if name.startswith(('pygls', 'lsprotocol'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from citerec.library.language_server import bibliography
-from citerec.library.language_server import workspace as module
-from citerec.library.language_server.documents import Document
-from citerec.library.language_server.server import MOST_COMPLAINTS, make_server
-from citerec.library.language_server.workspace import Workspace
+from citerec.library.editor import bibliography
+from citerec.library.editor import workspace as module
+from citerec.library.editor.documents import Document
+from citerec.library.editor.server import MOST_COMPLAINTS, make_server
+from citerec.library.editor.workspace import Workspace
 from citerec.library.settings import LspSettings
 
 WAIT = 120

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.library.entries.files import parse_file_field
-from citerec.library.papers import LibraryPaper
+from citerec.formats.bibliography.attachments import parse_file_field
+from citerec.formats.bibliography.paper import LibraryPaper
 from citerec.library.sources.readers import read_source
-from citerec.library.sources.zotero_files import Annotation, read_annotations, read_attachments
+from citerec.library.sources.zotero_database import Annotation, read_annotations, read_attachments
 from citerec.tests.library.sources.zotero import Zotero, write_preferences
 
 

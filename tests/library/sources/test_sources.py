@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.library.papers import LibraryPaper
-from citerec.library.sources.bib_files import parse_bibtex
-from citerec.library.sources.fields import Fields
-from citerec.library.sources.readers import find_sources, parse_openalex, read_source
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.bibliography.reading.dumps import parse_openalex
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.library.sources.finding import find_sources
+from citerec.library.sources.readers import read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}

@@ -18,13 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.library.commands.change import add, build, refresh, remove
-from citerec.library.explanation import TextPlace
-from citerec.library.memory.library import MemoryLibrary
-from citerec.library.papers import LibraryPaper, make_paper
+from citerec.formats.bibliography.paper import LibraryPaper, make_paper
+from citerec.library.commands.change import add, build, remove
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.building import refresh
+from citerec.library.papers.library import Library
 from citerec.library.settings import AddSettings, BuildSettings, RemoveSettings
 from citerec.library.sources import zotero_api
-from citerec.library.sources.readers import find_sources, read_source
+from citerec.library.sources.finding import find_sources
+from citerec.library.sources.readers import read_source
 from citerec.tests.library.conftest import papers_of
 from citerec.tests.library.sources.zotero import Item, Zotero, creator, write_preferences
 
@@ -399,7 +401,7 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     zotero = Zotero(copy.deepcopy(ITEMS[:3]), COLLECTIONS)
     with zotero.running(home):
         add(AddSettings(library="mine", source=("zotero",)))
-        library = MemoryLibrary.open("mine")
+        library = Library.open("mine")
         assert library.collections == ["Others & more", "Thesis", "Thesis/Methods"]
         assert (found := library.paper(library.row("lee2003") or 0)).tags == ("alpha", "to read")
         assert found.title == "A study of things" and not refresh("mine").written
@@ -412,10 +414,10 @@ def test_a_library_follows_zotero(home: Path, monkeypatch: pytest.MonkeyPatch) -
     zotero.trashed.clear()
     zotero.write(home / "Zotero" / "zotero.sqlite")
     assert refresh("mine")[1:] == (1, 0, 2, True)
-    library = MemoryLibrary.open("mine")
+    library = Library.open("mine")
     assert len(library) == 4 and library.paper(library.row("zot8") or 0).collections == ()
     remove(RemoveSettings(library="mine", source=("zotero",)))
-    left = MemoryLibrary.open("mine")
+    left = Library.open("mine")
     assert [paper.key for paper in papers_of(left)] == ["own"] and left.manifest.named == [
         str(home / "a.bib")
     ]

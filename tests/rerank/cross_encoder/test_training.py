@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from citerec.tests.runs import (
     assert_same_up_to_rounding,
     history,
     run_forked,
-    train_until_crash,
+    signal_at,
+    steps_done,
 )
 from citerec.train import train
 
@@ -100,6 +102,7 @@ def test_without_validation_the_last_weights_are_saved(
     assert len(above) > 5 and np.mean(above) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -113,15 +116,18 @@ def test_without_validation_the_last_weights_are_saved(
     ],
     ids=["dropout, average, decay", "accumulated, bfloat16, the first papers as they were found"],
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    tiny_training: Composed, changes: dict[str, Any], tmp_path: Path
+def test_a_run_killed_within_a_round_resumes_to_the_weights_of_an_uninterrupted_one(
+    tiny_options: Callable[..., list[str]],
+    tiny_training: Composed,
+    changes: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     changes = {**changes, "resume": True}
     whole = train(tiny_training(**changes, output_dir=tmp_path / "whole"))
-    broken = tiny_training(**changes, output_dir=tmp_path / "broken")
-    train_until_crash(train, 5, broken)
-    assert torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)["global_step"] == 4
-    resumed = train(broken)
+    changes = {**changes, "output_dir": tmp_path / "broken", "checkpoint_minutes": 0}
+    killed = run_forked([*tiny_options(**changes), signal_at(4, signal.SIGKILL)], tmp_path / "broken")
+    assert (killed.returncode, steps_done(tmp_path / "broken")) == (-signal.SIGKILL, 3), killed.stderr
+    resumed = train(tiny_training(**changes))
     assert same_files(whole, resumed)
     state = assert_same_run(whole.parent, resumed.parent)
     # One of six queries has only cited candidates: a list, but no negatives.

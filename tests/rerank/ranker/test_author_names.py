@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ PAPERS = 1000
 
 
 def surname(number: int) -> str:
-    return "".join(filter(str.isalpha, json.loads(f'"{word(400 + number)}"'))).capitalize()
+    return "".join(filter(str.isalpha, word(400 + number))).capitalize()
 
 
 def make_papers() -> list[PaperRecord]:

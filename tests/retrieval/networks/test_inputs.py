@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citerec.base.errors import InputError
-from citerec.datasets.corpus import Corpus
-from citerec.datasets.records import PaperRecord
-from citerec.datasets.some_papers import SomePapers
+from citerec.datasets.prepare import open_corpus
 from citerec.retrieval.networks.inputs import PAIR_ABSTRACT, InputReader, Lengths, names_of
 from citerec.retrieval.networks.networks import TOKENIZER
+from citerec.tests.datasets.conftest import write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +70,10 @@ def test_pairs_have_the_beginning_of_an_abstract(reader: InputReader) -> None:
         assert reader.shortened(paper) == paper[: 4 + PAIR_ABSTRACT]
 
 
-def test_names_are_those_of_authors(tiny_corpus: Corpus) -> None:
-    known = PaperRecord("a", "Trees", "", 2003, ("Blei", "Ng", "Jordan"))
-    papers = [known, PaperRecord("b", "Graphs", "", 0)]
-    corpus = SomePapers(papers, None, "papers")
+def test_names_are_those_of_authors(tmp_path: Path) -> None:
+    papers = {"a": {"title": "Trees", "year": 2003, "authors": ["Blei", "Ng", "Jordan"]}, "b": {}}
+    folder = write_corpus(tmp_path / "data", papers, {"c": ("test", "a", "b", "So it is TARGETCIT.")})
+    corpus = open_corpus(folder, cache_dir=tmp_path / "cache", field="authors")
     assert [names_of(corpus, row) for row in (0, 1)] == ["Blei Ng et al 2003", ""]
     corpus.settings["field"] = "venue"
     assert names_of(corpus, 0) == "2003"

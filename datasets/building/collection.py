@@ -1,0 +1,283 @@
+"""Write the corpus of a collection of full texts: papers, contexts, splits and a report.
+
+The files are read twice, first for papers, then for contexts (Gu et al. 2022, section 3).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from citerec.base.errors import InputError
+from citerec.base.progress import read_progress
+from citerec.datasets.building.catalogue import Catalogue
+from citerec.datasets.building.contexts import ContextRules, select_contexts
+from citerec.datasets.building.readers import SourceFile, read_documents
+from citerec.datasets.records import SPLITS
+from citerec.datasets.splitting import Splitting
+from citerec.formats.documents import Document, FullText, Reference
+from citerec.formats.json_lines import OnBadRecord, encode_json, gzip_writer, json_writer
+
+log = logging.getLogger(__name__)
+
+MAX_EXAMPLES = 20
+"""Maximum number of skipped records listed in the report."""
+UNRESOLVED = "unresolved.jsonl.gz"
+UNRESOLVED_HINT = (
+    f"{UNRESOLVED} lists them, most cited first. To get contexts for their citations, add a file with their "
+    "titles and abstracts to `source`: a .bib file with abstracts, arXiv's metadata snapshot, `papers.json` "
+    "or JSON lines in our own layout."
+)
+ADVICE = {
+    "of papers without a title": "give them titles, or use candidates=title",
+    "without running text": "the chapters must be in the folder of the document",
+    "outside the splits' years or shares": "see train, val and test, or train_years and the like",
+    "of a reference that the bibliography lacks, masked": "put the .bib or .bbl file beside the document",
+    "too short": "see shortest",
+    "an author of the cited paper is named": "leaks=keep keeps them",
+    "a year next to the mask": "leaks=keep keeps them",
+}
+"""What to do about an outcome if no contexts are left."""
+COUNT_NOTES = {
+    "papers": "Papers, one per id. Those without a title or abstract are left out.",
+    "full texts": "Full texts, and why some yielded no contexts.",
+    "spans": "Citation spans that refer to no entry of the bibliography.",
+    "references": "Cited bibliography entries, by how their paper was found or why it was not.",
+    "contexts": "Citations (a span and a bibliography entry), and why some yielded no context.",
+    "splits": "Contexts written.",
+}
+
+
+@dataclass
+class SkippedRecords:
+    """Counts invalid records: up to `max_share` of all are skipped; None raises the first error."""
+
+    max_share: float | None
+    read: int = 0
+    """Number of valid records."""
+    left_out: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def skip(self, error: InputError, counted: bool = False) -> None:
+        """Count a record unless the first pass has; raises its error if none may be skipped."""
+        if self.max_share is None:
+            raise error
+        if not counted:
+            self.left_out += 1
+            self.examples += [str(error)] if len(self.examples) < MAX_EXAMPLES else []
+
+    def check(self) -> None:
+        """Raise InputError if too large a share was skipped."""
+        records = self.read + self.left_out
+        if self.max_share is not None and self.left_out > self.max_share * records:
+            raise InputError(
+                f"source: {self.left_out:,} of {records:,} records ({self.left_out / records:.2%}) are "
+                f"invalid, more than max_bad_share={self.max_share:g} allows; the first: {self.examples[0]}"
+            )
+
+
+@dataclass
+class BuildReport:
+    """Records what a build read, dropped and wrote: counts by kind (COUNT_NOTES) and outcome."""
+
+    settings: Mapping[str, Any]
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNT_NOTES})
+    skipped: SkippedRecords = field(default_factory=lambda: SkippedRecords(None))
+    unresolved: Counter[Reference] = field(default_factory=Counter)
+    """Cited references without a paper."""
+
+    def write(self, folder: Path) -> None:
+        """Write report.json, report.md and the references without a paper, most cited first."""
+        content = {"settings": dict(self.settings), **self.counts}
+        if self.skipped.max_share is not None:
+            content["records"] = asdict(self.skipped)
+        (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        (folder / "report.md").write_text(self._markdown(), "utf-8")
+        if self.unresolved:
+            with gzip_writer(folder / UNRESOLVED) as file:
+                for reference, citations in self.unresolved.most_common():
+                    fields = {name: value for name, value in reference._asdict().items() if value}
+                    file.write(encode_json(fields | {"citations": citations}) + b"\n")
+
+    def _markdown(self) -> str:
+        lines = ["# How this corpus was built", ""]
+        for kind, meaning in COUNT_NOTES.items():
+            lines += [f"## {kind.capitalize()}", "", meaning, "", "| | |", "| --- | ---: |"]
+            lines += [f"| {outcome} | {count:,} |" for outcome, count in self.counts[kind].items()]
+            lines.append("")
+        if self.skipped.left_out:
+            lines += ["## Skipped records", "", f"{self.skipped.left_out:,} are invalid. The first:", ""]
+            lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
+        if self.unresolved:
+            lines += ["## References without a paper", "", UNRESOLVED_HINT, "", self._unresolved_line(), ""]
+            for entry, citations in self.unresolved.most_common(MAX_EXAMPLES):
+                name = " ".join((entry.title or entry.text or entry.paper).split())
+                lines.append(f"- {citations:,} x {name[:200]}")
+            lines.append("")
+        lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
+        return "\n".join(lines)
+
+    def _unresolved_line(self) -> str:
+        """Count the unresolved references, and those that arXiv's metadata would resolve."""
+        on_arxiv = [citations for reference, citations in self.unresolved.items() if reference.arxiv]
+        return (
+            f"{len(self.unresolved):,} references, cited {self.unresolved.total():,} times; "
+            f"{len(on_arxiv):,} of them, cited {sum(on_arxiv):,} times, have an arXiv id. The most cited:"
+        )
+
+    def summary(self) -> str:
+        """Summarise in one line what was written, and where the report is."""
+        splits = ", ".join(f"{split} {count:,}" for split, count in self.counts["splits"].items())
+        skipped = f"{self.skipped.left_out:,} invalid records skipped; " if self.skipped.left_out else ""
+        return (
+            f"{self.settings['output']}: {self.counts['papers']['written']:,} papers, "
+            f"{self.counts['splits'].total():,} contexts ({splits}); {skipped}"
+            "see report.md for what was dropped"
+        )
+
+    def reasons(self) -> str:
+        """Explain in one line why no contexts are left: what was found, what was dropped, what to do."""
+        texts, contexts, advice = Counter(self.counts["full texts"]), self.counts["contexts"], dict(ADVICE)
+        texts_read = f"{texts.pop('read', 0):,} full texts, {contexts['citations']:,} citations"
+        if contexts["the cited paper was not found"]:
+            add = "add titles and abstracts of the cited papers to source (docs/research/build.md)"
+            titled = any(reference.title for reference in self.unresolved)
+            use = "use candidates=title, or " if titled and self.settings["candidates"] == "abstract" else ""
+            advice["the cited paper was not found"] = use + add
+        advice["of papers without an abstract"] = "use candidates=title"
+        dropped = [
+            f"{kind}{outcome}: {count:,}" + (f" ({advice[outcome]})" if outcome in advice else "")
+            for kind, counts in (("full texts ", texts), ("spans ", self.counts["spans"]), ("", contexts))
+            for outcome, count in counts.items()
+            if outcome != "citations"
+        ]
+        if not self.counts["full texts"]["read"]:
+            return f"found: {texts_read}; add the texts that cite to source"
+        return f"found: {texts_read}; dropped: {'; '.join(dropped) or 'none'}"
+
+
+def write_corpus(
+    folder: Path,
+    files: Sequence[SourceFile],
+    splitting: Splitting,
+    rules: ContextRules,
+    report: BuildReport,
+    identifier: str | None = None,
+) -> None:
+    """Write the corpus of some files to a folder; `report` is updated, and written as well.
+
+    identifier: keep only papers with this kind of identifier.
+    Raises InputError for invalid records, and if no context is left.
+    """
+    skipped = report.skipped
+    with closing(Catalogue(folder / "catalogue.sqlite", identifier, rules.candidates)) as catalogue:
+        with_text: dict[SourceFile, None] = {}
+        for file, document in _read_all(files, "papers", skipped.skip):
+            skipped.read += 1
+            if document.metadata.id:  # a .bib file has none
+                catalogue.add(document.metadata, document.metadata.id == file.id)
+            with suppress(InputError):  # the full text has the same error
+                catalogue.add_entries(document.entries())
+            if document.full_text is not None:
+                with_text[file] = None
+        skipped.check()
+        report.counts["papers"] = counts = catalogue.finish()
+        if identifier and counts["read"] and not counts["written"]:
+            raise InputError(f"identifier={identifier}: no paper that can be used has one of this kind")
+        with json_writer(folder / "papers.json.gz", keys=True) as add:
+            for paper in catalogue.papers():
+                fields = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
+                field = {"field": paper.field} if paper.field else {}
+                add(fields | {"authors": paper.authors} | field, paper.id)
+        full_texts = _full_texts(list(with_text), catalogue, report)
+        _write_contexts(folder, full_texts, catalogue, splitting, rules, report)
+    catalogue.path.unlink()
+    skipped.check()
+    report.write(folder)
+
+
+def _read_all(
+    files: Sequence[SourceFile], what: str, on_bad: OnBadRecord
+) -> Iterator[tuple[SourceFile, Document]]:
+    """Yield the documents of all files, with a progress bar in bytes."""
+    with read_progress([file.path for file in files], what) as on_bytes:
+        done = 0
+        for file in files:
+            for document in read_documents(
+                file, partial(lambda before, more: on_bytes(before + more), done), on_bad
+            ):
+                yield file, document
+            done += file.path.stat().st_size
+            on_bytes(done)
+
+
+def _write_contexts(
+    folder: Path,
+    full_texts: Iterable[tuple[int, FullText]],
+    catalogue: Catalogue,
+    splitting: Splitting,
+    rules: ContextRules,
+    report: BuildReport,
+) -> None:
+    ids, counts, written = catalogue.ids, report.counts, report.counts["splits"]
+    with ExitStack() as stack:
+        add = stack.enter_context(json_writer(folder / "contexts.json.gz", keys=True))
+        splits = [*SPLITS, *(f"{split}_named" for split in SPLITS if rules.leaks == "named")]
+        queries = {
+            split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in splits
+        }
+        for citing, full_text in full_texts:
+            split = splitting(ids[citing], catalogue.years[citing], catalogue.months[citing])
+            if split is None:
+                counts["full texts"]["outside the splits' years or shares"] += 1
+                continue
+            for selected in select_contexts(full_text, citing, catalogue, rules, counts, report.unresolved):
+                cited, named = ids[selected.cited], "_named" * selected.named
+                context = f"{ids[citing]}__{cited}__{selected.number}{named}"
+                record = {"masked_text": selected.text, "context_id": context}
+                add(record | {"citing_id": ids[citing], "refid": cited}, context)
+                queries[split + named]({"context_id": context, "positive_ids": [cited]})
+                written[split + named] += 1
+    if not written:
+        raise InputError(f"source: no contexts are left; {report.reasons()}")
+    for split in splits:
+        if not written[split]:
+            (folder / f"{split}.json").unlink()
+            log.warning("no contexts for the split %s; it is not written", split)
+
+
+def _full_texts(
+    files: Sequence[SourceFile], catalogue: Catalogue, report: BuildReport
+) -> Iterator[tuple[int, FullText]]:
+    """Yield (row, full text) of the papers kept, one full text per paper."""
+    counts, skipped = report.counts["full texts"], report.skipped
+    seen = bytearray(len(catalogue.rows))
+    for _, document in _read_all(files, "full texts", partial(skipped.skip, counted=True)):
+        if document.full_text is None:
+            continue
+        counts["read"] += 1
+        row = catalogue.rows.get(document.metadata.id)
+        if row is None:
+            counts[f"of papers {catalogue.why_dropped(document.metadata.id)}"] += 1
+        elif seen[row]:
+            counts["of papers that already have one"] += 1
+        else:
+            try:
+                full_text = document.full_text()
+            except InputError as error:
+                skipped.skip(error)
+                skipped.read -= 1
+                counts["unusable"] += 1
+                continue
+            seen[row] = True
+            if any(paragraph.text.strip() for paragraph in full_text.paragraphs):
+                yield row, full_text
+            else:
+                counts["without running text"] += 1

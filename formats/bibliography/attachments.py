@@ -1,0 +1,80 @@
+"""Names of PDFs in entries: the field `file` of BibTeX, tags of RIS, paths of EndNote."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from citerec.base.files import expand_user
+
+SUFFIX = ".pdf"
+_SEPARATOR = re.compile(r"(?<!\\);")
+_PART = re.compile(r"(?<!\\):")
+_ESCAPED = re.compile(r"\\([:;\\_&%#$ {}])|\{\\(_)\}")
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+_ENDNOTE = "internal-pdf://"
+_JABREF = re.compile(r"@comment\s*\{\s*jabref-meta:\s*fileDirectory[\w.-]*:(.*?);\s*\}", re.I | re.S)
+
+
+def parse_file_field(value: str) -> list[str]:
+    r"""Return the paths of PDFs in a BibTeX entry's field `file`, as JabRef, Zotero and Mendeley write it.
+
+    Files are separated by semicolons, each a path, or a description, a path and a type between colons; colons
+    and semicolons within them follow a backslash.
+
+    >>> parse_file_field(r"Full Text:files/12/a.pdf:application/pdf;Snapshot:files/13/a.html:text/html")
+    ['files/12/a.pdf']
+    >>> parse_file_field(r":C\:/papers/b\;c.pdf:PDF"), parse_file_field("/home/me/d.pdf")
+    (['C:/papers/b;c.pdf'], ['/home/me/d.pdf'])
+    """
+    paths = []
+    for part in _SEPARATOR.split(value.replace(r"$\backslash$", "\\")):
+        parts = [] if _WINDOWS.match(part.strip()) else _PART.split(part)
+        path = parts[1] if len(parts) >= 3 else part
+        path = _ESCAPED.sub(lambda match: match[1] or match[2], path).strip()
+        if path.lower().endswith(SUFFIX) and not re.match("(https?|ftp):", path.lower()):
+            paths.append(path)
+    return paths
+
+
+def file_folders(bibliography: Path, text: str = "") -> list[Path]:
+    """Return the folders in which relative names of a bibliography begin: JabRef's, and that of its file."""
+    own = bibliography.absolute().parent
+    return [*(own / expand_user(folder.strip()) for folder in _JABREF.findall(text)), own]
+
+
+def resolve_files(names: Iterable[str], folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return absolute paths of PDFs: of what each name may mean, the first that exists, else the first."""
+    files = []
+    for name in names:
+        paths = list(_possible(name, folders))
+        files.append(str(next(filter(_exists, paths), paths[0])))
+    return tuple(dict.fromkeys(files))
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError):  # a name may be too long
+        return path.exists()
+    return False
+
+
+def _possible(name: str, folders: Sequence[Path]) -> Iterator[Path]:
+    if name.startswith(_ENDNOTE):
+        inside = unquote(name.removeprefix(_ENDNOTE))
+        yield from (data / "PDF" / inside for data in folders[-1].glob("*.Data"))
+        yield folders[-1] / inside
+        return
+    if name.startswith("file:"):
+        name = unquote(urlsplit(name).path)
+    if _WINDOWS.match(name) and os.name != "nt":
+        name = name.replace("\\", "/")[2:]  # of another machine: at best its end is found here
+    path = expand_user(name)
+    if path.is_absolute():
+        yield path
+    yield from (folder / path.relative_to(path.anchor) for folder in folders)
+    if not path.is_absolute():
+        yield Path("/") / path  # Mendeley leaves out the first slash

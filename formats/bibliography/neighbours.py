@@ -1,0 +1,187 @@
+"""A new entry of a .bib file, written and placed like the entries that are there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
+
+from citerec.formats.bibliography.entries import BibtexText, Entry
+from citerec.formats.bibliography.latex import escape_latex
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.references import bibtex
+from citerec.formats.bibliography.typesetting import is_braced, is_quoted, typesettable
+from citerec.formats.drafts.language import Language
+
+T = TypeVar("T")
+
+READ = 50
+"""Entries, the last ones, whose form is read."""
+SORTED = 5
+"""Least number of entries whose order by keys counts."""
+_PRIVATE = re.compile(
+    r"abstract|added-at|annot(?:e|ation)|attachments?|bdsk-.*|checked|citeulike-.*|comments?(?:-.*)?|creationdate"
+    r"|date-(?:added|modified)|files?(?:[_-].*)?|groups?|int(?:er|ra)(?:hash)?|keywords?|local-?(?:file|url)"
+    r"|marked(?:entry)?|mendeley-.*|modificationdate|notes|note[_-]?private|opt(?!ions).*|owne[dr]|pdf|posted-at"
+    r"|printed|priority|qualityassured|rating|ranking|read(?:status)?|relevance|remarks?|review|shorthand_key"
+    r"|timestamp|username|__.*",
+    re.IGNORECASE,
+)
+"""What reference managers keep about an entry; an abstract if asked, keywords if the neighbours have them."""
+_OWN_FILE = re.compile(r"[{\"]*(?:file|papers\d?|zotero|x-bdsk):", re.IGNORECASE)
+"""The beginning of an address that opens on the owner's machine only."""
+_KIND = re.compile(r"@\s*(\w+)")
+_FIELD = re.compile(r"^([ \t]*)([A-Za-z][\w-]*)([ \t]*)=([ \t]*)([{\"]?)", re.MULTILINE)
+_YEAR = re.compile(r"\byear\s*=\s*([\"{]?)", re.IGNORECASE)
+_EQUALS = re.compile(r"(?<=\w) ?= ?(?=[{\"\w])")
+_CASES: tuple[Callable[[str], str], ...] = (str.lower, str.upper, str.title)
+
+
+@dataclass
+class EntryForm:
+    """How entries are written.
+
+    indent: before a field; None if an entry is one line. equals: between name and value. column: where the
+    signs = are aligned. quotes: values are in quotes. braces: so are numbers, or in braces. last: after the
+    last field. kind, name: change the letters of types and fields. order: the places of fields, from 0 to 1.
+    """
+
+    indent: str | None = "  "
+    equals: str = " = "
+    column: int = 0
+    quotes: bool = False
+    braces: bool | None = None
+    last: str = ","
+    kind: Callable[[str], str] = str.lower
+    name: Callable[[str], str] = str.lower
+    order: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Sequence[str]) -> EntryForm:
+        """Read the form of entries, that of most of them."""
+        form = cls()
+        lines = [[*_FIELD.finditer(entry)] for entry in entries]
+        if years := [sign for entry in entries for sign in _YEAR.findall(entry)]:
+            form.braces = _most(bool(sign) for sign in years)
+        if not any(lines):
+            if len(entries) > 1 and not any("\n" in entry for entry in entries):
+                form.indent, form.equals = (
+                    None,
+                    _most(match[0] for entry in entries for match in _EQUALS.finditer(entry)),
+                )
+            return form
+        names = [match[2] for fields in lines for match in fields]
+        form.name = _most(_case(name) for name in names)
+        form.kind = _most(_case(kind[1]) for entry in entries if (kind := _KIND.match(entry)))
+        form.last = _most("," if entry.rstrip("} \t\r\n").endswith(",") else "" for entry in entries)
+        signs = [match[5] for fields in lines for match in fields if match[5]]
+        form.quotes = bool(signs) and _most(signs) == '"'
+        if _most(entry.count("\n") > 1 for entry in entries):
+            form.indent = _most(match[1] for fields in lines for match in fields[1:] or fields)
+        else:
+            form.indent = None
+        spaces = [(len(match[2]), len(match[3])) for fields in lines for match in fields]
+        widths = {length + gap for length, gap in spaces}
+        aligned = len(widths) == 1 and len({length for length, _ in spaces}) > 1 and form.indent is not None
+        form.column = widths.pop() if aligned else 0
+        before = "" if aligned else " " * min(_most(gap for _, gap in spaces), 1)
+        form.equals = f"{before}={_most(match[4] for fields in lines for match in fields)}"
+        places: dict[str, list[float]] = {}
+        for fields in lines:
+            for number, match in enumerate(fields):
+                places.setdefault(match[2].lower(), []).append(number / len(fields))
+        form.order = {name: sum(each) / len(each) for name, each in places.items()}
+        return form
+
+    def write(self, kind: str, key: str, fields: Sequence[tuple[str, str]]) -> str:
+        """Return an entry. fields: names and values, with their braces."""
+        ordered = sorted(fields, key=lambda pair: self.order.get(pair[0].lower(), 1))
+        written = [
+            f"{self.name(name).ljust(self.column)}{self.equals}{self._value(value)}"
+            for name, value in ordered
+        ]
+        if self.indent is None:
+            return f"@{self.kind(kind)}{{{', '.join([key, *written])}}}"
+        lines = [f"{self.indent}{line}," for line in written]
+        if lines:
+            lines[-1] = lines[-1].removesuffix(",") + self.last
+        return "\n".join([f"@{self.kind(kind)}{{{key},", *lines, "}"])
+
+    def _value(self, value: str) -> str:
+        if (digits := value.strip("{}")).isdigit() and self.braces is not None:
+            value = f"{{{digits}}}" if self.braces else digits
+        if is_quoted(value) or (self.quotes and is_braced(value)):
+            content = value[1:-1]
+            # In quotes, Emacs ends a value at others, and pandoc 2 begins a comment at %.
+            return f'"{content}"' if self.quotes and not {'"', "%"} & {*content} else f"{{{content}}}"
+        return value
+
+
+def new_entry(
+    text: str,
+    paper: LibraryPaper,
+    key: str,
+    abstract: bool = False,
+    language: Language | None = None,
+    beside: str = "",
+) -> tuple[int, str]:
+    """Return where an entry of a paper goes in a .bib file, and what is inserted there.
+
+    text: of the file. The entry goes between its neighbours if entries are sorted by key, else to the end.
+    abstract: it has one. language: of the documents that cite it. beside: key of a new entry that the text
+    lacks; this one goes to the same place, which is between entries whether that one is there by now or not.
+    """
+    bibliography = BibtexText(text)
+    entries = [entry for entry in bibliography.entries if entry.key]
+    form = EntryForm.of([bibliography.source(entry).rstrip() for entry in entries[-READ:]])
+    written = bibtex([paper._replace(key=key)]).strip()
+    for parsed in BibtexText(written).entries[:1]:
+        values = [(name, " ".join(written[start:end].split())) for name, start, end in parsed.fields or ()]
+        kind, fields = parsed.kind, [*_public(values, "keywords" in form.order)]
+        if abstract and paper.abstract:
+            own = dict(values).get("abstract", f"{{{escape_latex(paper.abstract)}}}")
+            fields.append(("abstract", own))
+        kind, fields = typesettable(kind, fields, text, form.order, language)
+        written = form.write(kind, key, fields)
+    place, before, after = _place(text, entries, beside or key)
+    return place, f"{before}{written}{after}"
+
+
+def _place(text: str, entries: Sequence[Entry], key: str) -> tuple[int, str, str]:
+    """Return where the entry of a key goes, and the line ends around it."""
+    ends = [len(text[: entry.end].rstrip()) for entry in entries]
+    keys = [entry.key.lower() for entry in entries]
+    later = next((number for number, other in enumerate(keys) if other > key.lower()), None)
+    if len(keys) >= SORTED and later is not None and all(before <= after for before, after in pairwise(keys)):
+        if later:
+            end = ends[later - 1]
+            return end, _line_ends(text[end : entries[later].start]), ""
+        return entries[later].start, "", "\n\n"
+    wanted = _line_ends(text[ends[-2] : entries[-1].start]) if len(entries) > 1 else "\n\n"
+    last = text.replace("\r\n", "\n")[-2:]
+    gap = wanted[len(last) - len(last.rstrip("\n")) :] if text else ""
+    return len(text), gap, "\n"
+
+
+def _public(fields: Iterable[tuple[str, str]], keywords: bool) -> Iterator[tuple[str, str]]:
+    for name, value in fields:
+        is_wanted = not _PRIVATE.fullmatch(name) or (keywords and name.lower() == "keywords")
+        if is_wanted and not _OWN_FILE.match(value):
+            yield name, value
+
+
+def _line_ends(gap: str) -> str:
+    """Return the line ends between two entries; at least one."""
+    return "\n" * max(1, min(gap.replace("\r\n", "\n").count("\n"), 2))
+
+
+def _case(word: str) -> Callable[[str], str]:
+    return next((case for case in _CASES if case(word) == word), str.lower)
+
+
+def _most(values: Iterable[T]) -> T:
+    """Return the most frequent value, the first of several."""
+    return Counter(values).most_common(1)[0][0]

@@ -1,0 +1,1 @@
+"""Readers of bibliographies: a file for each family of formats."""

@@ -1,0 +1,167 @@
+"""Readers for CSL JSON and YAML, and for hayagriva's YAML (Typst)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from citerec.base.errors import InputError, error_text
+from citerec.formats.bibliography.bibtex import entry_paper
+from citerec.formats.bibliography.csl import read_csl
+from citerec.formats.bibliography.item import Item, iso_date
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.reading.fields import Fields, parse_records
+from citerec.formats.bibliography.tables import Names
+from citerec.formats.drafts.inputs import decode_text
+from citerec.formats.json_lines import OnBadRecord
+from citerec.formats.names import Name, parse_all_inverted
+
+LISTS = ("items", "references")
+"""Keys of an object that has a list of items."""
+_ITEM_FIELDS = ("title", "author", "issued", "container-title", "DOI", "type")
+_CSL_ONLY = frozenset(("issued", "container-title", "publisher-place", "title-short", "author", "editor"))
+_CSL_FIRST = frozenset(("type", "author", "editor"))
+_NOT_TEXTS = ("id", "custom", "categories", "collections")
+_KEY_IN_NOTE = re.compile(r"^\s*citation key\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def is_csl(record: Mapping[str, Any]) -> bool:
+    """True if a record is an item of CSL JSON rather than one of our own lines."""
+    if _CSL_FIRST.isdisjoint(record):
+        return False
+    listed = [names for role in ("author", "editor") if isinstance(names := record.get(role), list)]
+    names = (name for names in listed for name in names if isinstance(name, dict))
+    is_item = "type" in record and not _CSL_ONLY.isdisjoint(record)
+    return is_item or any(not {"family", "literal"}.isdisjoint(name) for name in names)
+
+
+def parse_csl(fields: Fields, _: str = "") -> LibraryPaper:
+    """Parse an item of CSL JSON."""
+    item = csl_item(fields)
+    key = fields.text("citation-key", "citekey")
+    if not key and (match := _KEY_IN_NOTE.search(item.fields.get("note", ""))):
+        key = match[1]
+    collections = fields.texts("collections", "categories")
+    return entry_paper(item, key or fields.text("id"), collections)
+
+
+def csl_item(fields: Fields) -> Item:
+    """Return an item of CSL JSON. Raises InputError for what is none."""
+    record = fields.record
+    if not any(name in record for name in _ITEM_FIELDS):
+        raise InputError(f"{fields.where}: is not a CSL JSON item (no title, author or type)")
+    texts = {}
+    for name, value in record.items():
+        if isinstance(value, list) and value and isinstance(value[0], str) and name not in _NOT_TEXTS:
+            texts[name] = value[0]  # as Crossref has titles
+        elif not isinstance(value, list | dict | float | None):
+            texts[name] = fields.text(name)
+    return read_csl(texts, record)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Return the first document of a YAML text that is not empty. Raises InputError for another text."""
+    try:
+        documents = yaml.load_all(text, _Loader)
+        return next((document for document in documents if document not in (None, "")), None)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"{name}: malformed YAML: {error_text(error)}") from None
+
+
+def read_yaml(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """Yield the papers of CSL YAML (a list, or one in `references`) or of hayagriva's YAML (entries by key).
+
+    Raises InputError for a file without records, or one that is no YAML.
+    """
+    content = parse_yaml(decode_text(path), str(path))
+    if isinstance(content, dict):
+        content = next((content[name] for name in LISTS if isinstance(content.get(name), list)), content)
+    parse = _parse_hayagriva if isinstance(content, dict) else parse_csl
+    records: list[tuple[Any, Any]] = [
+        *(content.items() if isinstance(content, dict) else enumerate(content or ()))
+    ]
+    if not records:
+        raise InputError(f"{path}: has no records (a list in `references`, or hayagriva's entries by key)")
+    yield from parse_records(path, records, parse, on_bad)
+
+
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Every value is a text: years are no numbers, "no" is no boolean, and dates stay as they are."""
+_HAYAGRIVA_TYPES, _HAYAGRIVA = Names("types", "hayagriva"), Names("variables", "hayagriva")
+"""Types that differ from CSL's, and variables (https://github.com/typst/hayagriva)."""
+_IN_PARENT = {
+    "article": {"proceedings": "paper-conference", "conference": "paper-conference", "blog": "post-weblog",
+                "newspaper": "article-newspaper"},
+}  # fmt: skip
+_INHERITED = {"volume", "issue", "edition", "issued", "publisher", "publisher-place", "event-place", "ISBN",
+              "ISSN", "number-of-volumes", "language"}  # fmt: skip
+"""Variables of parents that are also those of their parts."""
+_SERIAL = {"doi": "DOI", "isbn": "ISBN", "issn": "ISSN", "pmid": "PMID", "pmcid": "PMCID", "arxiv": "arxiv",
+           "serial": "number"}  # fmt: skip
+
+
+def _parse_hayagriva(fields: Fields, key: str) -> LibraryPaper:
+    return entry_paper(hayagriva_item(fields.record), key)
+
+
+def hayagriva_item(record: Mapping[str, Any]) -> Item:
+    """Return the item of an entry of Typst's YAML (https://github.com/typst/hayagriva)."""
+    parents = record.get("parent")
+    parents = [
+        parent for parent in (parents if isinstance(parents, list) else [parents]) if isinstance(parent, dict)
+    ]
+    parents += [further for parent in parents if isinstance(further := parent.get("parent"), dict)]
+    kind, above = (str(entry.get("type", "")).lower() for entry in (record, parents[0] if parents else {}))
+    csl = _IN_PARENT.get(kind, {}).get(above) or _HAYAGRIVA_TYPES.csl.get(kind, kind or "document")
+    texts = _hayagriva_texts(record)
+    for parent in parents:
+        above_it = _hayagriva_texts(parent)
+        texts |= {name: above_it[name] for name in (_INHERITED & above_it.keys()) - texts.keys()}
+    texts["title"] = _value(record.get("title"))
+    texts["container-title"] = _value(parents[0].get("title")) if parents else ""
+    if len(parents) > 1:
+        is_event = str(parents[1].get("type", "")).lower() == "conference"
+        texts["event-title" if is_event else "collection-title"] = _value(parents[1].get("title"))
+    if isinstance(url := record.get("url"), dict):
+        texts["accessed"] = iso_date(_value(url.get("date")))
+    names = {"author": _names(record.get("author")), "editor": _names(record.get("editor"))}
+    if parents and not names["editor"]:
+        names["editor"] = _names(parents[0].get("editor"))
+    return Item.of(csl, texts, names)
+
+
+def _hayagriva_texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of an entry or a parent that are not empty."""
+    texts = {variable: _value(record.get(name)) for name, variable in _HAYAGRIVA.csl.items()}
+    publisher, serial = record.get("publisher"), record.get("serial-number")
+    texts["publisher"] = _value(publisher) or texts["publisher"]
+    if isinstance(publisher, dict):
+        texts["publisher-place"] = _value(publisher.get("location"))
+    texts |= {"issued": iso_date(_value(record.get("date"))), "URL": _value(record.get("url"))}
+    for name, value in (serial if isinstance(serial, dict) else {"serial": serial}).items():
+        texts[_SERIAL.get(str(name).lower(), str(name))] = _value(value)
+    return {name: text for name, text in texts.items() if text}
+
+
+def _value(value: Any) -> str:
+    """Return a text, or the `value` or `name` of an object with more about it."""
+    if isinstance(value, dict):
+        value = value.get("value", value.get("name"))
+    return value if isinstance(value, str) else ""
+
+
+def _names(value: Any) -> list[Name]:
+    names = []
+    for person in value if isinstance(value, list) else [value]:
+        if isinstance(person, dict):
+            parts = ("name", "given-name", "prefix", "suffix")
+            family, given, prefix, suffix = (_value(person.get(part)) for part in parts)
+            is_whole = " " in family and not (given or prefix or suffix)
+            names.append(Name(literal=family) if is_whole else Name(family, given, prefix, suffix))
+        elif isinstance(person, str):
+            names += parse_all_inverted([person])
+    return [name for name in names if name.full]

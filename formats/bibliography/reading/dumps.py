@@ -1,0 +1,82 @@
+"""Lines of dumps of papers: arXiv's metadata snapshot, and works of OpenAlex."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from citerec.base.errors import quoted
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, make_paper
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.identifiers import arxiv_year, clean_doi, find_arxiv_id, find_year
+from citerec.formats.json_lines import json_type
+from citerec.formats.latex_text import plain_text
+from citerec.formats.names import parse_names
+
+
+def _in_order(index: dict[str, Any]) -> str:
+    """Return the text of an inverted index, {word: positions}.
+
+    >>> _in_order({"a": [0, 2], "b": [1]}), _in_order({"a": [1, "x"], "b": [1], "c": None})
+    ('a b a', 'a b')
+    """
+    if {*map(type, index.values())} <= {list}:
+        with suppress(TypeError):  # a position that is a list or an object
+            words = {at: word for word, positions in index.items() for at in positions}
+            if {*map(type, words)} <= {int} and len(words) == sum(map(len, index.values())):
+                return " ".join([words[at] for at in sorted(words)])
+    listed = ((word, positions) for word, positions in index.items() if isinstance(positions, list))
+    pairs = sorted((at, word) for word, positions in listed for at in positions if isinstance(at, int))
+    return " ".join([word for _, word in pairs])
+
+
+def parse_arxiv(fields: Fields) -> LibraryPaper:
+    """Parse a line of arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv)."""
+    id = fields.text("id")
+    if not find_arxiv_id(id):
+        raise fields.error("id", f"{quoted(id)} is not an arXiv id")
+    authors = [
+        " ".join(part for part in (name[1], name[0], *name[2:3]) if isinstance(part, str) and part)
+        for name in fields.record.get("authors_parsed") or []
+        if isinstance(name, list) and len(name) > 1
+    ]
+    return make_paper(
+        f"arxiv:{find_arxiv_id(id)}",
+        title=_remove_latex(fields.text("title")),
+        abstract=_remove_latex(fields.text("abstract")),
+        authors=[*map(_remove_latex, authors or [name.full for name in parse_names(fields.text("authors"))])],
+        year=arxiv_year(id) or find_year(fields.text("update_date")),
+        venue=fields.text("journal-ref"),
+        doi=fields.text("doi"),
+        arxiv=id,
+        url=f"https://arxiv.org/abs/{find_arxiv_id(id)}",
+        tags=fields.text("categories").split(),
+    )
+
+
+def _remove_latex(text: str) -> str:
+    return plain_text(text) if "\\" in text else text
+
+
+def parse_openalex(fields: Fields) -> LibraryPaper:
+    """Parse an OpenAlex work (https://docs.openalex.org/api-entities/works/work-object)."""
+    doi = clean_doi(fields.text("doi"))
+    index = fields.record.get("abstract_inverted_index") or {}
+    if not isinstance(index, dict):
+        raise fields.error("abstract_inverted_index", f"must be an object, not {json_type(index)}")
+    location = fields.child("primary_location")
+    venues = (location.child("source"), fields.child("host_venue"))
+    url = location.text("landing_page_url")
+    return make_paper(
+        f"doi:{doi}" if doi else "openalex:" + fields.text("id").rpartition("/")[2],
+        title=fields.text("title", "display_name"),
+        abstract=_in_order(index),
+        authors=[part.child("author").text("display_name") for part in fields.children("authorships")],
+        year=fields.year("publication_year"),
+        venue=next(filter(None, (venue.text("display_name") for venue in venues)), ""),
+        doi=doi,
+        arxiv=find_arxiv_id(url) if "arxiv.org" in url else "",
+        url=url or fields.text("id"),
+        tags=[part.text("display_name") for part in fields.children("keywords") or fields.children("topics")],
+        filled=(f"{RETRACTED}:OpenAlex",) if fields.record.get("is_retracted") is True else (),
+    )

@@ -1,0 +1,82 @@
+"""Recognises the format of a file of papers, by its name or its first bytes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+
+import msgspec
+
+from citerec.base.errors import InputError
+from citerec.base.files import BYTE_ORDER_MARK, open_bytes, strip_byte_order_mark
+
+FORMATS = ".bib, .ris, .nbib, .enw, .ciw, .csv, EndNote's .xml, .json, .jsonl, .yaml, zotero.sqlite"
+SNIFF_BYTES = 1 << 16
+"""Number of bytes to recognise a format by."""
+_OBJECT_OF_OBJECTS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+_RIS_START, _NBIB_START, _ENW_START = map(re.compile, (rb"\s*TY  ?-", rb"\s*PMID *-", rb"\s*%0 "))
+_WOS_START = re.compile(rb"\s*(?:FN [^\n]*\s+(?:VR [^\n]*\s+)?)?PT(?: [A-Z]\s|\t[A-Z][A-Z0-9]\t)")
+_LIST_INSIDE = re.compile(
+    rb'[\xef\xbb\xbf\s]*\{\s*(?:"(?!(?:title|\w*id)")[^"\\]*+"\s*:\s*(?:"(?:[^"\\]|\\.)*+"|[\w.+-]++)\s*,\s*)*+'
+    rb'"(?:items|references)"\s*:\s*\[',
+    re.IGNORECASE,
+)
+"""An object that is no paper and has a list, also after texts and numbers."""
+_BETTER_BIBTEX = re.compile(rb'[\xef\xbb\xbf\s]*\{\s*"config"\s*:\s*\{')
+
+
+def recognise(path: str | Path) -> str:
+    """Return the format of a file or URL: "bibtex", "ris", "nbib", "enw", "wos", "table", "endnote", "yaml",
+    "better bibtex"; of other JSON "list", "object", "document" or "lines".
+
+    Raises InputError for an empty file or an unknown format.
+    """
+    with open_bytes(path) as (file, _):
+        start = file.read(SNIFF_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode(errors="replace")
+    name = str(path).rpartition("/")[2].lower().removesuffix(".gz")
+    text = start.removeprefix(BYTE_ORDER_MARK)
+    first = text.lstrip()[:1]
+    if not first:
+        raise InputError(f"{path}: is empty")
+    if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
+        return "bibtex"
+    if name.endswith(".ris") or _RIS_START.match(text):
+        return "ris"
+    if name.endswith(".nbib") or _NBIB_START.match(text):
+        return "nbib"
+    if name.endswith(".enw") or _ENW_START.match(text):
+        return "enw"
+    if name.endswith(".ciw") or _WOS_START.match(text):
+        return "wos"
+    if name.endswith((".csv", ".tsv")):
+        from citerec.formats.bibliography.reading.exports import is_table
+
+        if is_table(text.decode(errors="replace")):
+            return "table"
+    if first == b"<" and b"<records" in start:
+        return "endnote"
+    if name.endswith((".yaml", ".yml")):
+        return "yaml"
+    if first == b"[":
+        strip_byte_order_mark(start, path)
+        return "list"
+    if _BETTER_BIBTEX.match(start):
+        return "better bibtex"
+    if first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
+        return "object"
+    if first == b"{":
+        return "document" if _LIST_INSIDE.match(start) or _ends_later(start) else "lines"
+    raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
+
+
+def _ends_later(start: bytes) -> bool:
+    """True if the first line of a file is no whole JSON value, so that it is not a file of lines."""
+    line, newline, _ = start.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
+    try:
+        msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return bool(newline) and not line.rstrip().endswith(b"}")
+    return False

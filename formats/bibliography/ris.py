@@ -1,0 +1,127 @@
+"""Items as RIS, and back (https://en.wikipedia.org/wiki/RIS_(file_format); tags as Zotero uses them)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from citerec.formats.bibliography.item import Item, iso_date, number_variable, season
+from citerec.formats.bibliography.paper import clean_text, split_names, terminal_text
+from citerec.formats.bibliography.tables import Names
+from citerec.formats.identifiers import clean_doi
+from citerec.formats.names import Name, inverted, parse_all_inverted
+
+_TYPES, _VARIABLES = Names("types", "ris"), Names("variables", "ris")
+_TAGS = _VARIABLES.written | {"container-title": "T2"}
+_SERIES = ("book", "report", "thesis", "software", "dataset")
+"""Types whose T2 is a series."""
+_NUMBERED = ("report", "patent", "standard")
+"""Types whose SN is their own number, as in Zotero, unless it is an ISBN or ISSN."""
+_ROLES = {
+    **{"AU": "author", "A1": "author", "ED": "editor", "A2": "editor"},
+    **{"A3": "collection-editor", "A4": "translator", "TA": "translator"},
+}
+_ROLES_WRITTEN = {
+    **{"author": "AU", "editor": "A2", "container-author": "A2"},
+    **{"collection-editor": "A3", "translator": "A4"},
+}
+_ISSN = re.compile(r"\d{4}-?\d{3}[\dXx](?![\w-])")
+_ISBN = re.compile(r"(?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx]\b")
+
+
+def read_record(tags: Mapping[str, Sequence[str]]) -> Item:
+    """Return the item of a record. tags: values by tag."""
+    kind = next(iter(tags.get("TY", ())), "").strip().upper()
+    csl = _TYPES.csl.get(kind, "document")
+    fields = _VARIABLES.first(tags)
+    if csl == "book" and "title" not in fields and tags.get("BT"):
+        fields["title"] = fields.pop("container-title")
+    elif csl in _SERIES and "container-title" in fields:
+        fields.setdefault("collection-title", fields.pop("container-title"))
+    if "issue" in fields:
+        fields.setdefault(number_variable(csl), fields.pop("issue"))
+    add_places(tags, fields, csl)
+    fields["issued"] = max(
+        (iso_date(value) for tag in ("PY", "Y1", "DA") for value in tags.get(tag, ())),
+        key=lambda date: (date.count("-"), bool(date)),
+        default="",
+    )
+    if not re.search(r"\d{4}", fields["issued"]):  # Web of Science has the date of early access there
+        early = (date for value in tags.get("C6", ()) if re.match(r"\d{4}-\d\d", date := iso_date(value)))
+        fields["issued"] = next(early, fields["issued"])
+    fields["accessed"] = iso_date(fields.get("accessed", ""))
+    if (short := next(iter(tags.get("JO", ())), "")) != fields.get("container-title"):
+        fields.setdefault("container-title-short", short)
+    fields["note"] = "; ".join(tags.get("N1", ()))
+    fields["keyword"] = "; ".join(part for value in tags.get("KW", ()) for part in value.splitlines())
+    names = dict[str, list[Name]]()
+    for tag, role in _ROLES.items():
+        if people := parse_all_inverted(tags.get(tag, ())):
+            listed = names.setdefault(role, [])
+            listed += [name for name in people if name not in listed]  # in two tags
+    return Item.of(csl, fields, edited(names) if kind == "EDBOOK" else names)
+
+
+def edited(names: Mapping[str, Sequence[Name]]) -> Mapping[str, Sequence[Name]]:
+    """Return the names of an edited book: its authors are editors, and its editors those of a series."""
+    if not names.get("author"):
+        return names
+    others = {role: people for role, people in names.items() if role not in ("author", "editor")}
+    return others | {"editor": names["author"], "collection-editor": names.get("editor", ())}
+
+
+def add_places(tags: Mapping[str, Sequence[str]], fields: dict[str, str], csl: str) -> None:
+    """Add pages, ISBN, ISSN or a report's number, DOI and URL, which several tags may have."""
+    own_number = "number" if csl in _NUMBERED else ""
+    first, last = (next(iter(tags.get(tag, ())), "") for tag in ("SP", "EP"))
+    fields["page"] = f"{first}-{last}" if first and last and last not in first else first or last
+    numbers = dict[str, list[str]]()
+    for value in tags.get("SN", ()):
+        is_known = "ISSN" if _ISSN.match(value) else "ISBN" if not own_number or _ISBN.search(value) else ""
+        numbers.setdefault(is_known or own_number, []).append(value)
+    for name, values in numbers.items():
+        fields[name] = ", ".join(dict.fromkeys(filter(None, [fields.get(name, ""), *values])))
+    urls = [url.strip() for value in tags.get("UR", ()) for url in re.split(r"[;\s]+(?=https?:)", value)]
+    places = [fields.get("DOI", ""), fields.get("genre", ""), *(url for url in urls if "doi.org/" in url)]
+    fields["DOI"] = next(filter(None, map(clean_doi, places)), "")
+    if clean_doi(fields.get("genre", "")):
+        del fields["genre"]
+    fields["URL"] = next(iter(urls), "")
+
+
+def write_record(item: Item, key: str) -> str:
+    """Return a record."""
+    kind = _TYPES.written.get(item.type, "GEN")
+    if kind == "BOOK" and not item.names.get("author") and item.names.get("editor"):
+        kind = "EDBOOK"
+    left = dict(item.fields)
+    lines = [("TY", kind), ("ID", key)]
+    for role, names in item.names.items():
+        tag = "AU" if kind == "EDBOOK" and role == "editor" else _ROLES_WRITTEN.get(role, "A4")
+        lines += [(tag, inverted(name)) for name in names]
+    if item.type in _SERIES and "collection-title" in left:
+        lines.append(("T2", left.pop("collection-title")))
+    if item.type in _NUMBERED and not {"ISBN", "ISSN"} & left.keys():
+        left["ISBN"] = left.pop("number", "")  # SN
+    left.setdefault("issue", left.pop(number_variable(item.type), ""))
+    lines += _dates(left.pop("issued", ""))
+    first, _, last = left.pop("page", "").partition("-")
+    lines += [("SP", first), ("EP", last)]
+    lines += [("SN", left.pop(name, "")) for name in ("ISBN", "ISSN")]
+    lines += [("KW", word) for word in split_names(left.pop("keyword", ""))]
+    lines += [("N1", f"arXiv:{arxiv}")] if (arxiv := left.pop("arxiv", "")) else []
+    lines += [(tag, left[variable]) for variable, tag in _TAGS.items() if left.get(variable)]
+    cleaned = ((tag, text if tag in ("ID", "UR", "DO") else clean_text(text)) for tag, text in lines)
+    written = [
+        f"{tag}  - {text}" for tag, text in ((tag, terminal_text(text)) for tag, text in cleaned) if text
+    ]
+    return "\n".join([*written, "ER  - \n"])
+
+
+def _dates(issued: str) -> list[tuple[str, str]]:
+    """Return the year, and the date if more is known."""
+    if named := season(issued):
+        return [("PY", issued[:4]), ("DA", f"{issued[:4]}///{named}")]
+    if not re.fullmatch(r"\d{4}(?:-\d\d){0,2}", issued):
+        return [("PY", issued)]
+    return [("PY", issued[:4]), ("DA", issued.replace("-", "/") if "-" in issued else "")]

@@ -1,0 +1,399 @@
+"""LaTeX: documents with their bibliography, and drafts.
+
+Title, abstract, authors and date come from the document's macros. A section ends at the next heading of any
+level. Citations are those of LaTeX, natbib, biblatex and apacite; notes in their optional arguments,
+footnotes, figures, tables and displayed formulas are not running text.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from citerec.base.errors import InputError
+from citerec.base.files import open_bytes, read_limited, real_path
+from citerec.formats.documents import Document, FullText, Metadata, Paragraph
+from citerec.formats.drafts.bibliographies import References
+from citerec.formats.drafts.entries import bib_entries
+from citerec.formats.drafts.inputs import MAX_FILE_BYTES, Inputs
+from citerec.formats.drafts.language import (
+    CITE_MARK,
+    PLACEHOLDER,
+    Citation,
+    Key,
+    Language,
+    Source,
+    identified,
+    replaced,
+)
+from citerec.formats.drafts.latex_source import BIBLIOGRAPHY, INPUT, is_document, is_paper, read_source
+from citerec.formats.identifiers import find_year
+from citerec.formats.latex_text import macro_arguments, plain_text, remove_blocks, running_text
+
+_IN_ARCHIVES = (".tex", ".bbl", ".bib")
+_OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
+_TITLE = re.compile(rf"\\(?:icml|twocolumn)?[tT]itle\*?{_OPTION}")
+_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
+_ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
+_ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
+_AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
+_AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
+_BETWEEN_AUTHORS = re.compile(
+    rf"{_AUTHOR_BLOCKS.pattern}|,|\band\b|\\q?quad\b|\\hspace\*?\s*\{{[^{{}}]*\}}|(?:~\s*){{2,}}|&"
+)
+_AUTHOR_ENDS = re.compile(r"\\\\|\\(?:email|addr)\b")
+_PERSON = re.compile(r"[^\W\d_][\w.'’-]*(?: [\w.'’-]+){1,4}")
+_AUTHOR_NOTE = re.compile(
+    r"\\(?:thanks|thanksref|footnote|footnotetext|footnotemark|textsuperscript|inst|affil|altaffilmark|altaffiltext"
+    r"|corref|fnref|IEEEauthorrefmark|IEEEauthorblockA|IEEEmembership|email|orcid|orcidlink|orcidID)"
+    rf"\*?{_OPTION}"
+)
+_AUTHOR_MARK = re.compile(r"\$[^$]{0,100}\$|\\footnotemark\b(?:\[[^\]]{0,10}\])?")
+_NUMBER = re.compile(r"^\d+\s+")
+_DATE = re.compile(r"\\(?:date|acmYear|copyrightyear|pubyear)\s*(?=\{)")
+_STYLE = re.compile(r"\\(?:documentclass|usepackage)\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
+_DOCUMENT = re.compile(r"\\(begin|end)\s*\{document\}")
+_CLASS, _BODY = re.compile(r"\\documentclass\b"), re.compile(r"\\begin\s*\{document\}")
+_SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
+
+_COMMAND = re.compile(r"\\(?=[A-Za-z]*(?:[cC]ite|bibentry))([A-Za-z]++)\*?")
+_CITATION = re.compile(rf"{_COMMAND.pattern}|{CITE_MARK.pattern}")
+_OPTION_OF = re.compile(r"\\[A-Za-z@]+\*?\Z")
+_OTHER = re.compile(
+    r"(?:Declare|AtEvery|AtNext|AtBegin|set|def|mk|if|blx).*|newcites|.*citenamefont|astroncite"
+    r"|cite(?:alias|authoryear|reset|setup|style|text)"
+)
+"""Commands that do not cite. Those of multibib, harvard and the printed labels of natbib are among them."""
+_GAP = r"(?:\s|%[^\n]*\n)*+"
+_NOTE = r"(?:\[(?:[^\[\]]++|\[[^\[\]]*+\])*+\]|<[^<>]*>)"
+_KEYS = re.compile(rf"(?:{_GAP}{_NOTE}){{0,2}}{_GAP}\{{([^{{}}]*)\}}")
+_SHARED_NOTES = re.compile(rf"(?:{_GAP}\([^()]*\)){{0,2}}")
+_COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?")
+_PARAMETER, _MACRO = re.compile(r"#\d"), re.compile(r"[\\#]")
+_AUTHORS, _YEAR = re.compile(r"citeauthor", re.I), re.compile(r"cite(?:year|yearpar|num)")
+_BETWEEN, _BRACKET = re.compile(r"[\s~]*[(\[]?"), re.compile(r"[)\]]")
+
+_CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment"
+_BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))
+_CODE_CAPTION = re.compile(
+    r"\\begin\s*\{lstlisting\}\s*\[[^\[\]]*?caption\s*=\s*(\{(?:[^{}]|\{[^{}]*\})*\})", re.DOTALL
+)
+_FLOAT = re.compile(
+    r"\\(?:begin|end)\s*\{(?:abstract|(?:sub|wrap|sideways)?figure|(?:wrap|sideways|long)?table)\*?\}"
+)
+_ENVIRONMENT = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\[[^\[\]]*\])?")
+_ASIDE = re.compile(
+    r"\\(?:footnote|footnotetext|caption|todo|marginpar|thanks|abstract)\*?(?:\[[^\[\]]*\])?(?=\{)"
+)
+_EMBEDDED = re.compile(
+    r"\\begin\s*\{filecontents(\*?)\}\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+\.bib)\}(.*?)\\end\s*\{filecontents\1\}",
+    re.DOTALL,
+)
+_FILE = re.compile(r"[^\s,][^,]*?(?=\s*(?:,|\Z))")
+_OF_PART = re.compile(r"\\bibliography([A-Za-z]+)")
+_OF_ALL = re.compile(r"\\(?:(?:no)?bibliography|addbibresource|addglobalbib)\b")
+
+
+class Latex(Language):
+    """LaTeX, also with R's code (Sweave)."""
+
+    name = "LaTeX"
+    ids = ("latex", "tex", "plaintex", "rsweave")
+    suffixes = (".tex", ".ltx", ".latex", ".rnw")
+    marks = r"\cite{?}, \citep{TODO} or [CITE]"
+    comment = "% {}\n"
+    lead = "~"
+    between = ", "
+    _hidden = re.compile(
+        rf"(?<!\\)(?:\\\\)*+%[^\n]*|\\begin\s*\{{({_CODE})\*?\}}.*?(?:\\end\s*\{{\1|\Z)"
+        r"|\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])[^\n]{0,1000}?\2",
+        re.DOTALL,
+    )
+    before = re.compile(
+        rf"{_COMMAND.pattern}(?:{_GAP}(?:{_NOTE}|\([^()]*\)|\{{[^{{}}]*\}})){{0,12}}{_GAP}(?P<opened>\{{)"
+        r"(?:[^{}]*[,\n\r])?[ \t]*(?P<key>[^{},\n\r]*)\Z"
+    )
+    after = re.compile(r"[^\s,{}\\\[\]%]*")
+    closed = re.compile(r"[^{}\\]*\}")
+    closing = "}"
+
+    def citations(self, text: str) -> Iterator[Citation]:
+        return (citation for _, citation in self._commands(text))
+
+    def _commands(self, text: str) -> Iterator[tuple[str, Citation]]:
+        """Yield the citations with the names of their commands. One in a note of another is a part of it."""
+        last: tuple[str, Citation] | None = None
+        for command in _CITATION.finditer(text):
+            if not command[1]:  # CITE_MARK
+                start, end = command.span()
+                if (last and start < last[1].end) or _OPTION_OF.search(text, max(0, start - 40), start):
+                    continue  # a note, or an option
+                citation = Citation(start, end, (Key("", start, end),))
+            elif groups := [] if _OTHER.fullmatch(command[1]) else _key_groups(text, command):
+                keys = tuple(key for group in groups for key in _group_keys(text, *group.span(1)))
+                citation = Citation(command.start(), groups[-1].end(), keys, command[1] != "nocite")
+            else:
+                continue
+            if last and citation.start < last[1].end:
+                last = (
+                    last[0],
+                    last[1]._replace(keys=tuple(sorted((*last[1].keys, *keys), key=lambda key: key.start))),
+                )
+                continue
+            if last:
+                yield last
+            last = command[1] or "", citation
+        if last:
+            yield last
+
+    def joined(self, text: str) -> Iterator[Citation]:
+        r"""\citeauthor with the \citeyear after it is one citation."""
+        commands = [*self._commands(text), ("", Citation(len(text), len(text), ()))]
+        joined = None
+        for (name, citation), (next_name, following) in pairwise(commands):
+            if joined:  # the year of the one before
+                joined = None
+                continue
+            if _AUTHORS.fullmatch(name) and _YEAR.fullmatch(next_name) and citation.cited == following.cited:
+                joined = _BETWEEN.fullmatch(text, citation.end, following.start)
+            bracket = _BRACKET.match(text, following.end) if joined else None
+            yield citation._replace(end=bracket.end() if bracket else following.end) if joined else citation
+
+    def keys_of(self, citations: Iterable[Citation]) -> Iterator[Key]:
+        return (key for key in super().keys_of(citations) if not _MACRO.search(key.key))
+
+    def cite(self, key: str) -> str:
+        return f"\\cite{{{key}}}"
+
+    def mask(self, citation: str, key: str) -> str | None:
+        if _PARAMETER.search(citation):  # the definition of a macro
+            return None
+        masked = super().mask(citation, key)
+        return f"\\citet{{{key}}}" if masked and len([*self.citations(citation)]) > 1 else masked
+
+    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+        source = read_source(path, inputs)
+        embedded = {block[2].strip(): bib_entries(block[3]) for block in _EMBEDDED.finditer(source)}
+        embedded_entries = {key: entry for entries in embedded.values() for key, entry in entries.items()}
+        text = _CODE_CAPTION.sub(r"\\caption\1\g<0>", source)
+        text = remove_blocks(text, _BEGIN_CODE, _END_CODE)
+        citations = [*self.citations(text)]
+        keys = dict.fromkeys(key for citation in citations if citation.printed for key in citation.cited)
+        uncited = dict.fromkeys(
+            key for citation in citations if not citation.printed for key in citation.cited
+        )
+        named = [name.key for name in self.bibliographies(text)]
+        names = [
+            name.replace("\\jobname", path.stem)
+            for name in named
+            if name not in embedded and f"{name}.bib" not in embedded
+        ]
+        references = References(path, names, inputs.root, text, embedded_entries)
+        return Source(text, self._about(text, paper), [*keys], references, [*uncited], inputs.notes)
+
+    def document(self, path: Path, paper: str) -> Document:
+        source = self.read(path, Inputs(), paper)
+        metadata = source.metadata
+        if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017
+            years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source.text))
+            metadata = metadata._replace(year=next(filter(None, years), 0))
+
+        def full_text() -> FullText:
+            paragraphs, keys = self.paragraphs(source.text, running=True)
+            return FullText(paragraphs, source.references.entries(keys))
+
+        return Document(metadata, full_text, lambda: [*source.references.entries(source.keys).values()])
+
+    def included(self, text: str) -> Iterator[str]:
+        for match in INPUT.finditer(text):
+            inside = f"{match['folder']}/{match['file']}" if match["command"] else ""
+            yield inside or match["braced"] or match["bare"]
+
+    def metadata(self, head: str) -> Metadata:
+        text = INPUT.sub("", head)
+        with suppress(InputError):  # macros that expand to too much
+            text = read_source(Path("document"), Inputs(lambda _: text))
+        return self._about(text, "")
+
+    def _about(self, text: str, paper: str) -> Metadata:
+        begins = _ABSTRACT.search(text)
+        ends = _ABSTRACT_ENDS.search(text, begins.end()) if begins else None
+        if begins and ends:
+            abstract = text[begins.end() : ends.start()]
+        else:
+            abstract = _first_argument(_ABSTRACT_MACRO, text)
+        title, summary = (
+            plain_text(
+                replaced(part, ((citation.start, citation.end, "") for citation in self.citations(part)))
+            )
+            for part in (_first_argument(_TITLE, text), abstract)
+        )
+        dates = (find_year(date) for _, date, _ in macro_arguments(_DATE, text))
+        year = next(filter(None, dates), 0)
+        return identified(Metadata("", title, summary, year, _find_authors(text)), paper)
+
+    def bibliographies(self, text: str) -> list[Key]:
+        """Return the bibliographies: those of a part or of commands of multibib first."""
+        files = _named_files(
+            sorted(BIBLIOGRAPHY.finditer(text), key=lambda match: bool(_OF_ALL.match(match[0])))
+        )
+        embedded = {block[2].strip().removesuffix(".bib") for block in _EMBEDDED.finditer(text)}
+        return [file for file in files if file.key.removesuffix(".bib") not in embedded]
+
+    def own_bibliography(self, text: str, command: str) -> list[Key]:
+        """That of multibib: what \\citepweb cites is in \\bibliographyweb."""
+        if (name := _COMMAND.match(command)) is None:
+            return []
+        parts = ((_OF_PART.match(match[0]), match) for match in BIBLIOGRAPHY.finditer(text))
+        return [*_named_files(match for part, match in parts if part and name[1].endswith(part[1]))]
+
+    def plain(self, text: str) -> str:
+        return plain_text(text)
+
+    def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
+        for match, argument, end in macro_arguments(_SECTION, text):
+            yield 1, argument, match.start(), end
+
+    def paragraphs(self, text: str, running: bool = False) -> tuple[list[Paragraph], list[str]]:
+        body = document_body(text)
+        if running:
+            return super().paragraphs(running_text(body), running)
+        body = body or text  # a chapter has no \begin{document}
+        paragraphs, keys = super().paragraphs(running_text(body))
+        marks = {
+            key for citation in self.citations(body) for key in citation.cited if key.startswith(PLACEHOLDER)
+        }
+        if unread := marks - {span.ref for part in paragraphs for span in part.citations}:
+            # In captions, footnotes, tables or the abstract, which training contexts exclude.
+            separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
+            more = self.convert(*self.sections(_ASIDE.sub(" ", separated)), unread)
+            paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
+        return paragraphs, keys
+
+
+LATEX = Latex()
+
+
+def _named_files(commands: Iterable[re.Match[str]]) -> Iterator[Key]:
+    """Yield the files that commands (BIBLIOGRAPHY) name."""
+    for command in commands:
+        for file in _FILE.finditer(command.string, *command.span(command.lastindex or 0)):
+            yield Key(file[0], *file.span())
+
+
+def _key_groups(text: str, command: re.Match[str]) -> list[re.Match[str]]:
+    r"""Return the groups of keys of a command. Only \cites and the like have several; in \volcite a volume
+    comes before the keys, and after a key, \citename has the name of a field."""
+    name, place, groups = command[1].lower(), command.end(), list[re.Match[str]]()
+    several, volumes = name.endswith(("cites", "citetexts")), name.endswith(("volcite", "volcites"))
+    if several and (notes := _SHARED_NOTES.match(text, place)):
+        place = notes.end()
+    while (group := _KEYS.match(text, place)) and (several or len(groups) < 1 + volumes):
+        groups.append(group)
+        place = group.end()
+    if name == "citename" and not _KEYS.match(text, place):
+        return []  # harvard's name
+    return groups[1::2] if volumes else groups
+
+
+def _group_keys(text: str, start: int, end: int) -> Iterator[Key]:
+    """Yield the keys in braces. An empty one is missing if it is alone."""
+    group = _COMMENT.sub(lambda comment: " " * len(comment[0]), text[start:end])
+    parts = group.split(",")
+    for part in parts:
+        if (key := part.strip()) or len(parts) == 1:
+            first = start + len(part) - len(part.lstrip()) if key else start
+            yield Key(key, first, first + len(key))
+        start += len(part) + 1
+
+
+def is_archive(path: Path) -> bool:
+    """True if a file is an arXiv source: a .tar.gz, or a .gz of a single LaTeX document."""
+    if path.name.endswith((".tar.gz", ".tgz")):
+        return True
+    if path.suffix != ".gz" or path.name.endswith((".jsonl.gz", ".json.gz", ".xml.gz")):
+        return False
+    with open_bytes(path) as (file, _):
+        start = file.read(1 << 20)
+    return start[257:262] == b"ustar" or is_document(start)
+
+
+def read_archive(path: Path, paper: str) -> Document:
+    """Read the paper of an archive. Raises InputError if it is damaged or has no LaTeX document."""
+
+    def full_text() -> FullText:
+        with _unpack(path) as document:
+            full_text = LATEX.document(document, paper).full_text
+            assert full_text is not None
+            return full_text()
+
+    with _unpack(path) as document:
+        read = LATEX.document(document, paper)
+        entries = read.entries()
+        return Document(read.metadata, full_text, lambda: entries)
+
+
+@contextmanager
+def _unpack(path: Path) -> Iterator[Path]:
+    """Unpack the text files of an archive into a temporary folder; yields the path of the document."""
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        try:
+            with tarfile.open(path) as archive:
+                left = 2 * MAX_FILE_BYTES
+                for member in archive:
+                    if member.isfile() and member.name.endswith(_IN_ARCHIVES) and member.size <= left:
+                        archive.extract(member, folder, filter="data")
+                        left -= member.size
+        except tarfile.ReadError:  # not an archive, or damaged
+            (folder / "main.tex").write_bytes(read_limited(path, MAX_FILE_BYTES))
+        except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+            raise InputError(f"{path}: damaged archive: {error}") from None
+        papers = [file for file in folder.rglob("*.tex") if is_paper(file)]
+        if not papers:
+            raise InputError(f"{path}: the archive has no LaTeX document")
+        # The others are supplements or style examples.
+        document = min(papers, key=lambda file: (len(file.parts), -file.stat().st_size, file.name))
+        try:
+            yield document
+        except InputError as error:
+            raise InputError(str(error).replace(str(real_path(folder)), str(path))) from None
+
+
+def _first_argument(macro: re.Pattern[str], source: str) -> str:
+    """Return the argument of the first use of a macro; "" if unused."""
+    return next((argument for _, argument, _ in macro_arguments(macro, source)), "")
+
+
+def _find_authors(source: str) -> tuple[str, ...]:
+    """Find author names: parts of the author macros that look like names of two to five words."""
+    names = []
+    for _, argument, _ in macro_arguments(_AUTHOR, source):
+        done, without_notes = 0, ""
+        for match, _, end in macro_arguments(_AUTHOR_NOTE, argument):
+            without_notes += argument[done : match.start()]
+            done = end
+        without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
+        for block in _AUTHOR_BLOCKS.split(without_notes):
+            first_line = _AUTHOR_ENDS.split(block)[0]  # the other lines are the address
+            names += [_NUMBER.sub("", plain_text(part)) for part in _BETWEEN_AUTHORS.split(first_line)]
+    return tuple(dict.fromkeys(name for name in names if _PERSON.fullmatch(name)))
+
+
+def document_body(source: str) -> str:
+    """Return the body of the document; included standalone documents lose their preambles."""
+    start = depth = 0
+    end = len(source)
+    for tag in _DOCUMENT.finditer(source):
+        depth += 1 if tag[1] == "begin" else -1 if start else 0
+        start = start or (tag.end() if depth else 0)
+        if start and depth == 0:
+            end = tag.start()
+            break
+    return _DOCUMENT.sub(" ", remove_blocks(source[start:end], _CLASS, _BODY)) if start else ""

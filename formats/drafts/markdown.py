@@ -1,0 +1,483 @@
+"""Markdown (Pandoc, R Markdown, Quarto, Manubot): documents with their bibliography, and drafts.
+
+Title, abstract, authors and date come from the YAML front matter, else from the headings. The main file of a
+book (index.qmd beside _quarto.yml, index.Rmd beside _bookdown.yml) is read with its chapters, and a document
+with the files that it includes. Citations are Pandoc's ([@key; @key2], @key in text). Code, displayed
+formulas, tables, images and footnotes are not running text. Bibliographies are .bib files, CSL in JSON or
+YAML, and entries in the front matter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import date
+from html import unescape
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from citerec.base.errors import InputError
+from citerec.base.files import real_path
+from citerec.formats.documents import Metadata
+from citerec.formats.drafts.bibliographies import References
+from citerec.formats.drafts.entries import csl_entries
+from citerec.formats.drafts.inputs import Inputs, decode_text
+from citerec.formats.drafts.language import (
+    CITE_MARK,
+    Citation,
+    Key,
+    Language,
+    Open,
+    Section,
+    Source,
+    identified,
+    number_keys,
+)
+from citerec.formats.identifiers import find_year
+from citerec.formats.latex_text import plain_text, running_text
+
+_GROUP = r"\[(?:[^\[\]\n]++|\[[^\[\]\n]*+\]|\n(?![ \t]*\n)){0,40}+\](?![(:{]|\[(?!\^|[^\[\]\n]*@))"
+"""A citation in brackets, if it has keys; it may have others inside."""
+_KEY = re.compile(
+    r"(?<![^\W_])(?<![@\\])-?@(?:\{([^{}\s]+)\}|([\w\uf000]\w*(?:[:.#$%&+?<>~/-]\w+|:?//\w+)*)|(\?+))"
+)
+_NESTED = re.compile(r"\[[^\[\]\n]*\]")
+_LOCATOR = re.compile(r" ?(\[(?!\^)[^\[\]\n@]*\])(?![(\[{:])")
+"""What belongs to a key in the text: @lee2020 [p. 3]."""
+_CITATION = re.compile(rf"{_GROUP}|{_KEY.pattern}")
+_LINKED = re.compile(r"\](?:\([^()\n]*\)|\[([^\[\]\n]*)\])")
+"""What follows the text of a link: an address, or the name of one."""
+_WORD_BEFORE = re.compile(r"[^\s\[\](<>\"]*\Z")
+_CROSS_REFERENCE = re.compile(
+    r"(?:(?:supp?)?(?:fig|tbl|tab)|eq|sec|lst|algo?|thm|lem|cor|prp|cnj|def|exm|exr|rem|sol|tip|nte|wrn|imp|cau)[-:]",
+    re.IGNORECASE,
+)
+_BOOK_REFERENCE = re.compile(r"\\@ref\([^()\n]*\)")
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FORMULA = re.compile(r"(?<![\\$\w])\$(?![\s$])((?:[^$\\\n]|\\.|\n(?!\s*\n)){1,500}?)(?<!\s)\$(?![\d$])")
+# Images whose captions have brackets, tables and footnotes.
+_ASIDE = re.compile(
+    r"!\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]\([^)\n]*\)(?:\{[^{}]*\})?|^[ \t]*(?:\|.*\||\+[-=+]+\+)[ \t]*$"
+    r"|^\[\^[^\]\n]+\]:.*(?:\n(?:[ \t]+.*)?\S.*)*|\^\[(?:[^\[\]]|\[[^\[\]]*\]){0,2000}\]",
+    re.MULTILINE,
+)
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\]|\{[^{}]*\})|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,300}>|^[ \t]*:::.*$|\{(?:[.#][^{}\n]{0,300}|-)\}", re.MULTILINE)
+_COMMAND = re.compile(r"\\(?:(?:text\w{2}|emph)\{([^{}]*)\}|[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})*)")
+_RULE = re.compile(
+    r"^[ \t]*[|+](?:[ \t]*:?[-=]+:?[ \t]*[|+])+[ \t]*$|(?<!\S)\|(?!\S)|\{\{<[^<>\n]*>\}\}", re.MULTILINE
+)
+"""Lines and edges of tables, and Quarto's shortcodes."""
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|\n]*\|)?([^\[\]|\n]+)\]\]")
+_RAISED = re.compile(
+    r"~~(?=\S)([^~\n]{1,300})~~|(?<=[\w)\]])~([^~\s]{1,20})~|(?<=[\w)\]])\^([^\^\s]{1,20})\^"
+)
+"""What is struck out, below or above the line."""
+_PART = re.compile(r"\((?:PART|APPENDIX)\\?\*?\)")
+"""The name of a part of a bookdown book, before that of its first chapter."""
+_LINE_START = re.compile(r"^[ \t]*(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)+", re.MULTILINE)
+_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)([^*_]{1,500}?)(?<=\S)\1(?!\w)|\*\*")
+_BACKSLASH = re.compile(r"\\([^\w\s])")
+
+_PROJECTS = ("_quarto.yml", "_bookdown.yml")
+_INCLUDE = re.compile(
+    r"\{\{<\s*include\s+([^\s<>]+)\s*>\}\}"
+    r"|^[ \t]*```+[ \t]*\{r\b(?:[^}\n]*\bchild\s*=([^}\n]*)\}|[^`]*?^#\|\s*child:([^\n]*))[^`]*```+",
+    re.MULTILINE,
+)
+_QUOTED = re.compile(r"['\"]([^'\"]+)['\"]|([\w./-]+\.\w+)")
+_BLOCK = re.compile(r"(?:^[ \t]*\S[^\n]*(?:\n|\Z))+", re.MULTILINE)
+_LINE = re.compile(r"([ \t]*)[^\n]*(?:\n|\Z)")
+_ITEM = re.compile(
+    r"[ \t]*(?:((?:[-*+]|\(?[\w@#]{1,9}[.)])[ \t]+)|(?:[~:][ \t]|\[\^[^\]\n]+\]:|!!!|\?\?\?|===))"
+)
+"""The beginning of a list item (group 1), or of a note, definition or the like."""
+_LABEL = re.compile(r"\{#([\w:.-]+)|^#\|\s*label:\s*([\w:.-]+)", re.MULTILINE)
+_NOCITE = re.compile(r"^nocite[ \t]*:(?:[^\n]*(?:\n(?:[ \t]|-)[^\n]*)*)", re.MULTILINE)
+_PAIRS = (("<!--", "-->"), *((f"<{tag}", f"</{tag}>") for tag in ("script", "style", "pre")))
+_KEY_CHARACTERS = r"[\w:.#$%&+?<>~/-]"
+
+
+class Markdown(Language):
+    """Markdown."""
+
+    name = "Markdown"
+    ids = ("markdown", "quarto", "rmd", "pandoc")
+    suffixes = (".md", ".markdown", ".qmd", ".rmd")
+    marks = "[@?] or [CITE]"
+    comment = "<!-- {} -->"
+    before = re.compile(
+        rf"(?:(?P<opened>\[)(?:[^\[\]\n]|\[[^\[\]\n]*+\])*?)?(?<![^\W_])(?<![@\\/])@\{{?(?P<key>{_KEY_CHARACTERS}*)\Z"
+    )
+    after = re.compile(rf"{_KEY_CHARACTERS}*(?<=[\w/?])")
+    closing = "]"
+    _hidden = re.compile(
+        r"^[ \t]*(`{3,}+|~{3,}+)[^\n]*\n.*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)|<!--.*?-->|\$\$.*?\$\$"
+        r"|(?<!`)(`{1,2})(?!`)(?:[^\n]|\n(?![ \t]*\n)){1,1000}?(?<!`)\2(?!`)"
+        r"|^[ \t]*<(script|style|pre)\b.*?</\3>"
+        r"|(?<=[\w-]=)(?:\"[^\"\n]{0,2000}\"|'[^'\n]{0,2000}')(?=[^{}\n]{0,2000}\})"
+        r"|^[ \t]*\[@[^\]\n]+\]:[^\n]*",  # Manubot's names for identifiers
+        re.MULTILINE | re.DOTALL,
+    )
+
+    def citations(self, text: str) -> Iterator[Citation]:
+        front = _FRONT_MATTER.match(text)
+        begin = front.end() if front else 0
+        for field in _NOCITE.finditer(text, 0, begin):
+            yield from (Citation(key.start, key.end, (key,), False) for key in _keys(text, *field.span()))
+        yield from _find_citations(text, begin, len(text))
+
+    def hidden(self, text: str) -> Iterator[tuple[int, int]]:
+        for begin, end in _PAIRS:  # without an end they hide nothing, and the search for it is quadratic
+            closed = text.rfind(end) + 1
+            text = text[:closed] + text[closed:].replace(begin, begin[:2].ljust(len(begin)))
+        spans = [match.span() for match in self._hidden.finditer(text)]
+        return iter(sorted([*spans, *_indented_code(text, spans)]))
+
+    def cite(self, key: str) -> str:
+        return f"[@{_written(key)}]"
+
+    def insertion(self, text: str, start: int, end: int, key: str) -> tuple[int, int, str]:
+        if text[start - 1 : start] == "@":
+            return start, end, _written(key)
+        return super().insertion(text, start, end, key)
+
+    def open_at(self, text: str, caret: int) -> Open | None:
+        opened = super().open_at(text, caret)
+        if opened is None or text[opened.start - 1] != "{":
+            return opened
+        braced = text.startswith("}", opened.rest)
+        if braced and not opened.closing:
+            return opened._replace(between=opened.between and "}; @{")
+        end = opened.end + (braced and opened.end == opened.rest)
+        return opened._replace(end=end, closing=f"}}{opened.closing}")
+
+    def read(self, path: Path, inputs: Inputs, paper: str = "") -> Source:
+        folder, project = _read_project(path, inputs.root)
+        inputs.root = inputs.root or folder
+        front, text = _split_front_matter(_with_chapters(path, inputs), path)
+        kinds = (*_kinds(front), *_kinds(project))
+        front = {**front, **project}  # a project's fields include those of its main file
+        text = self.without_code(text)
+        names = _bibliographies(front)
+        labels = self.labels(text)
+        text = self.without_references(text, labels, kinds)
+        sections, cites = self.sections(self.body(text))
+        metadata = identified(self._about(front, sections), paper)
+        items = front.get("references")
+        entries = csl_entries(items) if isinstance(items, list) else {}
+        references = References(path, names, inputs.root, own=entries)
+        keys, uncited = [*number_keys(cites)], [*_uncited(front)]
+        return Source(text, metadata, keys, references, uncited, inputs.notes, labels, kinds)
+
+    def labels(self, text: str) -> set[str]:
+        return {match[1] or match[2] for match in _LABEL.finditer(text)}
+
+    def included(self, text: str) -> Iterator[str]:
+        return (name for match in _INCLUDE.finditer(text) for name in _included(match))
+
+    def cites(self, path: Path, source: Source) -> bool:
+        """README files name people with @."""
+        groups = (
+            source.text[citation.start] == "[" and citation.cited for citation in self.citations(source.text)
+        )
+        return any(groups) or bool(self.bibliographies(decode_text(path)))
+
+    def metadata(self, head: str) -> Metadata:
+        with suppress(InputError):  # half-typed front matter
+            front, text = _split_front_matter(head, Path("document"))
+            return self._about(front, self.sections(self.body(text))[0])
+        return Metadata("")
+
+    def _about(self, front: dict[str, Any], sections: Sequence[Section]) -> Metadata:
+        names = (name for level, name, _ in sections if level == 1 and not _PART.match(name))
+        title = next(names, "")
+        return Metadata(
+            "",
+            _front_matter_text(front, "title") or title,
+            _front_matter_text(front, "abstract") or self.named_section(sections, "abstract"),
+            find_year(_front_matter_text(front, "date")),
+            tuple(_authors(front.get("author"))),
+        )
+
+    def bibliographies(self, text: str) -> list[Key]:
+        front = _FRONT_MATTER.match(text)
+        try:
+            names = _bibliographies(_read_yaml(front[1], "")) if front else []
+        except InputError:  # half-typed
+            return []
+        start, end = front.span(1) if front else (0, 0)
+        starts = accumulate(names, lambda place, name: text.find(name, max(place, start), end), initial=start)
+        return [
+            Key(name, place, place + len(name))
+            for name, place in zip(names, [*starts][1:], strict=True)
+            if place >= 0
+        ]
+
+    def plain(self, text: str) -> str:
+        return _plain_markdown(text)
+
+    def body(self, text: str, running: bool = False) -> str:
+        text = _FRONT_MATTER.sub("", text)
+        text = _BOOK_REFERENCE.sub("", _FORMULA.sub(_formula_text, text))
+        return running_text(_ASIDE.sub(" ", text)) if running else text
+
+    def headings(self, text: str) -> Iterator[tuple[int, str, int, int]]:
+        for match in _HEADING.finditer(text):
+            level = len(match[1]) if match[1] else 1 if match[4].startswith("=") else 2
+            yield level, match[2] or match[3] or "", match.start(), match.end()
+
+
+MARKDOWN = Markdown()
+
+
+def _with_chapters(path: Path, inputs: Inputs) -> str:
+    """Return the text of a document with its chapters and the files that it includes."""
+    folder, project = _read_project(path, inputs.root)
+    path = real_path(path)
+    parts = [_with_parts(path, (), inputs, folder)]
+    for name in project.get("chapters", ()):
+        parts += _find_part(name, folder, (path,), inputs, folder)
+    return "\n\n".join(parts)
+
+
+def _with_parts(path: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> str:
+    """Return the text of a file with those that it includes, at their places or else beside it."""
+    text = inputs.open(path, parents)
+    if parents:
+        text = _FRONT_MATTER.sub("", text)
+    parents = (*parents, path)
+
+    def read_parts(match: re.Match[str]) -> str:
+        names = _included(match)
+        parts = (_find_part(name, path.parent, parents, inputs, folder) for name in names)
+        return "\n\n".join(chain(*parts)) or match[0]
+
+    return _INCLUDE.sub(read_parts, text)
+
+
+def _find_part(name: str, beside: Path, parents: tuple[Path, ...], inputs: Inputs, folder: Path) -> list[str]:
+    """Return the text of a file that the last of `parents` includes, in a list; empty if it is not read."""
+    places = (beside / name, folder / name, beside / Path(name).name)
+    file = inputs.find(name, places, parents, MARKDOWN.suffixes)
+    return [_with_parts(file, parents, inputs, folder)] if file else []
+
+
+def _find_citations(text: str, begin: int, end: int) -> Iterator[Citation]:
+    for match in _CITATION.finditer(text, begin, end):
+        start, stop = match.span()
+        if text[start - 1 : start] == "[" and _is_link(text, stop):
+            continue  # [@ann](https://social.example/@ann)
+        outside = _NESTED.sub("", match[0][1:])
+        if text[start] == "[" and outside != match[0][1:] and not _KEY.search(outside):
+            yield from _find_citations(text, start + 1, stop)  # [as in [@lee2020]]
+            continue
+        keys = tuple(_keys(text, start, stop))
+        if not keys and CITE_MARK.fullmatch(match[0]):
+            keys = (Key("", start, stop),)
+        beside = _LOCATOR.match(text, stop) if keys and text[start] != "[" else None
+        if beside and not CITE_MARK.fullmatch(beside[1]):
+            stop = beside.end()
+        if keys or any(not _is_address(text, key.start()) for key in _KEY.finditer(text, start, stop)):
+            yield Citation(start, stop, keys)
+
+
+def _is_link(text: str, end: int) -> bool:
+    """True if a text in brackets, which ends at `end`, is that of a link."""
+    if (match := _LINKED.match(text, end)) is None or match[1] is None:
+        return match is not None
+    name = re.escape(match[1])
+    return bool(name) and re.search(rf"^ {{0,3}}\[{name}\]:", text, re.MULTILINE | re.IGNORECASE) is not None
+
+
+def _is_address(text: str, at: int) -> bool:
+    """True if an @ is in a web address, such as https://example.org/@ann."""
+    if text[at - 1 : at] != "/":
+        return False
+    before = _WORD_BEFORE.search(text, max(0, at - 200), at)
+    return before is not None and ("." in before[0] or ":" in before[0])
+
+
+def _included(match: re.Match[str]) -> list[str]:
+    """Return the files that an inclusion names."""
+    if match[1]:
+        return [match[1]]
+    return [quoted or bare for quoted, bare in _QUOTED.findall(match[2] or match[3])]
+
+
+def _keys(text: str, start: int, end: int) -> Iterator[Key]:
+    """Yield the keys in a part of a text, without cross-references to figures and the like."""
+    for match in _KEY.finditer(text, start, end):
+        number = match.lastindex or 0
+        if not _CROSS_REFERENCE.match(match[number]) and not _is_address(text, match.start()):
+            yield Key(match[number], *match.span(number))
+
+
+def _indented_code(text: str, hidden: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of indented code: lines after an empty one that begin with four spaces, or as many more
+    than the list item, note or definition that they are in. hidden: spans of other code."""
+    front = _FRONT_MATTER.match(text)
+    inside: list[int] = []
+    """Where the contents of the open list items and the like begin."""
+    for block in _BLOCK.finditer(text, front.end() if front else 0):
+        lines = [*_LINE.finditer(text, *block.span())]
+        width = _width(lines[0][1])
+        while inside and width < inside[-1]:
+            inside.pop()
+        limit = (inside[-1] if inside else 0) + 4
+        if width >= limit and not _ITEM.match(text, *lines[0].span()):
+            ends = (number for number, line in enumerate(lines) if _width(line[1]) < limit)
+            code = lines[: next(ends, len(lines))]
+            start, end = code[0].start(), code[-1].end()
+            place = bisect_right(hidden, (start, end))
+            if not any(a < end and start < b for a, b in hidden[max(0, place - 1) : place + 1]):
+                yield start, end
+            continue
+        for line in lines:
+            if item := _ITEM.match(text, *line.span()):
+                width = _width(line[1])
+                inside = [column for column in inside if column <= width] + [width + len(item[1] or "    ")]
+
+
+def _width(spaces: str) -> int:
+    return len(spaces.expandtabs(4))
+
+
+def _written(key: str) -> str:
+    """Return a key as it follows @.
+
+    >>> _written("lee2020"), _written("lee's")
+    ('lee2020', "{lee's}")
+    """
+    return key if _KEY.fullmatch(f"@{key}") else f"{{{key}}}"
+
+
+def _bibliographies(front: dict[str, Any]) -> list[str]:
+    return [*_names([front.get("bibliography"), front.get("manubot-output-bibliography")])]
+
+
+def _uncited(front: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys in all fields; * if the field nocite names all."""
+    yield from (key.key for text in _names(front) for key in _keys(text, 0, len(text)))
+    if any("@*" in text for text in _names(front.get("nocite"))):
+        yield "*"
+
+
+def _kinds(front: dict[str, Any]) -> Iterator[str]:
+    """Yield what labels of Quarto's own kinds of floats begin with."""
+    crossref = front.get("crossref")
+    kinds = crossref.get("custom") if isinstance(crossref, dict) else None
+    for kind in kinds if isinstance(kinds, list) else ():
+        if isinstance(kind, dict) and isinstance(kind.get("key"), str):
+            yield f"{kind['key']}-"
+            yield f"{kind['key'].capitalize()}-"
+
+
+def _formula_text(match: re.Match[str]) -> str:
+    return " " if "@" in match[1] else plain_text(match[0])
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads tags of programs, such as R's !expr, as empty values."""
+
+
+_Loader.add_multi_constructor("", lambda loader, tag, node: None)
+
+
+def _split_front_matter(text: str, path: Path) -> tuple[dict[str, Any], str]:
+    start = _FRONT_MATTER.match(text)
+    if not start:
+        return {}, text
+    front, rest = text[: start.end(1)], text[start.end() :]
+    return _read_yaml(front, f"{path}: its front matter (between --- lines)"), rest
+
+
+def _read_yaml(text: str, what: str) -> dict[str, Any]:
+    try:
+        fields = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark else ""
+        raise InputError(f"{what} is not YAML: {reason}{line}") from None
+    return fields if isinstance(fields, dict) else {}
+
+
+def _read_project(path: Path, root: Path | None = None) -> tuple[Path, dict[str, Any]]:
+    """Return the folder and fields of the book that a document belongs to; its own folder and {} if none.
+
+    For the main file, they include `chapters`. root: folder outside of which no file is read.
+    """
+    for folder in dict.fromkeys((path.parent, path.parent.parent)):
+        for name in _PROJECTS:
+            file = folder / name
+            if not file.is_file() or (root and not real_path(file).is_relative_to(real_path(root))):
+                continue
+            settings = _read_yaml(decode_text(file), str(file))
+            book = settings.get("book")
+            fields = {**settings, **book} if isinstance(book, dict) else settings
+            inside = (
+                file for file in sorted(folder.glob("index.*")) if file.suffix.lower() in MARKDOWN.suffixes
+            )
+            index = next((file for file in inside if real_path(file).parent == real_path(folder)), None)
+            if index:
+                fields = {**fields, **_split_front_matter(decode_text(index), index)[0]}
+            if name == "_bookdown.yml":
+                files = sorted(file.name for file in folder.glob("[!_]*.[Rr]md"))
+                chapters = fields.get("rmd_files") or files
+            else:
+                chapters = [fields.get("chapters"), fields.get("appendices")] if book else []
+            places = [folder / bib for bib in _names(fields.get("bibliography"))]
+            bibliography = {"bibliography": [os.path.relpath(place, path.parent) for place in places]}
+            if index and real_path(path) == real_path(index):
+                files = [name for name in _names(chapters) if Path(name).suffix and name != index.name]
+                return folder, {**fields, **bibliography, "chapters": files}
+            return folder, {**bibliography, "crossref": fields.get("crossref")}  # a chapter has its own title
+    return path.parent, {}
+
+
+def _names(value: object) -> Iterator[str]:
+    """Yield the strings in nested lists and objects, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _names(inner)
+
+
+def _front_matter_text(front: dict[str, Any], name: str) -> str:
+    value = front.get(name)
+    return _plain_markdown(str(value)) if isinstance(value, str | int | date) else ""
+
+
+def _authors(value: object) -> Iterator[str]:
+    """Names of front matter: strings, or objects with a name or with given and family names."""
+    for author in value if isinstance(value, list) else [value]:
+        name = author.get("name", author) if isinstance(author, dict) else author
+        if isinstance(name, dict):
+            name = " ".join(str(name[part]) for part in ("given", "family") if name.get(part))
+        if isinstance(name, str) and name.strip():
+            yield _plain_markdown(name)
+
+
+def _plain_markdown(text: str) -> str:
+    """Remove links, emphasis, escapes, tags, LaTeX commands and block markers.
+
+    >>> _plain_markdown("> We *parse* [trees](https://x.org) with [`code`]{.smallcaps}.")
+    'We parse trees with `code`.'
+    >>> _plain_markdown("H~2~O &mdash; ~~old~~ 10^th^ [[N|note]] {{< pagebreak >}}\\n| a | b |\\n|---|:-:|")
+    'H2O — old 10th note a b'
+    """
+    text = _WIKI_LINK.sub(r"\1", _RULE.sub(" ", text))
+    text = _LINE_START.sub("", _LINK.sub(lambda match: match[1] or match[2] or " ", text))
+    text = unescape(_RAISED.sub(lambda match: match[1] or match[2] or match[3], text))
+    text = _COMMAND.sub(lambda match: match[1] or "", _TAG.sub("", text))
+    text = _EMPHASIS.sub(lambda match: match[2] or "", text)
+    return " ".join(_BACKSLASH.sub(r"\1", text).split())

@@ -1,0 +1,163 @@
+"""Citations of Zotero's add-ins: a field's code is a word, the citation in JSON, and in LibreOffice a name.
+
+EndNote's have records in XML, in the code or, in base64, in the data of the field.
+
+The form: github.com/zotero/zotero, chrome/content/zotero/xpcom/integration.js, and csl-citation.json of
+github.com/citation-style-language/schema. Mendeley's fields are of the same form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from citerec.formats.identifiers import find_year
+
+_CODE = re.compile(r"\s*(?:ADDIN\s+)?(?:ZOTERO_ITEM\s+)?CSL_CITATION\s*(?=\{)")
+_ENDNOTE = re.compile(r"\s*ADDIN\s+EN\.CITE(?!\.)\s*")
+_ENDNOTE_TYPES = {
+    **{"Journal Article": "article-journal", "Electronic Article": "article-journal", "Book": "book"},
+    **{"Edited Book": "book", "Book Section": "chapter", "Conference Proceedings": "paper-conference"},
+    **{"Conference Paper": "paper-conference", "Thesis": "thesis", "Report": "report", "Web Page": "webpage"},
+}
+_NOT_IN_KEY = re.compile(r"[\s\[\]{}@;,\ue000-\uf8ff]+")
+_SIMPLE = re.compile(r"\w+(?:[:.#$%&+?<>~/-]\w+)*")
+_SCHEMA = "https://github.com/citation-style-language/schema/raw/master/csl-citation.json"
+_SPACES = re.compile("[\x00-\x20\ud800-\udfff\ufffe\uffff]+")
+"""Spaces, and what XML cannot contain: LibreOffice shows one space for several."""
+_PAGE = re.compile(r"pp?\.\s*(\w+(?:[–-]\w+)?)")
+_DECODER = json.JSONDecoder()
+
+
+class Cited(NamedTuple):
+    """An item in a citation, with the text before and after it. item: with `uris` and `itemData`."""
+
+    item: dict[str, Any]
+    prefix: str = ""
+    suffix: str = ""
+    no_author: bool = False
+
+
+def citation_items(code: str, stored: str = "") -> list[tuple[str, dict[str, Any]]]:
+    """Return the keys and items that a field cites; nothing for a field of another kind, or a damaged one.
+
+    stored: data of a field of Word. An item without data is one that an earlier field has.
+    """
+    if match := _ENDNOTE.match(code):
+        return _endnote_items(code[match.end() :], stored)
+    if (match := _CODE.match(code)) is None:
+        return []
+    try:
+        citation, _ = _DECODER.raw_decode(code, match.end())
+    except (ValueError, RecursionError):
+        return []
+    listed = citation.get("citationItems")
+    items = []
+    for item in listed if isinstance(listed, list) else ():
+        data = item.get("itemData", {}) if isinstance(item, dict) else None
+        if not isinstance(data, dict):
+            continue
+        uris = item.get("uris", item.get("uri"))
+        uris = [uri for uri in (uris if isinstance(uris, list) else [uris]) if isinstance(uri, str)]
+        own = (uri.rpartition("/")[2] for uri in uris if "zotero.org/" in uri)
+        names = data.get("citation-key"), *own, data.get("id"), item.get("id")
+        key = next(filter(None, (_NOT_IN_KEY.sub("-", str(name or "")).strip("-") for name in names)), "item")
+        data = data and {**data, "id": key}
+        items.append((key, {"id": item.get("id", key), "uris": uris, "itemData": data}))
+    return items
+
+
+def _endnote_items(xml: str, data: str) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        xml = xml if xml.startswith("<") else b64decode(data).decode("utf-8", "replace").rstrip("\0")
+        root = None if "<!DOCTYPE" in xml else ET.fromstring(xml)
+    except (ET.ParseError, ValueError):
+        return []
+    items = []
+    for cite in () if root is None else root.iter("Cite"):
+
+        def text(place: str, element: ET.Element = cite) -> str:
+            part = element.find(place)
+            return "" if part is None else " ".join("".join(part.itertext()).split())
+
+        record, names = cite.find("record"), list[dict[str, str]]()
+        for author in () if record is None else record.findall("contributors/authors/author"):
+            family, _, given = " ".join("".join(author.itertext()).split()).partition(",")
+            given = given.strip()
+            names.append({"family": family, "given": given} if given else {"literal": family})
+        year = find_year(text("record/dates/year") or text("Year"))
+        written = "".join(text("Author").split()[:1] + text("Year").split()[:1]) or f"item{text('RecNum')}"
+        key = _NOT_IN_KEY.sub("-", written).strip("-") or "item"
+        kind = None if record is None else record.find("ref-type")
+        own: dict[str, Any] = {
+            "id": key,
+            "type": _ENDNOTE_TYPES.get("" if kind is None else kind.get("name", ""), "document"),
+            "title": text("record/titles/title"),
+            "author": names,
+            "issued": {"date-parts": [[year]]} if year else None,
+            "container-title": text("record/titles/secondary-title") or text("record/periodical/full-title"),
+            "volume": text("record/volume"),
+            "issue": text("record/number"),
+            "page": text("record/pages"),
+            "DOI": text("record/electronic-resource-num"),
+            "abstract": text("record/abstract"),
+        }
+        database = None if record is None else record.find("foreign-keys/key")
+        id = "" if database is None else f"endnote:{database.get('db-id')}/{text('RecNum')}"
+        own = {name: value for name, value in own.items() if value} if own["title"] else {}
+        items.append((key, {"id": key, "uris": [id] if id else [], "itemData": own}))
+    return items
+
+
+def cite_keys(keys: Sequence[str]) -> str:
+    """Return a citation in Pandoc's form.
+
+    >>> cite_keys(["lee2020", "a//b"])
+    '[@lee2020; @{a//b}]'
+    """
+    return f"[{'; '.join(f'@{key}' if _SIMPLE.fullmatch(key) else f'@{{{key}}}' for key in keys)}]"
+
+
+def shown_text(cited: Sequence[Cited]) -> str:
+    """Return a citation as text: authors and years, in parentheses.
+
+    It has single spaces: where a document shows another text than its field tells, Zotero asks what is right.
+    """
+    return _SPACES.sub(" ", f"({'; '.join(_shown(item) for item in cited)})")
+
+
+def _shown(item: Cited) -> str:
+    data = item.item["itemData"]
+    listed = next(filter(None, (data.get(role) for role in ("author", "editor"))), None)
+    people = [name for name in listed if isinstance(name, dict)] if isinstance(listed, list) else []
+    names = [
+        " ".join(filter(None, (name.get("non-dropping-particle"), name.get("family") or name.get("literal"))))
+        for name in people
+    ]
+    who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    year = find_year(json.dumps(data.get("issued") or "")) or "n.d."
+    text = str(year) if item.no_author else f"{who or data.get('title', '')}, {year}"
+    return f"{item.prefix} {text}".strip() + (f", {item.suffix}" if item.suffix else "")
+
+
+def field_code(cited: Sequence[Cited], shown: str, number: int) -> str:
+    """Return the JSON of a citation. shown: its text in the document, which Zotero compares. number: differs
+    from those of the document's other citations."""
+    items = []
+    for item in cited:
+        more: dict[str, Any] = {"suppress-author": True} if item.no_author else {}
+        more |= {"prefix": f"{item.prefix} "} if item.prefix else {}
+        if page := _PAGE.fullmatch(item.suffix):
+            more |= {"locator": page[1], "label": "page"}
+        elif item.suffix:
+            more["suffix"] = f", {item.suffix}"
+        items.append({**item.item, **more})
+    properties = {"formattedCitation": shown, "plainCitation": shown, "noteIndex": 0}
+    made: Mapping[str, Any] = {"properties": properties, "citationItems": items, "schema": _SCHEMA}
+    id = blake2b(f"{number} {json.dumps(made)}".encode(), digest_size=4).hexdigest()
+    return json.dumps({"citationID": id, **made})

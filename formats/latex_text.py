@@ -1,0 +1,254 @@
+"""Convert LaTeX to plain text (pylatexenc), and remove what is not running text."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pylatexenc.latex2text import LatexNodes2Text
+
+logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
+
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_NO_TEXT = (
+    "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
+    "equation|align|aligned|alignat|flalign|gather|multline|eqnarray|displaymath|math|dmath|IEEEeqnarray|"
+    "algorithm|algorithm2e|algorithmic|verbatim|Verbatim|lstlisting|minted|tikzpicture|pgfpicture|picture|"
+    "thebibliography|filecontents|abstract|keywords|IEEEkeywords|CCSXML|titlepage"
+)
+_BEGIN_OR_END = re.compile(rf"\\(begin|end)\s*\{{((?:{_NO_TEXT})\*?)\}}")
+_DISPLAYED = (
+    (re.compile(r"(?<!\\)\\\["), re.compile(r"\\\]")),
+    (re.compile(r"\$\$"), re.compile(r"\$\$")),
+)
+_BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
+_ACCENT = r"\\(?:not|hat|bar|tilde|vec|dot|ddot|acute|grave|check|breve)\s*"
+_NO_ARGUMENT = re.compile(
+    rf"(?<!\\)\$\s*{_ACCENT}\$|{_ACCENT}(?=\$)"
+    r"|\\(?:kern|mkern|hskip|raise|lower)\s*[-+]?[\d.]+\s*(?:em|ex|pt|mu|cm|mm|in)\b"
+    r"|\\begin\s*\{CJK\*?\}(?:\{\w*\}){2}"
+)
+"""Accents at the end of a formula, which would take its $ for their letter, TeX's distances, and fonts."""
+_OUTSIDE_FORMULAS = re.compile(
+    r"\\ifmmode\b(?:(?!\\ifmmode\b).)*?\\else\b\s*((?:(?!\\ifmmode\b).)*?)\\fi\b(?:\{\})?", re.DOTALL
+)
+"""A letter in two forms, as the American Physical Society writes it; the second is for text."""
+# Macros by pylatexenc's notation of their arguments; dropped ones print nothing in running text.
+_DROPPED = {
+    "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
+    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
+    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle "
+    "noopsort NoopSort sortnoop SortNoop",
+    "{{": "setlength addtolength setcounter defcitealias newcites",
+}
+_KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
+_ONE_ARGUMENT_KEPT = {
+    **dict.fromkeys(("href", "bibinfo", "bibfield", "foreignlanguage", "raisebox", "scalebox"), ("{{", 2)),
+    "textcolor": ("[{{", 3),
+    "printfirst": ("{{", 1),
+}
+_LOGOS = "TeX LaTeX BibTeX ConTeXt LuaTeX LuaLaTeX XeTeX XeLaTeX pdfTeX pdfLaTeX AmSTeX TikZ"
+_SIGNS = {
+    **{"textbraceleft": "{", "textbraceright": "}", "textasciicircum": "^", "textbar": "|", "textslash": "/"},
+    **{"textless": "<", "textgreater": ">", "textunderscore": "_", "lt": "<", "gt": ">", "ne": "≠"},
+    **{"S": "§", "P": "¶", "pounds": "£", "euro": "€", "copyright": "©", "ddag": "‡", "degree": "°"},
+    **{"Dash": "—", "hyp": "-", "-": "", "mathplus": "+", "slash": "/", "LaTeXe": "LaTeX2e"},
+}
+_SWITCHES = (
+    "Big Bigl Bigr Huge LARGE Large aftergroup allowbreak begingroup bf bfseries bgroup big bigl bigr "
+    "boldmath break cal centering char displaystyle egroup else em endgroup enspace fi footnotesize "
+    "frenchspacing hfil hfill hskip huge ifmmode ignorespaces indent it itshape kern large leavevmode "
+    "left limits linebreak llap lower mathsurround mdseries mit mkern negthinspace newblock newline "
+    "nobreak noexpand noindent nolimits normalfont normalsize null par penalty phantom protect "
+    "raggedright raise relax right rlap rm rmfamily sc scriptsize scriptstyle scshape selectfont sf "
+    "sffamily sl sloppy slshape small strut textstyle thinspace tiny tt ttfamily unboldmath unskip "
+    "upshape vphantom vskip xspace"
+)
+"""Macros that print nothing of their own."""
+_MACRO = re.compile(r"\\([A-Za-z]{2,}+)(?!\s*\{\s*[^\s}])")
+"""A macro that takes no argument."""
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
+    "upsilon phi chi psi omega"
+)
+_GREEK = [*zip(_GREEK_NAMES.split(), "αβγδεζηθικλμνξοπρστυφχψω", strict=True)]
+
+
+@cache
+def _converter() -> tuple[LatexNodes2Text, Any]:
+    """Return the converter and its context database of macro arguments."""
+    # Most texts have no LaTeX.
+    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec
+    from pylatexenc.latex2text import get_default_latex_context_db as texts_of_macros
+    from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
+    from pylatexenc.macrospec import MacroSpec
+
+    texts, arguments = texts_of_macros(), arguments_of_macros()
+    dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
+    kept = [(name, "{") for name in _KEPT.split()]
+    partly = [(name, spec) for name, (spec, _) in _ONE_ARGUMENT_KEPT.items()]
+    printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
+    printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
+    printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
+    printed += [MacroTextSpec(name, name) for name in _LOGOS.split()]
+    printed += [MacroTextSpec(name, sign) for name, sign in _SIGNS.items()]
+    printed += [MacroTextSpec(f"{kind}{name}", sign) for kind in ("text", "up") for name, sign in _GREEK]
+    parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
+    texts.add_context_category("ours", prepend=True, macros=printed)
+    arguments.add_context_category("ours", prepend=True, macros=parsed)
+    # It compares each character of the text with all specials: a third of the time of the conversion.
+    first, find = (
+        {special.specials_chars[0] for special in arguments.iter_specials_specs()},
+        arguments.test_for_specials,
+    )
+    arguments.test_for_specials = lambda text, at, *state, **more: (
+        find(text, at, *state, **more) if text[at] in first else None
+    )
+    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), arguments
+
+
+@cache
+def _is_known(macro: str) -> bool:
+    """True if it is known what a macro prints."""
+    specs = [context.get_macro_spec(macro) for context in (_converter()[0].latex_context, _converter()[1])]
+    is_defined = any(spec is not None and spec.macroname == macro for spec in specs)
+    return is_defined or macro in _SWITCHES.split() or macro.startswith(("text", "math", "mkbib", "bib"))
+
+
+def with_unknown_macros(latex: str, texts: Mapping[str, str]) -> str:
+    r"""Write out macros without arguments that are not known: what `texts` has for them, else their names.
+
+    >>> with_unknown_macros(r"{\TUG} \emph{a} in \apj", {"apj": "Astrophysical Journal"})
+    '{TUG} \\emph{a} in Astrophysical Journal'
+    """
+    return _MACRO.sub(lambda match: match[0] if _is_known(match[1]) else texts.get(match[1], match[1]), latex)
+
+
+@cache
+def _keeping_braces() -> LatexNodes2Text:
+    from pylatexenc.latex2text import LatexNodes2Text
+
+    texts = _converter()[0].latex_context
+    return LatexNodes2Text(
+        latex_context=texts, math_mode="text", strict_latex_spaces=False, keep_braced_groups=True
+    )
+
+
+_BIBLIOGRAPHY = re.compile(r"\\bibliography[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)?\{[^{}]*\}")
+"""Also of a part of the works, as those of multibib: what is between the braces is no text."""
+
+
+def running_text(latex: str) -> str:
+    """Remove figures, tables, displayed formulas, listings, names of bibliographies and the like."""
+    pieces: list[str] = []
+    done = depth = 0
+    for tag in _BEGIN_OR_END.finditer(latex):
+        if depth == 0:
+            pieces.append(latex[done : tag.start()])
+        depth = max(0, depth + (1 if tag[1] == "begin" else -1))
+        done = tag.end()
+    if depth == 0:
+        pieces.append(latex[done:])
+    text = _BIBLIOGRAPHY.sub("", " ".join(pieces))
+    for begin, end in _DISPLAYED:
+        text = remove_blocks(text, begin, end)
+    return text
+
+
+def plain_text(latex: str) -> str:
+    """Convert LaTeX to text with single spaces, including formulas as far as possible. Never fails.
+
+    >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
+    'An étude of x_i ≤ 5%'
+    >>> plain_text(r"{GaN}$\\slash${AlN}, \\TeX\\kern-.15em XeT, So{$\\not$}rem, $\\hat$a and $b$")
+    'GaN/AlN, TeXXeT, Sorem, a and b'
+    >>> plain_text(r"Spi\\ifmmode \\check{s}\\else \\v{s}\\fi{}\\'ak on $z \\lt 2$ {\\textbar} hy\\-phens")
+    'Spišák on z < 2 | hyphens'
+    """
+    if not re.search(r"[\\${}~`']|--", latex):
+        return " ".join(latex.split())
+    return _convert(latex, _converter()[0])
+
+
+def text_in_braces(latex: str) -> str:
+    """Convert LaTeX to text that keeps its braces, except those around single characters. Never fails."""
+    return _convert(latex, _keeping_braces())
+
+
+def _convert(latex: str, converter: LatexNodes2Text) -> str:
+    from pylatexenc.latexwalker import LatexWalkerError
+
+    try:
+        text = converter.latex_to_text(
+            _brace_open_brackets(_OUTSIDE_FORMULAS.sub(r"\1", _NO_ARGUMENT.sub("", latex))),
+            tolerant_parsing=True,
+            latex_context=_converter()[1],
+        )
+    except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
+        # The parser rejects some malformed sources; keep their words.
+        text = re.sub(r"\\[A-Za-z@]+\*?|[\\{}$~]", " ", latex)
+    return " ".join(text.split())
+
+
+def _brace_open_brackets(latex: str) -> str:
+    """Put braces around each unclosed opening bracket, which prints the same.
+
+    Without them, the parser needs exponential time: it parses each unclosed optional argument twice.
+    """
+    opened: list[int] = []
+    unclosed: list[int] = []
+    braces = 0
+    for match in _BRACKET.finditer(latex):
+        sign = match[0]
+        if sign in ("[", "{"):
+            opened.append(match.start())
+            braces += sign == "{"
+        elif sign == "]" and opened and latex[opened[-1]] == "[":
+            opened.pop()
+        elif sign == "}" and braces:
+            while latex[opened[-1]] == "[":
+                unclosed.append(opened.pop())
+            opened.pop()
+            braces -= 1
+    unclosed += [place for place in opened if latex[place] == "["]
+    pieces: list[str] = []
+    done = 0
+    for place in sorted(unclosed):
+        pieces += (latex[done:place], "{[}")
+        done = place + 1
+    return "".join([*pieces, latex[done:]])
+
+
+def braced_argument(text: str, start: int) -> tuple[str, int]:
+    """Return the content of the braces that open at `start`, and their end: that of the text if unclosed."""
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0 and brace[0] == "}":
+            return text[start + 1 : brace.start()], brace.end()
+    return text[start + 1 :], len(text)
+
+
+def macro_arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
+    """Yield each use of a macro with its argument and its end; uses within arguments are skipped."""
+    done = 0
+    for match in macro.finditer(text):
+        if match.start() >= done:
+            argument, done = braced_argument(text, match.end())
+            yield match, argument, done
+
+
+def remove_blocks(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
+    """Replace the blocks between `begin` and `end` by a space; a block without an end is kept.
+
+    A single pattern for both would search for a missing end from every beginning.
+    """
+    pieces, done = [], 0
+    while (first := begin.search(text, done)) and (last := end.search(text, first.end())):
+        pieces.append(text[done : first.start()])
+        done = last.end()
+    return " ".join([*pieces, text[done:]])

@@ -1,0 +1,260 @@
+"""Which records describe the same work, by hashed identifiers.
+
+A record matches an earlier one by id, DOI, arXiv id or title (letters and digits only), if what both have
+agrees:
+
+- titles, at least in most words of the shorter one; DOIs, but not of a preprint and its publication; arXiv
+  ids, first authors' surnames
+- first page, volume and number, or else day and month of what is no paper of a conference; of software, data
+  and manuals the version
+- the kind of work: a thesis is not the article of the same title. Articles, papers and chapters are one kind,
+  since programs confuse them, and `misc` and the like are none
+- years, which may be two apart if one record is of a preprint, or if the first pages are equal
+
+If title and DOI or arXiv id are equal, the others count only for different years.
+
+If neither years nor authors can be compared, the title must have at least 20 letters; titles such as
+"Editorial" tell nothing. Memory holds a few numbers per record, and only records that share one of the first
+four are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from citerec.formats.bibliography.item import MONTHS
+from citerec.formats.bibliography.paper import LibraryPaper, is_preprint
+from citerec.formats.letters import LONG_TITLE, fold, normalise_title, title_key
+from citerec.formats.names import surname
+
+MAX_YEARS_APART = 2
+
+_WORD = re.compile(r"[^\W_]{3,}")
+_COMMON = frozenset(("the", "and", "for", "with", "from", "into", "its", "their", "new", "using", "via"))
+_RECORD_IDS = ("openalex:", "s2:")
+"""Prefixes of ids of records. Ids of works are compared apart, and other ids, and keys, tell a paper only
+together with its title."""
+_NO_TITLES = frozenset(
+    ("editorial", "preface", "foreword", "introduction", "conclusion", "conclusions", "erratum", "abstracts",
+     "corrigendum", "correction", "reply", "comment", "discussion", "bookreview", "bookreviews", "obituary",
+     "news", "indexofauthors", "letterstotheeditor", "lettertotheeditor", "acknowledgments", "contents",
+     "acknowledgements", "tableofcontents", "untitled", "references")
+)  # fmt: skip
+_PRINTED = re.compile(r"\b(pages|eid|volume|number|issue)\s*=\s*[{\"]*([^,}\"]*)", re.IGNORECASE)
+_VERSION = re.compile(
+    r"\s*@(?:software|dataset|manual|misc)\b.*?\b(?:version\s*=\s*[{\"]*|R package version )v?([^,}\"]*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_MONTH = re.compile(r"\bmonth\s*=\s*[{\"]*(\w{1,3})", re.IGNORECASE)
+_DATE = re.compile(r"\bdate\s*=\s*[{\"]*\d{4}-(\d\d)(?:-(\d\d))?", re.IGNORECASE)
+_KIND = re.compile(r"\s*@\s*(\w+)")
+_OF_CONFERENCES = ("inproceedings", "conference")
+"""Types of entries with two dates, of the conference and of its proceedings."""
+_KINDS = {
+    **dict.fromkeys(("article", "inproceedings", "conference", "incollection", "inbook"), 1),
+    **dict.fromkeys(("suppperiodical", "inreference", "suppbook", "suppcollection", "bookinbook"), 1),
+    **dict.fromkeys(
+        ("book", "mvbook", "collection", "mvcollection", "booklet", "reference", "mvreference"), 2
+    ),
+    **dict.fromkeys(("proceedings", "mvproceedings"), 2),
+    **dict.fromkeys(("phdthesis", "mastersthesis", "thesis"), 3),
+    **dict.fromkeys(("techreport", "report", "manual"), 4),
+    **{"software": 5, "dataset": 6, "patent": 7, "standard": 8},
+}
+_SHORT, _PREPRINT, _KIND_BITS, _MONTH_BITS, _DAY_BITS = 1, 2, 2, 6, 10
+_PART, _PARTS = 21, 3
+"""Bits of each of the hashed first page, volume and number."""
+_PART_MASK = (1 << _PART) - 1
+_LIKE = 0.6
+"""Least share of the words of the shorter title that the other has."""
+
+
+class Identity(NamedTuple):
+    """Hashed identifiers of a paper; 0 if unknown."""
+
+    id: int
+    doi: int
+    arxiv: int
+    title: int
+    author: int
+    """Hash of the first author's surname."""
+    words: int
+    """A bit, of 64, for each word of the title."""
+    printed: int
+    """First page, volume and number."""
+    traits: int
+    """If the title is short, if it is a preprint, the kind of work, month and day."""
+    year: int
+
+    def agrees(self, other: Identity, apart: int = 0) -> bool:
+        """True if two papers with the same title may be the same paper. apart: years that may lie between."""
+        of_versions = (self.traits ^ other.traits) & _PREPRINT  # which have DOIs of their own
+        for own, two in zip(self[1 + bool(of_versions) : 5], other[1 + bool(of_versions) : 5], strict=True):
+            if own and two and own != two:
+                return False
+        if not self._agrees_in_print(other, apart):
+            return False
+        return bool((self.year and other.year) or (self.author and other.author) or not self.traits & _SHORT)
+
+    def agrees_besides_id(self, other: Identity) -> bool:
+        """True if two papers with the same DOI or arXiv id may be the same paper, and not parts of it."""
+        if self.title and self.title == other.title:
+            same_year = self.year == other.year or not (self.year and other.year)
+            return same_year or self._same_place_and_kind(other)
+        if self.words and other.words:
+            fewer = min(self.words.bit_count(), other.words.bit_count())
+            if (self.words & other.words).bit_count() < _LIKE * fewer:
+                return False
+        if self.author and other.author and self.author != other.author:
+            return False
+        return self._agrees_in_print(other)
+
+    def _agrees_in_print(self, other: Identity, apart: int = 0) -> bool:
+        """True if pages, volumes, numbers, kinds and years do not differ where both are known."""
+        if not self._same_place_and_kind(other):
+            return False
+        if not self.year or not other.year or abs(self.year - other.year) <= apart:
+            return True
+        page, its_page = self._parts()[0], other._parts()[0]
+        versions = bool((self.traits ^ other.traits) & _PREPRINT) or bool(page and page == its_page)
+        return versions and abs(self.year - other.year) <= MAX_YEARS_APART
+
+    def _same_place_and_kind(self, other: Identity) -> bool:
+        both = (
+            *zip(self._parts(), other._parts(), strict=True),
+            *zip(self._kinds(), other._kinds(), strict=True),
+        )
+        return not any(own and two and own != two for own, two in both)
+
+    def _kinds(self) -> tuple[int, int, int]:
+        """Return kind of work, month and day; 0 if unknown."""
+        kind = self.traits >> _KIND_BITS & 15
+        return kind, self.traits >> _MONTH_BITS & 15, self.traits >> _DAY_BITS
+
+    def _parts(self) -> list[int]:
+        return [self.printed >> shift & _PART_MASK for shift in range(0, _PART * _PARTS, _PART)]
+
+    def joined(self, other: Identity) -> Identity:
+        """Return the identity of records of the same paper. What the first lacks comes from the second."""
+        printed = sum(
+            (own or two) << number * _PART
+            for number, (own, two) in enumerate(zip(self._parts(), other._parts(), strict=True))
+        )
+        kind, month, day = (own or two for own, two in zip(self._kinds(), other._kinds(), strict=True))
+        traits = self.traits & _SHORT | self.traits & other.traits & _PREPRINT
+        traits |= kind << _KIND_BITS | month << _MONTH_BITS | day << _DAY_BITS
+        either = Identity(*(own or two for own, two in zip(self, other, strict=True)))
+        return either._replace(printed=printed, traits=traits)
+
+
+ALL = "all"
+"""Name of all records, in a list of those that are kept apart."""
+
+
+def is_apart(paper: LibraryPaper, separate: Container[str]) -> bool:
+    """True if a record is one of those, by id or key, that are not merged with others."""
+    return ALL in separate or any(name in separate for name in (paper.id, paper.key, *paper.aliases) if name)
+
+
+def identity(paper: LibraryPaper, apart: bool = False) -> Identity:
+    """Return the identity of a record. apart: one that only the same record has."""
+    own = _identity(paper)
+    if not apart:
+        return own
+    same = own.id or hash_text(f"{own.title} {own.words} {own.author} {own.printed} {own.year}")
+    return Identity(same, *[0] * (len(own) - 1))
+
+
+def _identity(paper: LibraryPaper) -> Identity:
+    letters = normalise_title(paper.title)
+    title = title_key(letters) if letters and letters not in _NO_TITLES else 0
+    preprint = is_preprint(paper)
+    type_of_entry = kind[1].lower() if (kind := _KIND.match(paper.bibtex)) else ""
+    printed = 0 if preprint else _printed(paper.bibtex)
+    is_dated = not (preprint or printed or type_of_entry in _OF_CONFERENCES)
+    month, day = _month_and_day(paper.bibtex) if is_dated else (0, 0)
+    return Identity(
+        hash_text(_record_id(paper, title)),
+        hash_text(paper.doi or _after(paper.id, "doi:")),
+        hash_text(paper.arxiv or _after(paper.id, "arxiv:")),
+        title,
+        hash_text(surname(paper.authors[0]).casefold()) if paper.authors else 0,
+        _title_bits(paper.title),
+        printed,
+        int(len(letters) < LONG_TITLE)
+        | preprint * _PREPRINT
+        | (0 if preprint else _KINDS.get(type_of_entry, 0)) << _KIND_BITS
+        | month << _MONTH_BITS
+        | day << _DAY_BITS,
+        paper.year,
+    )
+
+
+def _record_id(paper: LibraryPaper, title: int) -> str:
+    """Return what only records of the same paper have."""
+    if paper.id.startswith(_RECORD_IDS):
+        return paper.id
+    own_id = "" if paper.id.startswith(("doi:", "arxiv:", "title:")) else paper.id
+    return f"{title} {name}" if (name := paper.key or own_id) else ""
+
+
+def _after(text: str, prefix: str) -> str:
+    return text[len(prefix) :] if text.startswith(prefix) else ""
+
+
+def _title_bits(title: str) -> int:
+    bits = 0
+    for word in _WORD.findall(fold(title).casefold()):
+        if word not in _COMMON:
+            bits |= 1 << _word_bit(word)
+    return bits
+
+
+@lru_cache(1 << 14)
+def _word_bit(word: str) -> int:
+    return hash_text(word) & 63
+
+
+def _printed(bibtex: str) -> int:
+    """Return the hashed first page, volume and number of an entry, or version of software."""
+    parts = dict[int, int]()
+    if version := _VERSION.match(bibtex):
+        parts[2] = (hash_text(version[1].strip().lower()) & _PART_MASK) or 1
+    for match in _PRINTED.finditer(bibtex):
+        place = {"volume": 1, "number": 2, "issue": 2}.get(match[1].lower(), 0)
+        words = re.findall(r"[^\W_]+", match[2].lower())
+        if place == 2 and words and words[0][:3] in MONTHS:
+            continue  # a number elsewhere
+        if place not in parts and words:
+            parts[place] = (hash_text(words[0].lstrip("0")) & _PART_MASK) or 1
+    return sum(value << place * _PART for place, value in parts.items())
+
+
+def _month_and_day(bibtex: str) -> tuple[int, int]:
+    """Return when an entry appeared; 0 if unknown."""
+    if date := _DATE.search(bibtex):
+        return min(int(date[1]), 12), min(int(date[2] or 0), 31)
+    month = match[1].lower() if (match := _MONTH.search(bibtex)) else ""
+    if month.isdecimal():
+        return min(int(month), 12), 0
+    return MONTHS.index(month) + 1 if month in MONTHS else 0, 0
+
+
+def hash_text(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
+
+
+def similar_titles(first: str, other: str) -> bool:
+    """True if at least half of the words of the shorter title are in the other.
+
+    >>> similar_titles("BERT", "BERT: Pre-training of Transformers"), similar_titles("A trees", "B graphs")
+    (True, False)
+    """
+    words, others = ({*_WORD.findall(fold(title).casefold())} for title in (first, other))
+    shorter = min(len(words), len(others))
+    same_letters = normalise_title(first) == normalise_title(other)
+    return same_letters or (shorter > 0 and len(words & others) * 2 >= shorter)

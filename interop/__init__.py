@@ -1,0 +1,1 @@
+"""Our data sets and retrievers in tools of others: ir_datasets, MTEB, PyTerrier."""

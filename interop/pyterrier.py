@@ -1,0 +1,138 @@
+"""PyTerrier transformers for all retrievers and rerankers of citerec.
+
+    import pyterrier as pt
+    from citerec.interop.pyterrier import Rerank, Retrieve, qrels, topics
+
+    bm25, reranker = Retrieve(BM25().index(corpus)), Rerank(Reranker.open("FOLDER"), corpus)
+    asked, cited = topics(corpus, "test"), qrels(corpus, "test")
+    pt.Experiment([bm25, bm25 % 100 >> reranker], asked, cited, ["recip_rank"])
+
+Topics have the columns qid and query, a passage with TARGETCIT where the citation is missing. They may have
+title, abstract and year of the paper being written, own (its id), and known (ids of papers that it cites
+elsewhere).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from citerec.base.errors import InputError, needs_extra
+from citerec.datasets.corpus import Corpus
+from citerec.rerank.cross_encoder.reranker import Reranker
+from citerec.rerank.llm import LlmReranker
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.queries import Queries, Query
+
+with needs_extra("citerec.interop.pyterrier", "peers"):
+    import pandas as pd
+    import pyterrier as pt
+
+FIELDS = ("title", "abstract", "year", "known", "own")
+"""Columns of topics besides qid and query; all may be missing."""
+BATCH = 256
+"""Queries searched at a time."""
+
+
+def topics(corpus: Corpus, split: str) -> pd.DataFrame:
+    """Return the queries of a split: qid, query, title, abstract, year, own."""
+    of = corpus.split(split)
+    citing = corpus.citing[of.contexts].tolist()
+    inside = [row if row >= 0 else None for row in citing]
+    return pd.DataFrame(
+        {
+            "qid": [corpus.context_ids[row] for row in of.contexts],
+            "query": [corpus.context_texts[row] for row in of.contexts],
+            "title": ["" if row is None else corpus.titles[row] for row in inside],
+            "abstract": ["" if row is None else corpus.abstracts[row] for row in inside],
+            "year": [0 if row is None else int(corpus.years[row]) for row in inside],
+            "own": [None if row is None else corpus.paper_ids[row] for row in inside],
+        }
+    )
+
+
+def qrels(corpus: Corpus, split: str) -> pd.DataFrame:
+    """Return the cited papers of a split: qid, docno, label."""
+    of = corpus.split(split)
+    pairs = [
+        (corpus.context_ids[row], corpus.paper_ids[paper], 1)
+        for row, cited in zip(of.contexts.tolist(), of.positives, strict=True)
+        for paper in cited.tolist()
+    ]
+    return pd.DataFrame(pairs, columns=["qid", "docno", "label"])
+
+
+class Retrieve(pt.Transformer):
+    """Topics to results: qid, docno, score, rank, with the columns of the topics."""
+
+    def __init__(self, retriever: Retriever, num_results: int = 1000) -> None:
+        """retriever: indexed."""
+        self.retriever, self.num_results = retriever, num_results
+
+    def __repr__(self) -> str:
+        return f"Retrieve({self.retriever.name}, {self.num_results})"
+
+    def transform(self, topics: pd.DataFrame) -> pd.DataFrame:
+        corpus = self.retriever.corpus
+        parts = []
+        for start in range(0, max(len(topics), 1), BATCH):
+            part = topics.iloc[start : start + BATCH]
+            ranking = self.retriever.search(_queries(corpus, part), self.num_results)
+            found = ranking.papers >= 0
+            ranks = np.broadcast_to(np.arange(ranking.k), found.shape)[found]
+            results = part.loc[part.index.repeat(found.sum(axis=1))].reset_index(drop=True)
+            docnos = [corpus.paper_ids[paper] for paper in ranking.papers[found].tolist()]
+            scores = ranking.scores[found].astype(np.float64)
+            parts.append(results.assign(docno=docnos, score=scores, rank=ranks))
+        return pd.concat(parts, ignore_index=True)
+
+
+class Rerank(pt.Transformer):
+    """Results to results, with the scores of a cross-encoder, a language model, or a retriever."""
+
+    def __init__(self, reranker: Reranker | LlmReranker | Retriever, corpus: Corpus | None = None) -> None:
+        """corpus: with the papers' texts, for a cross-encoder; the others know theirs."""
+        if corpus is None:
+            if not isinstance(reranker, Retriever | LlmReranker):
+                raise InputError("Rerank: give the corpus with the papers' texts")
+            corpus = reranker.corpus
+        self.reranker, self.corpus = reranker, corpus
+
+    def __repr__(self) -> str:
+        return f"Rerank({self.reranker.name})"
+
+    def transform(self, results: pd.DataFrame) -> pd.DataFrame:
+        groups = [group for _, group in results.groupby("qid", sort=False)]
+        scored = results.assign(score=np.full(len(results), -np.inf))
+        places = {index: place for place, index in enumerate(results.index)}
+        column = scored["score"].to_numpy(copy=True)
+        for start in range(0, len(groups), BATCH):
+            part = groups[start : start + BATCH]
+            queries = _queries(self.corpus, pd.DataFrame([group.iloc[0] for group in part]))
+            papers = np.full((len(part), max(map(len, part))), -1, np.int32)
+            for row, group in enumerate(part):
+                papers[row, : len(group)] = [self.corpus.paper_row(docno) for docno in group["docno"]]
+            if isinstance(self.reranker, Retriever):
+                scores = self.reranker.score(queries, papers)
+            else:
+                scores = self.reranker.score_candidates(queries, papers)
+            for row, group in enumerate(part):
+                column[[places[index] for index in group.index]] = scores[row, : len(group)]
+        return pt.model.add_ranks(scored.assign(score=column), single_query=False)
+
+
+def _queries(corpus: Corpus, topics: pd.DataFrame) -> Queries:
+    """Return the queries of topics; missing values are unknown."""
+    given = [name for name in FIELDS if name in topics.columns]
+    queries = []
+    for topic in topics.to_dict("records"):
+        about: dict[str, Any] = {}
+        for name in given:
+            value = topic[name]
+            if name == "known":
+                about[name] = tuple(value)
+            elif value is not None and value == value:  # NaN is not equal to itself
+                about[name] = int(value) if name == "year" else value
+        queries.append(Query(topic["query"], **about))
+    return Queries.from_list(corpus, queries)

@@ -1,0 +1,247 @@
+"""What is asked: a passage with a mark where a citation is missing, and which papers may answer it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow.compute as pc
+
+from citerec.base.errors import InputError
+from citerec.base.settings import listed
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.formats.drafts.language import CITE_MARK, Citation, Key, replaced
+from citerec.library.limits import MAX_TEXT
+from citerec.library.papers.storage import Storage
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.passages import CitingPassages
+from citerec.retrieval.queries import WINDOW, Query, cut_around_mark
+
+_PLAIN_MARK = re.compile(rf"\[\?\]|\b{TARGET_MARKER}\b|(?<![\w\\@])(?:TODO|FIXME|XXX):\w(?:[\w:.-]*\w)?")
+"""Marks that are of no language."""
+_COMMAND = re.compile(r"[\\@]|cite|ref\(", re.IGNORECASE)
+"""What each citation of a language has, but for CITE_MARK."""
+
+
+def mark_context(text: str) -> str:
+    r"""Replace the first mark of a text, or TARGETCIT, by `target_mark` and other marks by OTHER_MARKER.
+
+    Marks are the missing citations of drafts in any language, such as [CITE], \cite{?} and [@TODO:blei2003];
+    [?], TODO:blei2003 and TARGETCIT. Without a mark, TARGET_MARKER is appended.
+
+    >>> mark_context("Adam [CITE] is usual."), mark_context(r"Adam \cite{TODO:kingma} is. So is SGD [@?].")
+    ('Adam TARGETCIT is usual.', 'Adam Kingma TARGETCIT is. So is SGD OTHERCIT.')
+    """
+    if not (spans := _missing(text, _citations(text))):
+        return append_mark(text)
+    target, pieces, done = _target(text, spans), list[str](), 0
+    for span in spans:
+        if span[0] >= done:
+            mark = text[slice(*span)]
+            pieces += [text[done : span[0]], target_mark(mark) if span == target else OTHER_MARKER]
+            done = span[1]
+    return "".join([*pieces, text[done:]])
+
+
+def _citations(text: str) -> list[Citation]:
+    """Return the citations of a text in any language; two may read the same one."""
+    if not _COMMAND.search(CITE_MARK.sub("", text)):
+        spans = (mark.span() for mark in CITE_MARK.finditer(text))
+        return [Citation(*span, (Key("", *span),)) for span in spans]
+    from citerec.formats.drafts.languages import LANGUAGES  # plain text needs none
+
+    return [citation for language in LANGUAGES for citation in language.citations(text)]
+
+
+def _missing(text: str, citations: Iterable[Citation]) -> list[tuple[int, int]]:
+    """Return the spans of marks of missing citations, in order."""
+    spans = [match.span() for match in _PLAIN_MARK.finditer(text)]
+    return sorted(spans + [(citation.start, citation.end) for citation in citations if citation.missing])
+
+
+def _target(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the mark that is asked about."""
+    return min(spans, key=lambda span: (text[slice(*span)] != TARGET_MARKER, span))
+
+
+def cited_near(text: str, id_of: Callable[[str], str | None]) -> tuple[CitingPassages | None, int]:
+    """Return the passages near the mark of a text that cite papers of a library, and the mark's place among
+    them; None without any. id_of: a paper's id by its key."""
+    citations = _citations(text)
+    if not (missing := _missing(text, citations)):
+        text = append_mark(text)
+        missing = [(len(text) - len(TARGET_MARKER), len(text))]
+    target = _target(text, missing)
+    cited: dict[tuple[int, int], list[str]] = {target: []}
+    for citation in citations:
+        is_near = citation.end > target[0] - 2 * WINDOW and citation.start < target[1] + 2 * WINDOW
+        ids = [id for key in citation.cited if (id := id_of(key))] if is_near and not citation.missing else []
+        if ids:
+            cited.setdefault((citation.start, citation.end), ids)
+    spans = list[tuple[int, int]]()
+    for span in sorted({*missing, *cited}, key=lambda span: (span[0], -span[1])):
+        if not spans or span[0] >= spans[-1][1]:
+            spans.append(span)
+    passages = [span for span in spans if span in cited]
+    if len(passages) == 1 or target not in passages:
+        return None, 0
+    contexts = []
+    for own in passages:
+        edits = ((*span, TARGET_MARKER if span == own else OTHER_MARKER) for span in spans)
+        contexts.append(cut_around_mark(replaced(text, edits), WINDOW))
+    return CitingPassages(contexts, [cited[span] for span in passages]), passages.index(target)
+
+
+def append_mark(text: str) -> str:
+    return f"{text.rstrip()} {TARGET_MARKER}"
+
+
+def mark_query(query: Query) -> Query:
+    """Mark the citation in a query, and cut its context from a longer text, which becomes its surroundings.
+    A text without a mark is not cut. Raises InputError for one that is too long or has no words."""
+    if len(query.context) > MAX_TEXT:
+        raise InputError(
+            f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
+            f"most {MAX_TEXT:,}"
+        )
+    context = mark_context(query.context)
+    if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+        raise InputError("text: has no words; give the passage around the citation")
+    if context == append_mark(query.context):
+        return replace(query, context=context)
+    near = cut_around_mark(context, WINDOW)
+    return replace(query, context=near, surroundings="" if near == context else context)
+
+
+_YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Papers that may be recommended; all by default.
+
+    exclude, only: ids or keys. years: 2015-2020, 2015-, -2020 or 2019. collection: its name. venue: a part of
+    its name.
+    """
+
+    exclude: Sequence[str] = ()
+    only: Sequence[str] = ()
+    years: str | None = None
+    collection: str | None = None
+    venue: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("exclude", "only"):
+            object.__setattr__(self, name, listed(getattr(self, name), name))
+
+    def condition(self) -> str:
+        """Return years, venue and collection as a condition of LanceDB's tables; "" without any."""
+        parts = []
+        if self.years:
+            first, last = year_range(self.years)
+            parts.append(f"year >= {first} AND year <= {last}")
+        if self.venue:
+            parts.append(f"strpos(venue, {_literal(self.venue.casefold())}) > 0")
+        if self.collection:
+            parts.append(f"array_has(collections, {_literal(self.collection)})")
+        return " AND ".join(parts)
+
+    def mask(self, papers: Storage) -> Mask | None:
+        """Return a mask [P] of the papers that pass; None means all. Raises InputError for a bad filter."""
+        if not any((self.exclude, self.only, self.years, self.collection, self.venue)):
+            return None
+        allowed = np.ones(len(papers), np.bool_)
+        if self.only:
+            allowed[:] = False
+            allowed[papers.rows(self.only, "only")] = True
+        allowed[[row for name in self.exclude if (row := papers.row(name)) is not None]] = False
+        if self.years:
+            first, last = year_range(self.years)
+            allowed &= (papers.corpus.years >= first) & (papers.corpus.years <= last)
+        if self.collection:
+            lists = papers.metadata["collections"].combine_chunks()
+            matches = pc.equal(pc.list_flatten(lists), self.collection)
+            members = pc.list_parent_indices(lists).filter(matches)
+            if not len(members):
+                raise InputError(f"collection={self.collection}: no paper of the library is in it")
+            allowed &= np.isin(np.arange(len(papers)), members.to_numpy())
+        if self.venue:
+            venues = papers.metadata["venue"]
+            allowed &= pc.match_substring(venues, self.venue, ignore_case=True).to_numpy()
+        return allowed
+
+
+def _literal(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def year_range(years: str) -> tuple[int, int]:
+    """Parse 2015-2020, 2015-, -2020 or 2019 into first and last year. Raises InputError for anything else."""
+    parts = _YEARS.fullmatch(years)
+    if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
+        raise InputError(f"years={years}: must look like 2015-2020, 2015-, -2020 or 2019")
+    first = int(parts[1] or 1)
+    last = int(parts[3]) if parts[3] else 9999 if parts[2] else first
+    if first > last:
+        raise InputError(f"years={years}: the first year comes after the last")
+    return first, last
+
+
+@dataclass(frozen=True)
+class Request:
+    """A query, and which papers may answer it."""
+
+    query: Query
+    filters: Filters = field(default_factory=Filters)
+
+
+_NAME = r"[^\W\d_][\w'’\-]*"
+_CITATION = re.compile(
+    rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*(?:\s*,?\s*(?:and|&|\\&)\s*{_NAME})?)(?P<more>\s*,?\s*et\s+al\b\.?)?"
+    rf"\s*,?\s*[(\[]?(?P<year>\d{{4}})[a-z]?[)\]]*[\s.,;]*{TARGET_MARKER}"
+)
+_SEPARATOR = re.compile(r"\s*(?:,|\band\b|\\?&)\s*")
+_KEY = re.compile(r"\s*(?:\[?@|\\\w*cite\w*\{)?([^\s{}\[\]]+)[\]}]?\s*")
+
+
+def named_key(context: str) -> str:
+    """Return the key or id that a context with TARGET_MARKER consists of, or ""."""
+    alone = _KEY.fullmatch(context.replace(TARGET_MARKER, " "))
+    return alone[1] if alone else ""
+
+
+def named_papers(papers: Storage, context: str) -> tuple[list[int], str]:
+    """Return the rows of the papers that a question names, and the name: its key, or authors and year.
+
+    context: with TARGET_MARKER. It is nothing but a key, or authors and year stand right before the mark.
+    """
+    key = named_key(context)
+    if key and (row := papers.row(key)) is not None:
+        return [row], key
+    mark = context.find(TARGET_MARKER) + len(TARGET_MARKER)
+    if citation := _CITATION.search(context[max(0, mark - 200) : mark]):
+        names = [name for name in _SEPARATOR.split(citation["names"]) if name]
+        for start in range(len(names)):  # "However, Lee (2020)"
+            if rows := papers.search_index.cited(names[start], names[start + 1 :], citation["year"]):
+                named = citation["names"].partition(names[start])
+                return rows, f"{named[1]}{named[2]}{citation['more'] or ''} {citation['year']}"
+    return [], ""
+
+
+_PARTS = re.compile(r"[{}\[\]<>\",;@]")
+_SUFFIX = re.compile(r"(?:TODO|FIXME|XXX)(?=\W)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}|\d+")
+
+
+def target_mark(command: str) -> str:
+    r"""Return TARGET_MARKER after the words of the suffixes of missing keys, as rankers read names and years.
+
+    >>> target_mark(r"\citep{TODO:blei2003latent, lee2020}"), target_mark("[see @TODO:srivastava; @?]")
+    ('Blei 2003 Latent TARGETCIT', 'Srivastava TARGETCIT')
+    """
+    keys = (_SUFFIX.fullmatch(part.strip()) for part in _PARTS.split(command))
+    words = (word for key in keys if key for word in _WORDS.findall(key[1]))
+    return " ".join([*(word[0].upper() + word[1:] for word in words), TARGET_MARKER])

@@ -1,0 +1,89 @@
+"""A recommended paper, and what is said above a list of them: that none fits, or that several do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.library.evidence.explanation import Explanation
+
+TOGETHER = 10
+"""Papers that are looked at to say that several or none fit."""
+SURE = 0.5
+"""Probability of a paper above which something fits."""
+LEAST_COSINE, PER_PAPERS, MOST_PAPERS = 0.15, 0.03, 10_000
+"""Least cosine with a passage that the best of n papers has if any fits: LEAST_COSINE + PER_PAPERS * ln n, as
+the best of many is higher by chance; n at most MOST_PAPERS, for which this was seen to hold."""
+NO_PAPER, TOO_FEW, FEW_PAPERS = 0.12, 0.3, 1000
+"""The same without an encoder: the least probability of a paper, of the first ones together, and the papers
+from which nothing is said."""
+SEVERAL, TOGETHER_SURE = 0.2, 0.5
+"""Several fit if no paper has SEVERAL, but the first ones have TOGETHER_SURE."""
+NOTHING_FITS = "nothing in the library fits well"
+SEVERAL_FIT = "several papers fit about equally well"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A recommended paper; year None and empty fields are unknown.
+
+    features: the ranker's, if requested. probability: that it is the paper meant; None if the library's model
+    cannot tell. cited: the draft cites it elsewhere. note: on all papers of the list (`what_fits`).
+    """
+
+    rank: int
+    score: float
+    id: str
+    key: str
+    title: str
+    authors: tuple[str, ...] = ()
+    year: int | None = None
+    venue: str = ""
+    evidence: Explanation = field(default_factory=Explanation)
+    features: dict[str, float] = field(default_factory=dict)
+    probability: float | None = None
+    cited: bool = False
+    names: tuple[str, ...] = ()
+    """as `LibraryPaper.names`"""
+    retracted: str = ""
+    """as `LibraryPaper.retracted`"""
+    note: str = ""
+
+    @property
+    def why(self) -> str:
+        return self.evidence.why
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields that every interface shows."""
+        names = ("rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why")
+        return {name: getattr(self, name) for name in names}
+
+
+def note_on(papers: Sequence[Recommendation]) -> str:
+    """Return what to say above a list: that none of its papers fits, that several do, or nothing."""
+    return next((paper.note for paper in papers), "")
+
+
+def what_fits(probabilities: NDArray[np.floating], papers: int, cosine: float | None) -> str:
+    """Return NOTHING_FITS, SEVERAL_FIT or nothing.
+
+    probabilities: of the first papers of a ranked list. papers: among which they were ranked. cosine: the
+    highest of the first TOGETHER papers with the passage by the encoder; None without one.
+
+    The first ones are TOGETHER, or the first tenth of fewer than a hundred papers.
+    """
+    if not len(probabilities):
+        return ""
+    best, together = probabilities.max(), probabilities[: min(TOGETHER, -(-papers // 10))].sum()
+    if cosine is None:
+        nothing = papers <= FEW_PAPERS and best < NO_PAPER and together < TOO_FEW
+    else:
+        nothing = best < SURE and cosine < LEAST_COSINE + PER_PAPERS * math.log(min(papers, MOST_PAPERS))
+    if nothing:
+        return NOTHING_FITS
+    return SEVERAL_FIT if best < SEVERAL and together >= TOGETHER_SURE else ""

@@ -1,0 +1,421 @@
+"""Opens a library, and recommends papers of it for a passage that lacks a citation."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError, error_text
+from citerec.base.settings import listed
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.ask.question import (
+    Filters,
+    Request,
+    append_mark,
+    cited_near,
+    mark_context,
+    mark_query,
+    named_key,
+    named_papers,
+)
+from citerec.library.ask.recommendation import TOGETHER, Recommendation, what_fits
+from citerec.library.evidence.passages import TextPlace
+from citerec.library.papers.encoding import BackgroundEncoding, encode
+from citerec.library.papers.folder import damage_told
+from citerec.library.papers.library import Library
+from citerec.library.papers.search import IN_PART, count_words, plain_words, query_words, spellings
+from citerec.library.papers.storage import Storage
+from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.base import Ranking, empty_rankings
+from citerec.retrieval.fusion import fuse_scores
+from citerec.retrieval.queries import Queries, Query
+from citerec.training.hub import is_hub_id
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.evidence import FullTexts
+    from citerec.rerank.cross_encoder.reranker import Reranker
+    from citerec.rerank.settings import ScoringSettings
+
+_KINDS = ("arrow", "npy", "json", "txt", "safetensors", "onnx", "sqlite")
+HUB_PATTERNS = [f"*.{kind}" for kind in _KINDS]
+"""Files of a library to download from the hub."""
+RERANK_DEPTH = 30
+"""Number of top papers that a cross-encoder reranks."""
+CITED, CITED_SHARE = 3, 0.3
+"""Papers cited elsewhere in the draft that are recommended beside k others, and as a share of k."""
+CITED_DEPTH = 100
+"""Papers among which they are looked for."""
+NAMED = 0.9
+"""Probability that a named paper is the one meant."""
+RERANKER_WEIGHT = 0.3
+"""Weight of its score relative to the retriever's, both as z-scores (docs/research/reranking.md)."""
+
+
+class Recommender:
+    """Recommends papers of a library. Several threads may query it at once."""
+
+    def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
+        """reranker: a cross-encoder that reranks the top papers."""
+        self.library, self.reranker = library, reranker
+        """The library as of the last query or change."""
+        self._reranker_lock, self._reload_lock = threading.Lock(), threading.Lock()
+        self._background: BackgroundEncoding | None = None
+        library.load()
+
+    @classmethod
+    def open(
+        cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
+    ) -> Recommender:
+        """Open the library in a folder.
+
+        reranker: folder of a cross-encoder (rerank.cross_encoder.reranker). scoring: None means the fastest
+        settings.
+        Raises InputError if a folder does not contain a library or a cross-encoder.
+        """
+        library = Library.open(path)
+        if reranker is None:
+            return cls(library)
+        # These import torch, which nothing else here needs.
+        from citerec.rerank.cross_encoder.reranker import Reranker
+        from citerec.rerank.settings import ScoringSettings
+
+        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings(precision="fastest"))
+        if isinstance(library.storage, Storage):
+            cross_encoder.prepare(library.corpus)  # now rather than at the first query
+        return cls(library, cross_encoder)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path) -> Recommender:
+        """Open a library by its folder or hub id. Raises InputError if it cannot be downloaded."""
+        if Path(path).exists() or not is_hub_id(path):
+            return cls.open(path)
+        from huggingface_hub import snapshot_download
+
+        try:
+            return cls.open(snapshot_download(str(path), allow_patterns=HUB_PATTERNS))
+        except InputError:
+            raise
+        except Exception as error:  # the network raises nearly anything
+            raise InputError(
+                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the library "
+                "to this machine and give its folder"
+            ) from None
+
+    @property
+    def calibrated(self) -> bool:
+        """True if scores are logarithms of probabilities."""
+        return self.library.retriever.log_probabilities
+
+    @property
+    def reranks(self) -> bool:
+        """True if there is a cross-encoder."""
+        return self.reranker is not None
+
+    def recommend(
+        self,
+        text: str,
+        title: str = "",
+        abstract: str = "",
+        k: int = 10,
+        *,
+        known: Sequence[str] = (),
+        filters: Filters | None = None,
+        rerank: bool | None = None,
+        explain: bool = False,
+    ) -> list[Recommendation]:
+        """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
+
+        title, abstract: of the paper being written. known: ids or keys of papers that it cites elsewhere, of
+        which CITED or CITED_SHARE of k are recommended beside k others. filters: which papers may be.
+        rerank: use the cross-encoder; None means if there is one. explain: add the ranker's features.
+        Raises InputError for a text without words and for invalid filters.
+        """
+        request = Request(Query(text, title, abstract, known=listed(known, "known")), filters or Filters())
+        return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
+
+    def recommend_batch(
+        self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
+    ) -> list[list[Recommendation]]:
+        """Return what `recommend` does, for several requests."""
+        with damage_told(self.library.path):
+            rankings = [self.ranked(request, k, rerank) for request in requests]
+            return [ranked.best(k, explain) for ranked in rankings]
+
+    def ranked(self, request: Request, depth: int, rerank: bool | None = False) -> Ranked:
+        """Rank at most `depth` papers for a request, to recommend some of them."""
+        if rerank and self.reranker is None:
+            raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
+        reranks = self.reranker is not None and rerank is not False
+        depth = max(depth, RERANK_DEPTH) if reranks else depth
+        papers, query = self._candidates(self.refresh(), request, depth), mark_query(request.query)
+        if query.passages is None:
+            passages, place = cited_near(request.query.context, papers.id_of)
+            query = replace(query, passages=passages, place=place)
+        corpus, ids = papers.corpus, map(papers.id_of, query.known)
+        queries = Queries.from_list(corpus, [replace(query, known=tuple(id for id in ids if id is not None))])
+        if not len(papers):
+            return Ranked(papers, queries, Ranking(*empty_rankings(1, 0)), {}, 0)
+        with papers.lock:
+            allowed = request.filters.mask(papers)
+            ranking = papers.retriever.search_allowed(queries, _depth(depth, len(queries.known[0])), allowed)
+            rows, name = named_papers(papers, query.context)
+        named = {row: name for row in rows if allowed is None or allowed[row]}
+        if reranks:
+            ranking = self._rerank(queries, ranking)
+        ranking = _named_first(ranking, list(named), papers.retriever.log_probabilities)
+        count = corpus.total_papers if allowed is None else int(np.count_nonzero(allowed))
+        return Ranked(papers, queries, ranking, named, count)
+
+    def _candidates(self, library: Library, request: Request, depth: int) -> Storage:
+        """Return papers in memory to rank for a request: all, or nearly all of the best among them."""
+        if isinstance(library.storage, Storage):
+            return library.storage
+        query, filters = mark_query(request.query), request.filters
+        named = [*query.known, *filters.only, named_key(query.context)]
+        return library.storage.candidates(query, depth, filters.condition(), named)
+
+    def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
+        """Return at most k papers with the words of a query, or their beginnings, best first by BM25.
+
+        Papers with all of them in key, authors, year, title and venue; if there is none, papers with as many
+        as possible there and in the abstract. Raises InputError for a query without words.
+        """
+        if not re.search(r"[^\W_]", query):
+            raise InputError("query: has no words; give some of a title, authors, year or key")
+        with damage_told(self.library.path):
+            return self._search(query, k)
+
+    def _search(self, query: str, k: int) -> list[LibraryPaper]:
+        library = self.refresh()
+        if not len(library):
+            return []
+        papers = library.storage
+        if not isinstance(papers, Storage):
+            papers = papers.search_candidates(query)
+            if not len(papers):
+                return []
+        with papers.lock:
+            rows, has_all = papers.search_index.search(query, max(k, IN_PART))
+            if has_all:
+                return [papers.paper(row) for row in rows[:k]]
+            queries = Queries.from_list(papers.corpus, [Query(query)])
+            more = papers.text_search.search(queries, max(k, IN_PART)).papers[0]
+        sought = map(papers.paper, dict.fromkeys([*rows, *more[more >= 0].tolist()]))
+        return sorted(sought, key=partial(count_words, query_words(query)), reverse=True)[:k]
+
+    def passages(self, claim: str, name: str, k: int = 3) -> tuple[LibraryPaper, list[tuple[str, TextPlace]]]:
+        """Return a paper by id or key, and the k passages of its full text that fit a claim best, best first:
+        the sentence that fits best ("" for none), and where it stands.
+
+        claim: may mark where it cites the paper. Raises InputError for an unknown paper, and if the library
+        or the paper has no full text.
+        """
+        if not re.search(r"\w", claim):
+            raise InputError("claim: has no words")
+        papers, texts, row = self._full_text(name)
+        marked = mark_context(claim)
+        context = claim if marked == append_mark(claim) else marked
+        passages = texts.passages(context, [row], k).get(row, [])
+        explainer = papers.explainer
+        return papers.paper(row), [explainer.sentence_in(context, passage) for passage in passages]
+
+    def text_file(self, name: str) -> str:
+        """Return the file that a paper's full text was read from. Raises InputError if it has none."""
+        _, texts, row = self._full_text(name)
+        return texts.file(row)
+
+    def _full_text(self, name: str) -> tuple[Storage, FullTexts, int]:
+        library = self.refresh()
+        papers = library.storage if isinstance(library.storage, Storage) else library.storage.named([name])
+        [row] = papers.rows([name], "key").tolist()
+        if (texts := papers.full_texts) is None:
+            raise InputError(f"{library.path}: has no full texts; read PDFs: citerec build ... fulltext=true")
+        if not texts.has_text(row):
+            raise InputError(f"key={name}: has no full text: no PDF of it was found that can be read")
+        return papers, texts, row
+
+    def add(self, papers: Sequence[LibraryPaper]) -> None:
+        """Add papers to the library; records of existing papers complete them (library.papers.merging)."""
+        with Library.edit(self.library.path) as library:
+            library.add(papers)
+        library = self.refresh()
+        if self._background is None:
+            encode(library)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove papers by id or key. Raises InputError for an unknown one."""
+        with Library.edit(self.library.path) as library:
+            library.remove(listed(names, "names"))
+        if library.manifest.fulltext:
+            from citerec.library.papers.fulltexts import forget_texts
+
+            forget_texts(self.library.path)
+        self.refresh()
+
+    def refresh(self) -> Library:
+        """Return the library, reloaded if it has changed on disk."""
+        with self._reload_lock:
+            before, self.library = self.library, self.library.refresh()
+            if self._background is not None and self.library is not before:
+                self._background.start(self.library)
+            return self.library
+
+    def encode_in_background(self) -> None:
+        """From now on, let the networks read papers that they have not read in a thread of this process."""
+        self._background = BackgroundEncoding()
+        self._background.start(self.library)
+
+    def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
+        assert self.reranker is not None
+        head = Ranking(ranking.papers[:, :RERANK_DEPTH], ranking.scores[:, :RERANK_DEPTH])
+        with self._reranker_lock:
+            scores = self.reranker.score_candidates(queries, head.papers)
+        order = np.argsort(-fuse_scores(head, scores, "score", RERANKER_WEIGHT), axis=1, kind="stable")
+        # Scores of the two models are not comparable, so the retriever's scores stay, in descending order.
+        papers = np.take_along_axis(head.papers, order, axis=1)
+        return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Papers ranked for one request (`Recommender.ranked`). Recommending some of them is quick.
+
+    ranking: their rows, [1, depth] and some more that the question names. named: rows of these, and their
+    names in it. count: papers that may be recommended.
+    """
+
+    papers: Storage
+    query: Queries
+    ranking: Ranking
+    named: dict[int, str]
+    count: int
+
+    def best(self, k: int, explain: bool = False) -> list[Recommendation]:
+        """Return what `Recommender.recommend_batch` returns."""
+        known = self.query.known[0]
+        depth = _depth(k, len(known))
+        head = Ranking(self.ranking.papers[:, :depth], self.ranking.scores[:, :depth])
+        return self._recommend(_both_groups(head, known, k), explain)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Words of key, authors, year, title and venue of each ranked paper, in a form to compare."""
+        corpus, texts = self.papers.corpus, []
+        fields = self.papers.select(self._rows, ["key", "authors", "venue"])
+        for row, paper in zip(self._rows.tolist(), fields, strict=True):
+            authors, year, title = " ".join(paper["authors"]), corpus.years[row], corpus.titles[row]
+            texts.append(plain_words(f"{paper['key']} {authors} {year} {title} {paper['venue']}"))
+        return texts
+
+    @property
+    def _rows(self) -> Rows:
+        return self.ranking.papers[0, self.ranking.papers[0] >= 0]
+
+    @cached_property
+    def _note(self) -> str:
+        """What to say above the papers."""
+        retriever, rows = self.papers.retriever, self._rows[:TOGETHER]
+        if not retriever.log_probabilities or not len(rows):
+            return ""
+        cosine = None
+        if (encoder := encoder_of(retriever)) is not None:
+            encoder.read(rows)
+            cosine = float(encoder.cosines(self.query, rows[None].astype(np.int32)).max())
+        return what_fits(np.exp(self.ranking.scores[0, : len(rows)]), self.count, cosine)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the ranked papers, best first."""
+        return [self.papers.corpus.paper_ids[row] for row in self._rows.tolist()]
+
+    def matching(self, query: str) -> list[str]:
+        """Return the ids of the ranked papers with the words of a query, or their beginnings, best first."""
+        words = [[*map(plain_words, spellings(word))] for word in query_words(query)]
+        return [
+            id
+            for id, text in zip(self.ids, self._texts, strict=True)
+            if all(any(spelling in text for spelling in either) for either in words)
+        ]
+
+    def among(self, ids: Iterable[str], k: int) -> list[Recommendation]:
+        """Return the k best of these papers; those that are not ranked follow in the given order."""
+        corpus = self.papers.corpus
+        rows = np.array([corpus.paper_row(id) for id in ids if corpus.has_paper(id)], np.int32)
+        kept = np.isin(self.ranking.papers[0], rows)
+        others = rows[~np.isin(rows, self.ranking.papers[0])]
+        papers = np.concatenate([self.ranking.papers[0, kept], others])[:k]
+        least = self.ranking.scores[0].min(initial=0)
+        scores = np.concatenate([self.ranking.scores[0, kept], np.full(len(others), least)])[:k]
+        return self._recommend(Ranking(papers[None], scores[None].astype(np.float32)))
+
+    def _recommend(self, ranking: Ranking, explain: bool = False) -> list[Recommendation]:
+        rows, known, retriever = ranking.papers[0], set(self.query.known[0].tolist()), self.papers.retriever
+        features = retriever.explain(self.query, rows[None]) if explain else {}
+        explanations = self.papers.explainer.explain(self.query, rows.tolist()) if len(rows) else []
+        recommendations = []
+        for index, (row, evidence) in enumerate(zip(rows.tolist(), explanations, strict=True)):
+            paper, score = self.papers.paper(row), float(ranking.scores[0, index])
+            recommendation = Recommendation(
+                rank=index + 1,
+                score=score,
+                id=paper.id,
+                key=paper.key,
+                title=paper.title,
+                authors=paper.authors,
+                year=paper.year or None,
+                venue=paper.venue,
+                evidence=replace(evidence, name=self.named.get(row, evidence.name)),
+                features={name: float(column[0, index]) for name, column in features.items()},
+                probability=math.exp(score) if retriever.log_probabilities else None,
+                cited=row in known,
+                names=paper.names,
+                retracted=paper.retracted,
+                note=self._note,
+            )
+            recommendations.append(recommendation)
+        return recommendations
+
+
+def _depth(k: int, known: int) -> int:
+    """Return how many papers to rank for k papers, and some of those that the draft cites elsewhere."""
+    return max(k + known, CITED_DEPTH) if known else max(k, TOGETHER)
+
+
+def _both_groups(ranking: Ranking, known: NDArray[np.integer], k: int) -> Ranking:
+    """Keep the k best papers that the draft does not cite elsewhere and the best CITED that it does, or a
+    share of k, so that neither push the others out."""
+    most = max(CITED, round(CITED_SHARE * k))
+    ranked = ranking.papers[0] >= 0
+    cited = ranked & np.isin(ranking.papers[0], known)
+    others = ranked & ~cited
+    kept = (others & (np.cumsum(others) <= k)) | (cited & (np.cumsum(cited) <= most))
+    return Ranking(ranking.papers[:, kept], ranking.scores[:, kept])
+
+
+def _named_first(ranking: Ranking, named: list[int], log_probabilities: bool) -> Ranking:
+    """Put the papers that a question names first; scores stay in descending order.
+
+    log_probabilities: scores are those; then the named papers share NAMED, and the others the rest.
+    """
+    if not named:
+        return ranking
+    others = ranking.papers[0][(ranking.papers[0] >= 0) & ~np.isin(ranking.papers[0], named)]
+    papers = np.array([[*named, *others]], np.int32)
+    scores = ranking.scores[0][ranking.papers[0] >= 0]
+    if log_probabilities:
+        share = np.full(len(named), math.log(NAMED / len(named)), np.float32)
+        rest = ranking.scores[0][np.isin(ranking.papers[0], others)] + math.log(1 - NAMED)
+        return Ranking(papers, np.concatenate([share, np.minimum(rest, share[0])])[None])
+    best = scores[0] if len(scores) else np.float32(0)
+    added = np.full(papers.shape[1] - len(scores), best, np.float32)  # they have no score of their own
+    return Ranking(papers, np.concatenate([added, scores])[None])

@@ -1,0 +1,1 @@
+"""How well drafts are answered: citations of public drafts, masked and asked for (benchmark=drafts)."""

@@ -1,0 +1,208 @@
+"""The drafts of a folder with their bibliographies, all citations masked (library.drafts.reader)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from citerec.base.errors import InputError
+from citerec.base.progress import count_progress
+from citerec.datasets.building.readers import find_files
+from citerec.datasets.published.drafts import LIST, read_list
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.bibliography.reading.bibtex import read_bibtex
+from citerec.formats.documents import Reference
+from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.markdown import MARKDOWN
+from citerec.library.drafts.reader import PLAIN, Draft, Place, read_draft
+from citerec.library.drafts.suggest import known_papers
+from citerec.library.papers.building import create
+from citerec.library.papers.library import Library
+from citerec.library.settings import BuildSettings
+
+
+@dataclass(frozen=True)
+class MaskedDraft:
+    """A draft with all citations masked.
+
+    root: the folder of its files. bibs: its author's bibliography. field, language: "" if unknown.
+    part: fit or check, "" if its list is not divided.
+    """
+
+    name: str
+    draft: Draft
+    root: Path
+    bibs: Sequence[Path]
+    field: str = ""
+    language: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A masked citation of papers of a library.
+
+    targets: their keys, by id. again: those that another citation of the draft cites, too.
+    known: keys of the papers that other citations cite.
+    """
+
+    place: Place
+    targets: dict[str, str]
+    again: set[str]
+    known: list[str]
+
+
+def find_drafts(
+    folder: Path, languages: Sequence[str] = (), names: Sequence[str] = ()
+) -> tuple[list[MaskedDraft], list[str]]:
+    """Read the drafts of a folder, in order; also returns why others, and .bib files, were left out.
+
+    languages, names: empty for all.
+
+    The folder's list (datasets.published.drafts) names them; without one, each of its folders has one draft,
+    the document with most citations that its .bib files contain, and so has each document beside these
+    folders.
+    Raises InputError if there is no draft.
+    """
+    if not folder.is_dir():
+        raise InputError(f"drafts={folder}: no such folder; citerec data drafts output={folder} fetches some")
+    listed = (folder / LIST).is_file()
+    chosen = _listed(folder) if listed else _not_listed(folder)
+    if languages:
+        chosen = {name: drafts for name, drafts in chosen.items() if drafts[0].language in languages}
+        if not chosen:
+            raise InputError(f"benchmark.languages: {folder} lists no draft in {', '.join(languages)}")
+    if names:
+        chosen = {name: drafts for name, drafts in chosen.items() if name in names}
+    masked, left_out = [], []
+    with count_progress("reading drafts", len(chosen)) as advance:
+        for name, candidates in chosen.items():
+            read, reasons = [], []
+            for candidate in candidates:
+                try:
+                    read.append(_read(name, candidate))
+                except InputError as error:
+                    reasons.append(str(error))
+            if read:
+                best, odd = max(read, key=lambda drafts: sum(map(bool, drafts[0].draft.cited.values())))
+                masked.append(best)
+                left_out += [f"{name}: {line}" for line in odd]
+            else:
+                left_out.append(f"{name}: {reasons[0]}")
+            advance(1)
+    if not masked:
+        reason = f" ({left_out[0]})" if left_out else ""
+        raise InputError(f"drafts={folder}: no LaTeX or Markdown draft that cites its .bib files{reason}")
+    return masked, left_out
+
+
+class _Candidate(NamedTuple):
+    """A document, the folder of its inputs, its .bib files if listed, its field, language and part."""
+
+    path: Path
+    root: Path
+    bibs: Sequence[Path] = ()
+    field: str = ""
+    language: str = ""
+    part: str = ""
+
+
+def _listed(folder: Path) -> dict[str, list[_Candidate]]:
+    drafts: dict[str, list[_Candidate]] = {}
+    for line in read_list(folder / LIST):
+        root = folder / line.name
+        bibs = [root / bib for bib in line.bib]
+        drafts[line.name] = [_Candidate(root / line.main, root, bibs, line.field, line.language, line.part)]
+    return drafts
+
+
+def _not_listed(folder: Path) -> dict[str, list[_Candidate]]:
+    drafts: dict[str, list[_Candidate]] = {}
+    try:
+        files = [file.path for file in find_files(str(folder))]
+    except InputError:
+        files = []
+    for path in files:
+        if path.suffix.lower() in (*MARKDOWN.suffixes, PLAIN, *LATEX.suffixes):
+            first, *others = path.relative_to(folder).parts
+            name, root = (first, folder / first) if others else (path.stem, folder)
+            drafts.setdefault(name, []).append(_Candidate(path, root))
+    return drafts
+
+
+def _read(name: str, candidate: _Candidate) -> tuple[MaskedDraft, list[str]]:
+    """Read a draft; also returns which of its .bib files have no papers. Raises InputError if none has."""
+    path, root, bibs, *rest = candidate
+    draft = read_draft(path, root, masked=True)
+    used = bibs or draft.bibs
+    if missing := [str(bib) for bib in used if not bib.is_file()]:
+        raise InputError(f"{missing[0]}: no such file; fetch the draft again, or correct {LIST}")
+    if not used:
+        raise InputError(f"{path}: names no .bib file that is in its folder")
+    odd = {bib: reason for bib in used if (reason := _why_empty(bib))}
+    if len(odd) == len({*used}):
+        raise InputError(next(iter(odd.values())))
+    usable = [bib for bib in used if bib not in odd]
+    return MaskedDraft(name, draft, root, usable, *rest), [*odd.values()]
+
+
+def _why_empty(bib: Path) -> str:
+    """Return why no paper can be read from a .bib file; "" if one can."""
+    try:
+        return "" if any(True for _ in read_bibtex(bib, lambda _: None)) else f"{bib}: has no usable paper"
+    except InputError as error:
+        return str(error)
+
+
+def questions(draft: Draft, ids: Mapping[str, str]) -> list[Question]:
+    """Return a question for each citation of at least one paper of the library.
+
+    ids: of the papers that the draft cites, by key (library.drafts.suggest.known_papers).
+    """
+    cited = [{ids[key]: key for key in reversed(place.replaced) if key in ids} for place in draft.places]
+    times = Counter(paper for papers in cited for paper in papers)
+    return [
+        Question(
+            place,
+            papers,
+            {paper for paper in papers if times[paper] > 1},
+            [key for key, paper in ids.items() if paper not in papers or times[paper] > 1],
+        )
+        for place, papers in zip(draft.places, cited, strict=True)
+        if papers
+    ]
+
+
+def find_cited(draft: Draft, library: Library) -> tuple[Draft, dict[str, str]]:
+    """Return the ids of the papers of the author's library that a draft cites, by key.
+
+    The returned draft cites these by their titles there, so that they are found in any library, even if the
+    draft's own entry lacks its title.
+    """
+    ids, _ = known_papers(draft, library)
+    titles = {key: library.corpus.titles[library.corpus.paper_row(paper)] for key, paper in ids.items()}
+    return replace(draft, cited={key: Reference(title=title) for key, title in titles.items()}), ids
+
+
+def read_papers(bibs: Sequence[Path], library: Path, level: int = logging.WARNING) -> list[LibraryPaper]:
+    """Return the papers of .bib files, as `citerec build` reads them for a library, which it writes."""
+    with quiet(level):
+        built, _ = create(BuildSettings(library=str(library), source=tuple(map(str, bibs)), model="bm25"))
+    return [*built.papers()]
+
+
+@contextlib.contextmanager
+def quiet(level: int) -> Iterator[None]:
+    """Log only what is of this level; there are many libraries."""
+    logger = logging.getLogger("citerec")
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

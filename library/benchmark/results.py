@@ -1,0 +1,326 @@
+"""Results of drafts (`benchmark=drafts`): measures, intervals, tables."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.report import Column, Metrics, Part, Table
+from citerec.evaluation.significance import format_p, holm, intervals, paired_difference
+from citerec.library.benchmark.settings import DraftsSettings
+
+MODEL, BASELINE = "model", "baseline"
+MEASURES = {"recall@10": "R@10", "mrr": "MRR", "hit@1": "hit@1"}
+KINDS = {"": "all", "first/": "first", "again/": "re-citations"}
+"""Prefixes of the measures in metrics.json, and labels of the queries."""
+TESTED = ("recall@10", "mrr")
+LABELS = {"as_is": "as they are", "titles": "titles only", "merged": "all merged"}
+Floats = npt.NDArray[np.float64]
+
+
+class Ranks(msgspec.Struct):
+    """Per query [Q]: rank of the cited paper (0: not found), in its group, its score, the best score there.
+
+    group: the rank among the papers that other citations of the draft cite, for re-citations, and among those
+    that they do not, for first citations.
+    """
+
+    rank: list[int] = []
+    group: list[int] = []
+    score: list[float | None] = []
+    best: list[float | None] = []
+
+
+class DraftResult(msgspec.Struct, kw_only=True):
+    """Results of a draft.
+
+    starts: 1 for the first query of each citation [Q]. calibrated: the model's scores are logarithms of
+    probabilities.
+    identity: of the run's inputs and settings. papers: in the author's bibliography. abstracts: the share of
+    them with one. absent: cited keys that it lacks. again: 1 for re-citations [Q].
+    ranks: {MODEL or BASELINE: {PROTOCOL/COMMAND: ranks}}.
+    """
+
+    identity: str
+    name: str
+    field: str
+    language: str
+    papers: int
+    abstracts: float
+    absent: int
+    query_ids: list[str]
+    again: list[int]
+    starts: list[int]
+    ranks: dict[str, dict[str, Ranks]]
+    calibrated: bool
+
+    def values(self, who: str, group: str) -> dict[str, Floats]:
+        """Return the measures of the queries [Q]."""
+        ranks = self.ranks[who][group]
+        return _measures(ranks.rank) | {f"group/{k}": v for k, v in _measures(ranks.group).items()}
+
+    def certainty(self, who: str, group: str) -> tuple[Floats, Floats]:
+        """Return the probability of the best paper of each citation [C], and whether it is cited there."""
+        ranks, starts = self.ranks[who][group], np.flatnonzero(self.starts)
+        score, best = (np.array(values, np.float64) for values in (ranks.score, ranks.best))
+        right = np.maximum.reduceat((score == best).astype(np.float64), starts)
+        return np.nan_to_num(np.exp(best[starts])), right
+
+    def means(self, who: str, group: str) -> dict[str, float]:
+        """Return the means over all queries, first citations and re-citations; NaN if there are none."""
+        again = np.array(self.again, np.bool_)
+        chosen = {"": np.ones(len(again), np.bool_), "first/": ~again, "again/": again}
+        values = self.values(who, group)
+        return {
+            f"{kind}{name}": float(values[name][rows].mean()) if rows.any() else np.nan
+            for kind, rows in chosen.items()
+            for name in values
+        }
+
+
+def _measures(rank: Sequence[int]) -> dict[str, Floats]:
+    place = np.array(rank, np.float64)
+    is_ranked = place > 0
+    hits = {"recall@10": is_ranked & (place <= 10), "hit@1": place == 1}
+    reciprocal = np.divide(1, place, out=np.zeros(len(place)), where=is_ranked)
+    return {"mrr": reciprocal} | {name: hit.astype(np.float64) for name, hit in hits.items()}
+
+
+def read_results(folder: Path) -> list[DraftResult]:
+    """Read the results of each draft in the folder of an evaluation; unreadable ones are left out."""
+    results = []
+    for file in sorted(folder.glob("*.json")):
+        with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+            results.append(msgspec.json.decode(file.read_bytes(), type=DraftResult))
+    return results
+
+
+def drafts_metrics(settings: DraftsSettings, results: Sequence[DraftResult]) -> dict[str, dict[str, Any]]:
+    """Return the means over drafts by PROTOCOL/COMMAND, with intervals, and differences from the baseline."""
+    again, queries = (sum(map(count, (draft.again for draft in results))) for count in (sum, len))
+    counts = {
+        "drafts": len(results),
+        "candidates": sum(draft.papers for draft in results),
+        "queries": queries,
+    }
+    counts |= {"first/queries": queries - again, "again/queries": again}
+    metrics: dict[str, dict[str, Any]] = {}
+    for group in results[0].ranks[MODEL]:
+        means = {who: _draft_means(results, who, group) for who in results[0].ranks}
+        metrics[group] = dict(counts)
+        for who, prefix in ((MODEL, ""), (BASELINE, "baseline/")):
+            if who in means:
+                metrics[group] |= _with_intervals(means[who], prefix, settings.seed)
+        if BASELINE in means:
+            for name, values in means[MODEL].items():
+                rows = ~np.isnan(values)
+                if rows.any():
+                    other = means[BASELINE][name][rows]
+                    difference = paired_difference(
+                        values[rows], other, np.arange(len(other)), seed=settings.seed
+                    )
+                    ends = {
+                        "": difference.difference,
+                        "/low": difference.low,
+                        "/high": difference.high,
+                        "/p": difference.p,
+                    }
+                    metrics[group] |= {f"difference/{name}{end}": value for end, value in ends.items()}
+    return metrics
+
+
+def _draft_means(results: Sequence[DraftResult], who: str, group: str) -> dict[str, Floats]:
+    """Return each mean of a draft, for all drafts [D]."""
+    means = [draft.means(who, group) for draft in results]
+    return {name: np.array([draft_mean[name] for draft_mean in means]) for name in means[0]}
+
+
+def _with_intervals(means: Mapping[str, Floats], prefix: str, seed: int) -> dict[str, float]:
+    """Return the means over drafts and the ends of their intervals; without measures that no draft has."""
+    measured = {name: values for name, values in means.items() if not np.isnan(values).all()}
+    columns = np.stack(list(measured.values()), axis=1)
+    low, high = intervals(columns, np.arange(len(columns)), seed=seed)
+    metrics: dict[str, float] = {}
+    for name, mean, *ends in zip(measured, np.nanmean(columns, axis=0), low, high, strict=True):
+        metrics |= {f"{prefix}{name}": float(mean)}
+        if not np.isnan(ends).any():
+            metrics |= {f"{prefix}{name}/low": float(ends[0]), f"{prefix}{name}/high": float(ends[1])}
+    return metrics
+
+
+def per_query(results: Sequence[DraftResult]) -> PerQuery:
+    """Return rank, score and best score of each query, and its measures under the first protocol."""
+    values = {"again": np.concatenate([np.array(draft.again, np.float64) for draft in results])}
+    first = next(iter(results[0].ranks[MODEL]))
+    measured = [draft.values(MODEL, first) for draft in results]
+    values |= {name: np.concatenate([draft[name] for draft in measured]) for name in MEASURES}
+    for who, groups in results[0].ranks.items():
+        for group in groups:
+            for name in Ranks.__struct_fields__:
+                columns = [np.array(getattr(draft.ranks[who][group], name), np.float64) for draft in results]
+                values[f"{who}/{group}/{name}"] = np.concatenate(columns)
+    ids = [query for draft in results for query in draft.query_ids]
+    return PerQuery(ids, [draft.name for draft in results for _ in draft.query_ids], values)
+
+
+_COLUMNS = (
+    Column("recall@10", "R@10", interval=True),
+    Column("mrr", "MRR", interval=True),
+    Column("hit@1", "hit@1"),
+    Column("first/recall@10", "first: R@10"),
+    Column("first/mrr", "first: MRR"),
+    Column("again/recall@10", "re-citations: R@10"),
+    Column("again/mrr", "re-citations: MRR"),
+    Column("first/group/recall@10", "first, in their group: R@10"),
+    Column("first/group/mrr", "first, in their group: MRR"),
+    Column("again/group/recall@10", "re-citations, in their group: R@10"),
+    Column("again/group/mrr", "re-citations, in their group: MRR"),
+)
+BINS = 10
+SURE = 0.5
+"""Least probability to fill a citation (library.settings)."""
+
+
+def result_parts(
+    metrics: Mapping[str, Metrics], results: Mapping[str, Sequence[DraftResult]], baseline: str | None
+) -> list[Part]:
+    """Return the tables of models, given by name their metrics and the results of each draft."""
+    return [
+        _count(next(iter(metrics.values()))),
+        Table.of(_rows(metrics, baseline), _COLUMNS, "drafts"),
+        *_under("Differences", _differences(metrics, baseline)),
+        *_under("Probabilities", _reliability(results)),
+        *_under("By draft", [_draft_table(results, baseline)]),
+    ]
+
+
+def _under(heading: str, tables: list[Table]) -> list[Part]:
+    return [f"### {heading}", *tables] if tables else []
+
+
+def _count(metrics: Metrics) -> str:
+    counts = next(iter(metrics.values()))
+    return (
+        f"{counts['drafts']} drafts, {counts['candidates']:,} papers in their bibliographies, "
+        f"{counts['queries']:,} queries: {counts['first/queries']:,} first citations, "
+        f"{counts['again/queries']:,} re-citations."
+    )
+
+
+def _rows(results: Mapping[str, Metrics], baseline: str | None) -> dict[str, dict[str, float]]:
+    """Return the rows of the main table: for each protocol and command the baseline, then the models."""
+    rows: dict[str, dict[str, float]] = {}
+    for group in dict.fromkeys(group for metrics in results.values() for group in metrics):
+        label = "{}, {}".format(*_labels(group))
+        for name, metrics in results.items():
+            metric = metrics.get(group, {})
+            others = [key for key in metric if key.startswith("baseline/")]
+            if others:
+                of_baseline = {key.removeprefix("baseline/"): metric[key] for key in others}
+                rows.setdefault(f"{label}: {baseline}", of_baseline)
+            rows[f"{label}: {name}"] = metric
+    return rows
+
+
+def headline_rows(
+    results: Mapping[str, Metrics], baseline: str | None
+) -> tuple[dict[str, Metrics], list[Column]]:
+    """Return the baseline and the models, and columns of each command, under the first protocol."""
+    first = next(iter(next(iter(results.values())))).split("/")[0]
+    rows: dict[str, dict[str, float]] = {}
+    for label, metric in _rows(results, baseline).items():
+        group, _, name = label.partition(": ")
+        protocol, command = group.split(", ")
+        if protocol == LABELS[first]:
+            rows.setdefault(name, {}).update({f"{command}/{key}": value for key, value in metric.items()})
+    commands = dict.fromkeys(key.split("/")[0] for row in rows.values() for key in row)
+    columns = [
+        Column(f"{command}/{key}", f"{command}: {MEASURES[key]}", interval=key == "recall@10", best=True)
+        for command in commands
+        for key in TESTED
+    ]
+    return dict(rows), columns
+
+
+def _labels(group: str) -> tuple[str, str]:
+    protocol, command = group.split("/")
+    return LABELS[protocol], command
+
+
+def _differences(results: Mapping[str, Metrics], baseline: str | None) -> list[Table]:
+    """Return a table of the differences between models and the baseline; nothing without a baseline."""
+    tested, places = list[list[str]](), list[tuple[list[str], int, float]]()
+    for name, metrics in results.items():
+        for group, metric in metrics.items():
+            for kind, label in KINDS.items():
+                row = [name, *_labels(group), label]
+                if any(f"difference/{kind}{measure}" not in metric for measure in TESTED):
+                    continue
+                for measure in TESTED:
+                    key = f"{kind}{measure}"
+                    low, high, p = (metric[f"difference/{key}/{end}"] for end in ("low", "high", "p"))
+                    other = metric[f"baseline/{key}"]
+                    row += [f"{metric[key] / other:.2f}" if other else ""]
+                    row += [f"{metric[f'difference/{key}']:+.3f} [{low:+.3f}, {high:+.3f}]", format_p(p), ""]
+                    places.append((row, len(row) - 1, p))
+                tested.append(row)
+    for (row, column, _), p in zip(places, holm([p for *_, p in places]), strict=True):
+        row[column] = format_p(p, tests=len(places))
+    head = ["A", "bibliographies", "command", "citations"]
+    for label in (MEASURES[measure] for measure in TESTED):
+        head += [
+            f"{label}, A / {baseline}",
+            *(f"{label}, {part}" for part in ("difference", "p", "p, Holm")),
+        ]
+    return [Table(head, tested, brief=False)] if tested else []
+
+
+def _reliability(results: Mapping[str, Sequence[DraftResult]]) -> list[Table]:
+    """Return a table of how often the best paper is right, by its probability, for calibrated models."""
+    rows = []
+    for name, drafts in results.items():
+        calibrated = [draft for draft in drafts if draft.calibrated and draft.starts]
+        for group in calibrated[0].ranks[MODEL] if calibrated else ():
+            pairs = [draft.certainty(MODEL, group) for draft in calibrated]
+            sure, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
+            place, error = np.minimum((sure * BINS).astype(int), BINS - 1), 0.0
+            row = [name, *_labels(group)]
+            for number in range(BINS):
+                inside, cell = place == number, ""
+                if inside.any():
+                    error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
+                    cell = f"{inside.sum():,}: {sure[inside].mean():.2f}, {right[inside].mean():.2f}"
+                row.append(cell)
+            filled = sure >= SURE
+            correct = f"{right[filled].mean():.1%}" if filled.any() else ""
+            rows.append([*row, f"{error:.3f}", f"{filled.mean():.1%}", correct])
+    bins = [f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}" for number in range(BINS)]
+    head = ["citations: probability, share right", "bibliographies", "command", *bins]
+    head += ["ECE", f"at least {SURE}", "right among them"]
+    return [Table(head, rows, brief=False)] if rows else []
+
+
+def _draft_table(results: Mapping[str, Sequence[DraftResult]], baseline: str | None) -> Table:
+    """Return a table of the drafts, with R@10 and MRR under the first protocol and the last command."""
+    first = next(iter(results.values()))
+    protocol = next(iter(first[0].ranks[MODEL])).split("/")[0]
+    group = [group for group in first[0].ranks[MODEL] if group.startswith(f"{protocol}/")][-1]
+    shown = {baseline or "": (first, BASELINE)} if BASELINE in first[0].ranks else {}
+    shown |= {name: (drafts, MODEL) for name, drafts in results.items()}
+    head = ["{}, {}".format(*_labels(group)), "field", "language", "papers", "abstracts", "queries", "first"]
+    measures, rows = {name: MEASURES[name] for name in ("recall@10", "mrr")}, []
+    for row, draft in enumerate(first):
+        share = 1 - sum(draft.again) / max(len(draft.again), 1)
+        cells = [f"{draft.papers:,}", f"{draft.abstracts:.0%}", f"{len(draft.again):,}", f"{share:.0%}"]
+        means = [drafts[row].means(who, group) for drafts, who in shown.values()]
+        figures = [f"{mean[name]:.3f}" for name in measures for mean in means]
+        rows.append([draft.name, draft.field, draft.language, *cells, *figures])
+    head += [f"{MEASURES[measure]} {name}" for measure in ("recall@10", "mrr") for name in shown]
+    return Table(head, rows, brief=False)

@@ -1,0 +1,269 @@
+"""A document in an editor: positions, the citation at a caret and the passage around it. Reads no files.
+
+Positions are counted as the editor counts them (UTF-8, UTF-16 or UTF-32); lines end at LF, CR LF or CR.
+What a keystroke needs looks at the text around the caret only; `outline` reads the whole document.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from lsprotocol import types
+from numpy.typing import NDArray
+from pygls.uris import to_fs_path
+
+from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.tokenize import sentence_starts
+from citerec.formats.documents import Reference
+from citerec.formats.drafts.inputs import clean_text
+from citerec.formats.drafts.language import PLACEHOLDER, Key, Language, Open, replaced
+from citerec.formats.drafts.languages import language_of
+from citerec.library.drafts.reader import find_contexts, find_passages, find_sentences
+from citerec.retrieval.queries import WINDOW
+
+HEAD = 100_000
+"""Characters at the beginning of a document that have its title and abstract."""
+PASSAGE = 2_000
+"""Characters of the source on each side of a caret that are read for its context."""
+SENTENCE = 1_000
+"""Characters on each side of a caret in which its sentence is looked for."""
+LONGEST = 400_000
+"""Characters of a document whose passages are read, which takes longer than all else."""
+LONGEST_LINE = 50_000
+"""Characters of a line that are read."""
+_LONG_LINE = re.compile(rf"[^\n]{{{LONGEST_LINE + 1},}}")
+_LINE_END = re.compile(r"\r\n?|\n")
+_PARAGRAPH_END = re.compile(r"\n[ \t\r]*(?=[\n\\#=*+-]|\Z)")
+"""An empty line, or one that begins with markup."""
+_FULL_STOP = re.compile(r"[.!?]+[\"'”’)\]}]*\Z")
+_OTHER = f"{PLACEHOLDER}\uf001"
+"""Key of the other missing citations of a passage."""
+_WIDTHS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2)}
+
+
+@dataclass(frozen=True)
+class Document:
+    """A version of a text. starts: offsets of its lines. encoding: of positions, utf-8, utf-16 or utf-32."""
+
+    uri: str
+    version: int
+    text: str
+    starts: NDArray[np.int64]
+    language: Language | None
+    encoding: str = "utf-16"
+
+    @classmethod
+    def open(
+        cls, uri: str, text: str, version: int = 0, language_id: str = "", encoding: str = "utf-16"
+    ) -> Document:
+        suffix = Path(to_fs_path(uri) or uri).suffix
+        return cls(uri, version, text, _line_starts(text), language_of(suffix, language_id), encoding)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a new document."""
+        path = to_fs_path(self.uri)
+        return Path(path) if path and "\0" not in path else None
+
+    def changed(self, version: int, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Document:
+        """Return the next version."""
+        document = self
+        for change in changes:
+            if isinstance(change, types.TextDocumentContentChangePartial):
+                document = document._spliced(change)
+            else:
+                document = replace(document, text=change.text, starts=_line_starts(change.text))
+        return replace(document, version=version)
+
+    def _spliced(self, change: types.TextDocumentContentChangePartial) -> Document:
+        """Replace a range; only the lines that it touches are counted anew."""
+        start, end = sorted((self.offset(change.range.start), self.offset(change.range.end)))
+        text = f"{self.text[:start]}{change.text}{self.text[end:]}"
+        first = max(self.line_of(start) - 1, 0)  # a \r at its end may get its \n
+        last = self.line_of(end) + 1
+        longer = len(change.text) - (end - start)
+        after = self.starts[last:] + longer
+        begin = int(self.starts[first])
+        stop = int(after[0]) if len(after) else len(text)
+        between = [begin + match.end() for match in _LINE_END.finditer(text[begin:stop])]
+        if len(after) and between and between[-1] == stop:
+            between.pop()
+        starts = np.concatenate([self.starts[: first + 1], np.array(between, np.int64), after])
+        return replace(self, text=text, starts=starts)
+
+    def line_of(self, offset: int) -> int:
+        """Return the line of an offset."""
+        return int(np.searchsorted(self.starts, offset, side="right")) - 1
+
+    def offset(self, position: types.Position) -> int:
+        """Return the offset of a position; the end of its line or of the text if it is beyond."""
+        if position.line >= len(self.starts):
+            return len(self.text)
+        start = int(self.starts[position.line])
+        end = int(self.starts[position.line + 1]) if position.line + 1 < len(self.starts) else len(self.text)
+        line = self.text[start:end].rstrip("\r\n")
+        if line.isascii() or self.encoding not in _WIDTHS:
+            return start + min(position.character, len(line))
+        name, width = _WIDTHS[self.encoding]
+        units = line.encode(name, "surrogatepass")
+        before, after = units[: position.character * width], units[position.character * width :]
+        if width == 1:
+            whole = after[:1] < b"\x80" or after[:1] >= b"\xc0"  # else in the middle of a character
+            leading = (np.frombuffer(before, np.uint8) & 0xC0) != 0x80
+            return start + int(leading.sum()) - (not whole)
+        characters = before.decode(name, "surrogatepass")
+        return start + len(characters) - (characters[-1:] != line[: len(characters)][-1:])
+
+    def position(self, offset: int) -> types.Position:
+        """Return the position of an offset."""
+        line = self.line_of(offset)
+        before = self.text[int(self.starts[line]) : offset]
+        if before.isascii() or self.encoding not in _WIDTHS:
+            return types.Position(line, len(before))
+        name, width = _WIDTHS[self.encoding]
+        return types.Position(line, len(before.encode(name, "surrogatepass")) // width)
+
+    def range(self, start: int, end: int) -> types.Range:
+        return types.Range(self.position(start), self.position(end))
+
+
+def _line_starts(text: str) -> NDArray[np.int64]:
+    return np.array([0, *(match.end() for match in _LINE_END.finditer(text))], np.int64)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The text around a missing citation, with TARGETCIT, and the keys cited in its sentence."""
+
+    context: str
+    beside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a whole document says.
+
+    missing: (start, end) of the missing citations. passages: the contexts of its citations, in order, and the
+    keys that each cites, _OTHER for a missing one. bibs: names of its bibliographies. labels: of its parts.
+    """
+
+    title: str
+    abstract: str
+    year: int
+    cited: tuple[Key, ...]
+    missing: tuple[tuple[int, int], ...]
+    passages: tuple[tuple[str, tuple[str, ...]], ...]
+    bibs: tuple[str, ...]
+    labels: frozenset[str]
+
+    def place(self, offset: int) -> int:
+        """Return how many passages come before an offset."""
+        starts = *(key.start for key in self.cited), *(start for start, _ in self.missing)
+        keys = sum(start < offset for start in starts)
+        ends = np.cumsum([len(cited) for _, cited in self.passages])
+        return int(np.searchsorted(ends, keys, side="right"))
+
+
+def outline(language: Language, text: str) -> Outline:
+    """Read a whole text, but of very long lines the beginning: they hold data, such as pictures."""
+    if len(text) > LONGEST_LINE:
+        text = _LONG_LINE.sub(lambda line: line[0][:LONGEST_LINE] + " " * (len(line[0]) - LONGEST_LINE), text)
+    visible = language.visible(text)
+    metadata = language.metadata(clean_text(visible[:HEAD]))
+    citations = [*language.citations(visible)]
+    missing = [(citation.start, citation.end) for citation in citations if citation.missing]
+    year = metadata.year or date.today().year
+    cited = tuple(language.keys_of(citations))
+    bibs = tuple(name.key for name in language.bibliographies(visible))
+    labels = frozenset(language.labels(visible))
+    references = dict.fromkeys([*(key.key for key in cited), _OTHER], Reference())
+    read = mark_missing(language, clean_text(text)) if len(text) <= LONGEST else ""
+    paragraphs, _ = language.paragraphs(language.without_code(read))
+    passages = tuple((context, tuple(keys)) for context, keys in find_passages(paragraphs, references))
+    return Outline(metadata.title, metadata.abstract, year, cited, tuple(missing), passages, bibs, labels)
+
+
+def mark_missing(language: Language, text: str) -> str:
+    """Give the missing citations of a text the key _OTHER."""
+    edits = []
+    for citation in language.citations(text):
+        if citation.missing:
+            new, _ = language.fill(text[citation.start : citation.end], [_OTHER]) or ("", 0)
+            edits.append((citation.start, citation.end, new))
+    return replaced(text, edits)
+
+
+def passage_at(document: Document, language: Language, start: int, end: int, mark: str) -> Passage:
+    """Return the passage around a citation: text[start:end] is replaced by `mark`, which has PLACEHOLDER."""
+    text = document.text
+    first, last = max(0, start - PASSAGE), min(len(text), end + PASSAGE)
+    if (line := document.line_of(first)) + 1 < len(document.starts) and first > 0:
+        following = int(document.starts[line + 1])
+        first = following if following <= start else first
+    before, after = clean_text(text[first:start]), clean_text(text[end:last])
+    marked = f"{mark_missing(language, before)}{mark}{mark_missing(language, after)}"
+    paragraphs, _ = language.paragraphs(language.without_code(marked))
+    context = find_contexts(paragraphs, {}, {PLACEHOLDER: (), _OTHER: ()}).get(PLACEHOLDER)
+    for paragraph in paragraphs if context else ():
+        for key, (_, beside) in find_sentences(paragraph):
+            if key == PLACEHOLDER:
+                return Passage(context or "", tuple(key for key in beside if key != _OTHER))
+    plain = " ".join(before[-WINDOW:].split()), " ".join(after[:WINDOW].split())
+    return Passage(f"{plain[0]} {TARGET_MARKER} {plain[1]}".strip(), ())
+
+
+def citation_at(document: Document, caret: int) -> tuple[Open, Passage] | None:
+    """Return the citation that the caret is in, and its passage."""
+    language = document.language
+    if language is None or (place := language.open_at(document.text, caret)) is None:
+        return None
+    mark = PLACEHOLDER + place.closing
+    return place, passage_at(document, language, place.start, place.rest, mark)
+
+
+def key_at(document: Document, caret: int) -> Key | None:
+    """Return the key that the caret touches."""
+    assert document.language is not None
+    first = max(0, caret - PASSAGE)
+    text = document.language.visible(document.text[first : caret + PASSAGE])
+    for key, start, end in document.language.keys(text):
+        if first + start <= caret <= first + end:
+            return Key(key, first + start, first + end)
+    return None
+
+
+def missing_at(document: Document, caret: int) -> tuple[int, int] | None:
+    """Return (start, end) of the missing citation that the caret touches."""
+    assert document.language is not None
+    first = max(0, caret - PASSAGE)
+    text = document.language.visible(document.text[first : caret + PASSAGE])
+    for citation in document.language.citations(text):
+        if citation.missing and citation.start <= caret - first <= citation.end:
+            return first + citation.start, first + citation.end
+    return None
+
+
+def sentence_end_at(document: Document, caret: int) -> int | None:
+    """Return where a citation goes if the caret is at the end of a sentence: before its full stop."""
+    assert document.language is not None
+    first = max(0, caret - SENTENCE)
+    text = document.language.visible(document.text[first : caret + SENTENCE])
+    here = caret - first
+    breaks = [(match.start(), match.end()) for match in _PARAGRAPH_END.finditer(text)]
+    start = max((end for _, end in breaks if end <= here), default=0)
+    stop = min((begin for begin, _ in breaks if begin >= here), default=len(text))
+    bounds = [start, *(start + offset for offset in sentence_starts(text[start:stop])), stop]
+    place = max(bisect_right(bounds, here - 1) - 1, 0)
+    for a, b in pairwise(bounds[place : place + 2]):
+        sentence = text[a:b].rstrip()
+        ending = _FULL_STOP.search(sentence)
+        if ending and a + ending.start() <= here <= b and len(sentence[: ending.start()].split()) > 2:
+            return first + a + ending.start()
+    return None

@@ -1,0 +1,448 @@
+"""`citerec enrich`: fills in what the papers of a library lack, from services or from files.
+
+Services are asked one after the other, each about what the former have left, and all answers go to a cache
+first. The library is then completed from the cache in one change, so a run that was stopped goes on where it
+was, and a repeated one asks nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import numpy as np
+import pyarrow.compute as pc
+from rich.console import Console
+
+from citerec.base.errors import InputError, count_noun
+from citerec.base.progress import count_progress
+from citerec.base.settings import check_key
+from citerec.formats.bibliography.paper import (
+    RETRACTED,
+    LibraryPaper,
+    fill_again,
+    terminal_text,
+    without_filled,
+)
+from citerec.library.enrich.client import FILE, AnswerCache, Client, Unavailable
+from citerec.library.enrich.files import DumpFinder, read_works
+from citerec.library.enrich.matching import FIELDS, Outcome, complete, lookups_of
+from citerec.library.enrich.services import LONGEST, SERVICES, TITLE, Lookup, Service
+from citerec.library.papers.encoding import encode
+from citerec.library.papers.fulltexts import SOURCE as PDF
+from citerec.library.papers.fulltexts import PdfAbstracts
+from citerec.library.papers.library import Library
+from citerec.library.papers.merging import KeyIndex
+from citerec.library.papers.writer import current_contexts
+from citerec.library.settings import EnrichSettings
+from citerec.retrieval.arrays import Rows
+
+KEYS = {"openalex": "OPENALEX_API_KEY", "semanticscholar": "S2_API_KEY"}
+"""Environment variables for the keys of services."""
+MAILTO = "CITEREC_MAILTO"
+SHOWN = 10
+"""Maximum papers of a kind to list, except as JSON."""
+_KINDS = {"doi": "DOIs", "arxiv": "arXiv ids", "pmid": "PubMed ids"}
+
+
+class Finder(Protocol):
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
+        """Return a paper of a library with what was found."""
+
+
+def enrich(settings: EnrichSettings) -> None:
+    """Complete a library from files, or from services after consent."""
+    library = Library.open(settings.library)
+    current_contexts(library.manifest)  # to report missing files before anything is asked
+    if settings.from_ == PDF:
+        with (
+            Library.edit(settings.library, settings.wait) as edited,
+            closing(PdfAbstracts(library.path)) as abstracts,
+        ):
+            _complete_library(settings, edited, lacking_rows(edited), PdfFinder(abstracts))
+    elif settings.from_:
+        _use_files(settings)
+    else:
+        with closing(AnswerCache(library.path / FILE, settings.max_age)) as cache:
+            _use_services(settings, library, cache)
+    changed = Library.open(settings.library)
+    if changed.manifest.generation != library.manifest.generation:
+        encode(changed)
+
+
+@dataclass(frozen=True)
+class PdfFinder:
+    """Finds the abstracts of papers in their PDFs."""
+
+    abstracts: PdfAbstracts
+
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
+        whole = self.abstracts.fill(paper)
+        filled = {"abstract": PDF} if whole is not paper else {}
+        asked = self.abstracts.has_text(paper)
+        return Outcome(whole, known=bool(whole.abstract), asked=asked, filled=filled)
+
+
+def _use_files(settings: EnrichSettings) -> None:
+    bad: list[InputError] = []
+    with Library.edit(settings.library, settings.wait) as library:
+        finder = DumpFinder(library, lacking_rows(library))
+        count = finder.read(read_works(settings.from_, library.path, bad.append))
+        if bad:
+            skipped = f"{count_noun(len(bad), 'record')} skipped"
+            print(f"{settings.from_}: {skipped}: {bad[0]}", file=sys.stderr)
+        if not count:
+            raise InputError(f"from={settings.from_}: has no usable paper")
+        _complete_library(settings, library, finder.rows, finder)
+
+
+def _use_services(settings: EnrichSettings, library: Library, cache: AnswerCache) -> None:
+    services, rows = make_services(settings), _rows(library, settings)
+    finder = ServiceFinder(library, services, cache, settings.retractions)
+    plan = _plan(library, rows, finder)
+    if plan and not _consent(settings, plan, services):
+        return
+    try:
+        unavailable = _ask_all(library, rows, finder, plan)
+    except KeyboardInterrupt:
+        print(f"{library.path}: unchanged; answers are kept: the same command goes on", file=sys.stderr)
+        raise
+    with Library.edit(settings.library, settings.wait) as library:
+        finder = ServiceFinder(library, services, cache, settings.retractions)
+        completed = _complete_library(settings, library, _rows(library, settings), finder, unavailable)
+    if unavailable and not completed:
+        name, reason = next(iter(unavailable.items()))
+        raise InputError(f"{name}: {reason}; the same command asks again what was not answered")
+
+
+def make_services(settings: EnrichSettings) -> list[Service]:
+    """Return the services to ask, in order. Raises InputError for an address that is not safe."""
+    addresses = dict(part.partition("=")[::2] for part in settings.addresses)
+    if unknown := addresses.keys() - SERVICES:
+        raise InputError(f"addresses={min(unknown)}: is none of the services; write NAME=URL")
+    mailto = settings.mailto or os.environ.get(MAILTO, "")
+    if mailto and not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", mailto):
+        raise InputError(f"{'mailto' if settings.mailto else MAILTO}={mailto}: is not an e-mail address")
+    keys = {"openalex": settings.openalex_key, "semanticscholar": settings.semanticscholar_key}
+    services = []
+    for name, (kind, address) in SERVICES.items():
+        if name in settings.services:
+            variable = KEYS.get(name, "")
+            key = keys.get(name, "") or os.environ.get(variable, "")
+            check_key(f"{name}_key" if keys.get(name) else variable, key)
+            services.append(kind(addresses.get(name, address), mailto, key))
+    for service in services:
+        option = f"addresses={service.name}={service.address}"
+        try:
+            url = httpx2.URL(service.address)
+        except httpx2.InvalidURL as error:
+            raise InputError(f"{option}: is not an address ({error})") from None
+        if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
+            raise InputError(f"{option}: must begin with https://")
+        if not url.host:
+            raise InputError(f"{option}: names no host; write https://HOST")
+    return services
+
+
+def lacking_rows(library: Library) -> Rows:
+    """Return the rows of the papers that lack one of FIELDS, ascending."""
+    corpus, metadata = library.corpus, library.mapped.metadata
+    lacks = (corpus.abstract_tokens.lengths == 0) | (corpus.years <= 0) | (library.identities[:, 1] == 0)
+    for column in (pc.binary_length(metadata["venue"]), pc.list_value_length(metadata["authors"])):
+        lacks |= column.to_numpy() == 0
+    return np.flatnonzero(lacks)
+
+
+def _rows(library: Library, settings: EnrichSettings) -> Rows:
+    """Return the rows of the papers to ask about."""
+    rows = lacking_rows(library)
+    return np.union1d(rows, np.flatnonzero(library.identities[:, 1])) if settings.retractions else rows
+
+
+class ServiceFinder:
+    """What services have answered about the papers of a library. Each is asked what the former have left.
+
+    retractions: ask also whether papers that lack nothing were retracted.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        services: Sequence[Service],
+        cache: AnswerCache,
+        retractions: bool = False,
+    ) -> None:
+        self.services, self.cache, self._retractions = services, cache, retractions
+        self._dois = KeyIndex(library.identities[:, 1])
+
+    def find(self, row: int, paper: LibraryPaper) -> Outcome:
+        outcome = self._replay(row, paper)
+        filled = {name: source for name, source in outcome.filled.items() if not getattr(paper, name)}
+        return replace(outcome, paper=fill_again(paper, outcome.paper), filled=filled)
+
+    def _replay(self, row: int, paper: LibraryPaper, until: Service | None = None) -> Outcome:
+        """Return what was found by the services before `until`.
+
+        It begins without what was filled in before, so that a repeated run asks about the same identifiers.
+        """
+        outcome = Outcome(without_filled(paper))
+        for service in self.services:
+            if service is until:
+                break
+            if self._needs(outcome, service):
+                outcome = self._use(row, outcome, service)
+        return outcome
+
+    def _needs(self, outcome: Outcome, service: Service) -> bool:
+        checks = self._retractions and service.tells_retractions and not outcome.checked
+        return bool(outcome.missing) or (checks and bool(outcome.paper.doi))
+
+    def _use(self, row: int, outcome: Outcome, service: Service) -> Outcome:
+        for lookup in self._lookups(outcome.paper, service):
+            outcome = replace(outcome, asked=True)
+            if (works := self.cache.get(service.name, lookup)) is None:
+                return replace(outcome, unanswered=True)
+            if works:
+                before, by_title = outcome, lookup.kind == TITLE
+                outcome = complete(
+                    outcome, works, by_title, service.name, partial(self._dois.holds, besides=row)
+                )
+                if outcome.conflicts == before.conflicts:
+                    outcome = replace(outcome, checked=outcome.checked or service.tells_retractions)
+                    break
+        return outcome
+
+    def open_lookups(self, row: int, paper: LibraryPaper, service: Service) -> list[Lookup]:
+        """Return what a service may still be asked about a paper, in order, until it finds a work."""
+        outcome = self._replay(row, paper, until=service)
+        if not self._needs(outcome, service):
+            return []
+        left = []
+        for lookup in self._lookups(outcome.paper, service):
+            works = self.cache.get(service.name, lookup)
+            if works:
+                break
+            if works is None:
+                left.append(lookup)
+        return left
+
+    def _lookups(self, paper: LibraryPaper, service: Service) -> list[Lookup]:
+        return [lookup for lookup in lookups_of(paper, service.kinds) if service.accepts(lookup)]
+
+
+Plan = dict[str, Counter[str]]
+"""Kinds of lookups and their numbers, by the name of the service."""
+
+
+def _plan(library: Library, rows: Rows, finder: ServiceFinder) -> Plan:
+    """Count what will be asked at most."""
+    plan: Plan = {service.name: Counter() for service in finder.services}
+    with count_progress("papers to look up", len(rows)) as advance:
+        for row in rows.tolist():
+            paper = library.paper(row)
+            for service in finder.services:
+                plan[service.name].update(lookup.kind for lookup in finder.open_lookups(row, paper, service))
+            advance(1)
+    return {name: kinds for name, kinds in plan.items() if kinds}
+
+
+def _consent(settings: EnrichSettings, plan: Plan, services: Sequence[Service]) -> bool:
+    """Say what will be sent where, and ask whether to."""
+    requests, seconds, lines = 0, 0.0, []
+    for service in services:
+        if kinds := plan.get(service.name):
+            parts = [f"{kinds[kind]:,} {name}" for kind, name in _KINDS.items() if kinds[kind]]
+            parts += [f"{service.sends} of {count_noun(kinds[TITLE])}"] if kinds[TITLE] else []
+            parts += ["your address"] if service.mailto else []
+            parts += ["your key"] if service.key else []
+            needed = sum(math.ceil(count / service.batch_size(kind)) for kind, count in kinds.items())
+            requests, seconds = requests + needed, seconds + needed * service.interval
+            lines.append(f"  {urlsplit(service.address).hostname}: {', '.join(parts)}")
+    out = sys.stderr if settings.yes or settings.format == "json" else sys.stdout
+    print(f"{settings.library}: at most this is sent, or identifiers found for a title:", file=out)
+    print(*lines, sep="\n", file=out)
+    print(f"  in {count_noun(requests, 'request')}, {_duration(seconds)} or more", file=out)
+    if settings.yes:
+        return True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print("Send it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return True
+    print("nothing was sent; yes=true sends it", file=out)
+    if settings.format == "json":
+        print(json.dumps({"library": settings.library, "sent": False, "plan": plan}, indent=1))
+    return False
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(40), _duration(600), _duration(36000)
+    ('40 s', '10 minutes', '10 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.0f} hours"
+
+
+def _ask_all(library: Library, rows: Rows, finder: ServiceFinder, plan: Plan) -> dict[str, str]:
+    """Ask all services. Return why some could not be asked, by name."""
+    unavailable = {}
+    for service in finder.services:
+        total = plan.get(service.name, Counter()).total()
+        with Client(service) as client, count_progress(service.label, total) as advance:
+            try:
+                while True:  # until no paper has a lookup left; the next may depend on the answer to the last
+                    before = client.requests
+                    for batch in _batches(library, rows, finder, service):
+                        finder.cache.put(service.name, client.ask(batch))
+                        advance(len(batch))
+                    if client.requests == before:
+                        break
+            except Unavailable as error:
+                unavailable[service.name] = str(error)
+    return unavailable
+
+
+def _batches(library: Library, rows: Rows, finder: ServiceFinder, service: Service) -> Iterator[list[Lookup]]:
+    """Yield the next lookup of each paper, in batches of one kind."""
+    groups: dict[str, dict[Lookup, int]] = {}
+    for row in rows.tolist():
+        for lookup in finder.open_lookups(row, library.paper(row), service)[:1]:
+            group = groups.setdefault(lookup.kind, {})
+            length = len(quote(lookup.value))
+            is_full = len(group) == service.batch_size(lookup.kind)
+            if group and (is_full or sum(group.values()) + length > LONGEST):
+                yield list(group)
+                group.clear()
+            group[lookup] = length
+    yield from (list(group) for group in groups.values() if group)
+
+
+@dataclass(frozen=True)
+class Report:
+    """papers: that lacked something. statuses: numbers by Outcome.status. fields, sources: of what was filled
+    in. examples: papers by status. retracted: papers found to be. unavailable: services, and why."""
+
+    papers: int = 0
+    unavailable: dict[str, str] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+    fields: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[Outcome]] = field(default_factory=dict)
+    retracted: list[LibraryPaper] = field(default_factory=list)
+
+    def count(self, outcome: Outcome) -> None:
+        """Take over what was found for a paper."""
+        self.statuses[outcome.status] += 1
+        self.fields.update(outcome.filled.keys())
+        self.sources.update(set(outcome.filled.values()))
+        if len(examples := self.examples.setdefault(outcome.status, [])) < SHOWN:
+            examples.append(outcome)
+        if RETRACTED in outcome.filled:
+            self.retracted.append(outcome.paper)
+
+
+def _complete_library(
+    settings: EnrichSettings,
+    library: Library,
+    rows: Rows,
+    finder: Finder,
+    unavailable: dict[str, str] | None = None,
+) -> int:
+    """Write a generation with what was found, and print a report. Call it inside `Library.edit`.
+
+    unavailable: services that could not be asked, and why. Returns how many papers were completed.
+    """
+    report, changed = Report(len(rows), unavailable or {}), list[int]()
+    for row, outcome in _findings(library, rows, finder):
+        report.count(outcome)
+        if outcome.filled:
+            changed.append(row)
+    if changed:
+        library.write(
+            np.delete(np.arange(len(library)), changed),
+            (outcome.paper for _, outcome in _findings(library, np.array(changed), finder)),
+            reread=current_contexts(library.manifest),
+        )
+    if settings.format == "json":
+        _print_json(settings, report, (outcome for _, outcome in _findings(library, rows, finder)))
+    else:
+        _print_report(settings, report, len(library))
+    for name, reason in report.unavailable.items() if settings.format != "json" else ():
+        print(f"{name}: {reason}; the same command asks again what it has not answered", file=sys.stderr)
+    return report.statuses["completed"]
+
+
+def _findings(library: Library, rows: Rows, finder: Finder) -> Iterator[tuple[int, Outcome]]:
+    with count_progress("papers", len(rows)) as advance:
+        for row in rows.tolist():
+            yield row, finder.find(row, library.paper(row))
+            advance(1)
+
+
+def _print_json(settings: EnrichSettings, report: Report, papers: Iterable[Outcome]) -> None:
+    """Print what was found; entry by entry, since a library may have a million papers."""
+    names = ("papers", "statuses", "fields", "sources", "unavailable")
+    counts = {name: getattr(report, name) for name in names}
+    head = json.dumps({"library": settings.library, "sent": not settings.from_, **counts}, indent=1)
+    print(head.removesuffix("\n}"), '"entries": [', sep=",\n ")
+    for number, outcome in enumerate(papers):
+        paper = outcome.paper
+        entry = {
+            "id": paper.id,
+            "key": paper.key,
+            "title": paper.title,
+            "status": outcome.status,
+            "filled": outcome.filled,
+            "conflicts": outcome.conflicts,
+            "missing": outcome.missing,
+            "retracted": paper.retracted,
+        }
+        print(",\n" * (number > 0), json.dumps(entry, ensure_ascii=False), sep="", end="")
+    print("\n]}")
+
+
+def _print_report(settings: EnrichSettings, report: Report, papers: int) -> None:
+    """Print what was found for people. papers: of the library."""
+    print(f"{settings.library}: {count_noun(papers)}, {report.papers:,} lacked something")
+    names = (*FIELDS, RETRACTED)
+    filled = ", ".join(f"{report.fields[name]:,} {name}" for name in names if report.fields[name])
+    by = ", ".join(f"{name} {count:,}" for name, count in report.sources.most_common())
+    completed = f"completed {report.statuses['completed']:,}"
+    print(f"{completed}: {filled}\nby source: {by}" if filled else completed)
+    console = Console(highlight=False, soft_wrap=True)
+    for paper in report.retracted:
+        text = f"retracted: {paper.key or paper.id}: {paper.title} ({paper.retracted})"
+        console.print(terminal_text(text), markup=False)
+    for status, meaning in _STATUSES.items():
+        if not (count := report.statuses[status]):
+            continue
+        reason = ": no full text" if (status, settings.from_) == ("not asked", PDF) else meaning
+        console.print(f"{status} {count:,}{reason}", markup=False)
+        if status == "known":
+            continue
+        for outcome in report.examples[status]:
+            paper, why = outcome.paper, f" ({outcome.conflicts[-1]})" if outcome.conflicts else ""
+            console.print(f"  {terminal_text(f'{paper.key or paper.id}: {paper.title}{why}')}", markup=False)
+        if count > SHOWN:
+            print("  ... (format=json lists all)")
+
+
+_STATUSES = {
+    "known": ", but with nothing to fill in",
+    "in conflict": ": what was found is another work",
+    "not found": "",
+    "unanswered": "",
+    "not asked": ": without identifier, and without title, first author or year",
+}

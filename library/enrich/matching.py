@@ -1,0 +1,128 @@
+"""When a work is the paper that was asked about, and what it fills in.
+
+Found by an identifier, a work is the paper if their titles are alike; found by title, if the titles have the
+same letters and digits, the first authors the same surname, and the years are at most one apart. Nothing that
+the paper has is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from citerec.formats.bibliography.paper import RETRACTED, SHORTEST_ABSTRACT, LibraryPaper
+from citerec.formats.letters import normalise_title
+from citerec.formats.names import surname
+from citerec.formats.same_work import similar_titles
+from citerec.library.enrich.services import TITLE, Lookup, identifiers
+
+FIELDS = ("abstract", "doi", "year", "venue", "authors")
+"""What is filled in."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A paper with what was found. filled: source by field. conflicts: works that contradict it, and how."""
+
+    paper: LibraryPaper
+    known: bool = False
+    """Whether a work is the paper, even one that fills nothing."""
+    asked: bool = False
+    """Whether there was anything to ask by."""
+    unanswered: bool = False
+    """Whether a service has not answered yet."""
+    checked: bool = False
+    """Whether a service that tells retractions has answered."""
+    filled: dict[str, str] = field(default_factory=dict)
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in FIELDS if not getattr(self.paper, name)]
+
+    @property
+    def status(self) -> str:
+        """completed, known (but nothing to fill in), in conflict, unanswered, not found or not asked."""
+        if self.filled:
+            return "completed"
+        if self.known:
+            return "known"
+        if self.conflicts:
+            return "in conflict"
+        return "unanswered" if self.unanswered else "not found" if self.asked else "not asked"
+
+    def contradicted(self, *reasons: str) -> Outcome:
+        return replace(self, conflicts=(*self.conflicts, *reasons))
+
+
+def lookups_of(paper: LibraryPaper, kinds: Sequence[str]) -> list[Lookup]:
+    """Return what to ask about a paper: its identifiers of these kinds, or its title if it has none at all.
+
+    A title needs the first author and the year, since it says nothing without them.
+    """
+    values = identifiers(paper)
+    if any(values.values()):
+        return [Lookup(kind, values[kind]) for kind in kinds if values[kind]]
+    first = surname(paper.authors[0]) if paper.authors else ""
+    return [Lookup(TITLE, paper.title, first, paper.year)] if paper.title and first and paper.year else []
+
+
+def contradiction(paper: LibraryPaper, work: LibraryPaper, by_title: bool) -> str:
+    """Return why a work that was found is not the paper; empty if it is."""
+    if not by_title:
+        if paper.title and work.title and not similar_titles(paper.title, work.title):
+            return f"another title: {work.title}"
+        return ""
+    if normalise_title(paper.title) != normalise_title(work.title):
+        return f"another title: {work.title}"
+    first = surname(work.authors[0]) if work.authors else ""
+    if not first or not paper.authors or first.casefold() != surname(paper.authors[0]).casefold():
+        return f"another first author: {first or 'unknown'}"
+    if not work.year or not paper.year or abs(work.year - paper.year) > 1:
+        return f"another year: {work.year or 'unknown'}"
+    return ""
+
+
+def complete(
+    outcome: Outcome,
+    works: Sequence[LibraryPaper],
+    by_title: bool,
+    source: str,
+    is_taken: Callable[[str], bool],
+) -> Outcome:
+    """Fill gaps with the works that are the paper.
+
+    is_taken: whether another paper of the library has a DOI. Of several works, those of the nearest year
+    count; a DOI, year or venue on which they differ stays empty. Of retractions, any is believed.
+    """
+    same, conflicts = [], []
+    for work in works:
+        if reason := contradiction(outcome.paper, work, by_title):
+            conflicts.append(f"{source}: {reason}")
+        else:
+            same.append(work)
+    if not same:
+        return outcome.contradicted(*conflicts)
+    apart = [abs(work.year - outcome.paper.year) if outcome.paper.year else 0 for work in same]
+    same = [work for work, years in zip(same, apart, strict=True) if years == min(apart)]
+    values: dict[str, Any] = {name: value for name in outcome.missing if (value := _agreed(name, same))}
+    if "doi" in values and is_taken(values["doi"]):
+        del values["doi"]
+    filled = outcome.filled | dict.fromkeys(values, source)
+    marks = tuple(f"{name}:{source}" for name in values)
+    retracted = next((work.retracted for work in same if work.retracted), "")
+    if retracted and not outcome.paper.retraction_mark:
+        marks, filled = (*marks, f"{RETRACTED}:{retracted}"), filled | {RETRACTED: source}
+    paper = outcome.paper._replace(**values, filled=(*outcome.paper.filled, *marks))
+    return replace(outcome, paper=paper, known=True, filled=filled)
+
+
+def _agreed(name: str, works: Sequence[LibraryPaper]) -> Any:
+    """Return the value of a field that works give; empty if they differ, except in abstract and authors."""
+    values = list(dict.fromkeys(value for work in works if (value := getattr(work, name))))
+    if name == "abstract":
+        values = [value for value in values if len(value) >= SHORTEST_ABSTRACT]
+    if not values or (len(values) > 1 and name not in ("abstract", "authors")):
+        return None
+    return values[0]

@@ -1,0 +1,372 @@
+"""The services that are asked about papers: what is sent to each, and the shape of its answers.
+
+All take up to BATCH identifiers in a request. Titles go to OpenAlex together, to Semantic Scholar and
+Crossref one by one, and not to arXiv, whose papers the others have.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import RETRACTED, LibraryPaper, clean_text, make_paper, retraction
+from citerec.formats.bibliography.reading.dumps import parse_openalex
+from citerec.formats.bibliography.reading.fields import Fields
+from citerec.formats.identifiers import clean_doi, find_year
+from citerec.formats.letters import normalise_title
+
+BATCH = 50
+"""Maximum works in a request."""
+LONGEST = 3_000
+"""Maximum characters of all identifiers or titles in a URL, since some services end it at 4 KB."""
+RETRACTIONS = ("retraction", "removal", "withdrawal")
+"""Types of Crossref's updates after which a work is no longer to be cited."""
+ARXIV_DOI = "10.48550/arxiv."
+TITLE = "title"
+_BY_IDENTIFIER = re.compile(r"[,|\s]")
+_BREAKS_SEARCH = re.compile(r'["|,\\]')
+_ABSTRACT_HEADING = re.compile(r"<jats:title>\s*(?:abstract|summary)\s*</jats:title>", re.IGNORECASE)
+_FORMULA = re.compile(
+    r"<(?:mml:math|jats:tex-math|jats:inline-graphic)\b.*?(?:</(?:mml:math|jats:tex-math)>|/>)", re.DOTALL
+)
+_BLOCK, _TAG = (
+    re.compile(r"</?jats:(?:p|sec|title|list|list-item)\b[^<>]*>"),
+    re.compile(r"</?[a-z][^<>]*>", re.I),
+)
+_WITH_CONTENT = re.compile(
+    r"<(script|style|iframe|object|svg|template)\b.*?(?:</\1\s*>|$)|<!--.*?(?:-->|$)", re.I | re.S
+)
+_ELEMENTS = (
+    "a abbr article aside audio base blockquote body br button canvas center code dd details div dl dt "
+    "embed figure font footer form frame h1 h2 h3 h4 h5 h6 head header hr html img input label li link main "
+    "map meta nav ol option picture pre section select small source table tbody td textarea tfoot th thead "
+    "tr track ul var video wbr"
+)
+_ELEMENT = re.compile(rf"</?(?:{'|'.join(_ELEMENTS.split())})(?:\s+[\w:-]+\s*=[^<>]*|\s*/)?>", re.I)
+_PMID = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/|^pmid:)(\d{1,9})")
+
+
+class Lookup(NamedTuple):
+    """What is asked about: an identifier (doi, arxiv, pmid), or a title with first surname and year."""
+
+    kind: str
+    value: str
+    surname: str = ""
+    year: int = 0
+
+
+def work_of(paper: LibraryPaper) -> LibraryPaper:
+    """Return what counts of a work: its id (pmid:ID or empty), identifiers, texts and retraction.
+
+    Texts are without mark-up, which comes from other people's web pages.
+    """
+    fields: dict[str, Any] = {name: getattr(paper, name) for name in ("year", "doi", "arxiv")}
+    fields |= {name: without_elements(getattr(paper, name)) for name in ("title", "abstract", "venue")}
+    fields |= {"authors": tuple(map(without_elements, paper.authors))}
+    mark, pmid = paper.retraction_mark, find_pmid(paper)
+    return LibraryPaper(f"pmid:{pmid}" if pmid else "", filled=(mark,) if mark else (), **fields)
+
+
+def without_elements(text: str) -> str:
+    """Return a text without elements of HTML, scripts and styles with their content.
+
+    >>> without_elements("<div onclick=x>if x <a and c> d</div><script>alert(1)</script> &lt;img src=x&gt;")
+    'if x <a and c> d'
+    """
+    before = None
+    while text != before:  # what is removed may have hidden more
+        before, text = text, clean_text(_ELEMENT.sub(" ", _WITH_CONTENT.sub(" ", text)))
+    return text
+
+
+def find_pmid(paper: LibraryPaper) -> str:
+    """Return the PubMed id in a paper's address or id; "" if there is none."""
+    match = _PMID.search(paper.url) or _PMID.search(paper.id)
+    return match[1] if match else ""
+
+
+def identifiers(paper: LibraryPaper) -> dict[str, str]:
+    """Return the identifiers that services know, by kind; empty ones if unknown."""
+    return {"doi": paper.doi, "arxiv": paper.arxiv, "pmid": find_pmid(paper)}
+
+
+class Request(NamedTuple):
+    """An HTTP request. path: below the service's address."""
+
+    path: str
+    parameters: dict[str, str]
+    ids: list[str] | None = None
+    """to post as JSON"""
+
+
+Answers = dict[Lookup, list[LibraryPaper]]
+"""Works (`work_of`) by lookup."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service. address: of its API. mailto: contact address for it. key: of its user, never shown."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    """Identifiers that it knows works by, best first."""
+    titles: ClassVar[int]
+    """Titles in a request; 0: none."""
+    sends: ClassVar[str] = "titles and years"
+    """What it gets of a paper without identifier."""
+    interval: ClassVar[float]
+    """Seconds between the starts of two requests."""
+    tells_retractions: ClassVar[bool] = False
+    lacks_by_404: ClassVar[bool] = False
+    """Whether it answers 404 for a title that it does not know, rather than an empty list."""
+    address: str
+    mailto: str = ""
+    key: str = field(default="", repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {}
+
+    def batch_size(self, kind: str) -> int:
+        return self.titles if kind == TITLE else BATCH
+
+    def works(self, records: Any) -> list[LibraryPaper]:
+        """Return the works of a list of records, without those of another shape. Raises ValueError."""
+        if not isinstance(records, list):
+            raise ValueError("not a list")
+        works = []
+        for record in records:
+            with suppress(InputError):
+                fields = Fields(record if isinstance(record, dict) else {}, self.label)
+                works.append(work_of(self.work(fields)))
+        return works
+
+    def work(self, fields: Fields) -> LibraryPaper:
+        """Return the work of a record. Raises InputError for fields of another type."""
+        raise NotImplementedError
+
+    def accepts(self, lookup: Lookup) -> bool:
+        """True if the service can be asked this."""
+        if lookup.kind == TITLE:
+            return self.titles > 0
+        return lookup.kind in self.kinds and not _BY_IDENTIFIER.search(lookup.value)
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        """Return the request for lookups of one kind, at most `batch_size`."""
+        raise NotImplementedError
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        """Return the works in an answer that fit each lookup. Raises an exception if it has another shape."""
+        raise NotImplementedError
+
+
+def _assign(lookups: Sequence[Lookup], works: Sequence[LibraryPaper]) -> Answers:
+    """Give each lookup the works with its identifier or title."""
+    answers: Answers = {lookup: [] for lookup in lookups}
+    for lookup in lookups:
+        if lookup.kind == TITLE:
+            letters = normalise_title(lookup.value)
+            answers[lookup] = [work for work in works if normalise_title(work.title) == letters]
+        else:
+            answers[lookup] = [work for work in works if identifiers(work)[lookup.kind] == lookup.value]
+    return answers
+
+
+class OpenAlex(Service):
+    """https://developers.openalex.org: GET /works?filter=doi:A|B gives {"results": [work, ...]}."""
+
+    name, label, kinds, titles, interval = "openalex", "OpenAlex", ("doi", "pmid", "arxiv"), 25, 0.2
+    tells_retractions = True
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind = lookups[0].kind
+        values = [lookup.value for lookup in lookups]
+        more = ""
+        if kind == TITLE:
+            kind, values = "title.search", [f'"{_BREAKS_SEARCH.sub(" ", value)}"' for value in values]
+            years = [lookup.year for lookup in lookups]
+            more = f",publication_year:{min(years) - 1}-{max(years) + 1}"
+        elif kind == "arxiv":
+            kind, values = "doi", [ARXIV_DOI + value for value in values]
+        select = "id,doi,ids,title,publication_year,authorships,primary_location,abstract_inverted_index"
+        select += ",is_retracted"
+        parameters = {"filter": f"{kind}:{'|'.join(values)}{more}", "per-page": "100", "select": select}
+        return Request("/works", parameters | _given(mailto=self.mailto, api_key=self.key))
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        return _assign(lookups, self.works(msgspec.json.decode(content)["results"]))
+
+    def work(self, fields: Fields) -> LibraryPaper:
+        pmid = fields.child("ids").text("pmid").rstrip("/").rpartition("/")[2]
+        return parse_openalex(fields)._replace(id=f"pmid:{pmid}")
+
+
+class SemanticScholar(Service):
+    """https://api.semanticscholar.org/api-docs/graph: POST /paper/batch {"ids": [...]} gives a list with null
+    for what is unknown, GET /paper/search/match {"data": [the best match]} or 404."""
+
+    name, label, kinds = "semanticscholar", "Semantic Scholar", ("doi", "arxiv", "pmid")
+    titles, interval, lacks_by_404 = 1, 1.1, True
+    _fields: ClassVar[str] = "title,abstract,year,venue,authors,externalIds"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return _given(**{"x-api-key": self.key})
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind, value, _, year = lookups[0]
+        if kind == TITLE:
+            query = {"query": value, "year": f"{year - 1}-{year + 1}", "fields": self._fields}
+            return Request("/paper/search/match", query)
+        ids = [f"{kind.upper()}:{lookup.value}" for lookup in lookups]
+        return Request("/paper/batch", {"fields": self._fields}, ids)
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        records = msgspec.json.decode(content)
+        if lookups[0].kind == TITLE:
+            return _assign(lookups, self.works(records["data"]))
+        if not isinstance(records, list) or len(records) != len(lookups):
+            raise ValueError("not a record or null for each id")
+        return {
+            lookup: self.works([record] if record else [])
+            for lookup, record in zip(lookups, records, strict=True)
+        }
+
+    def work(self, fields: Fields) -> LibraryPaper:
+        ids = fields.child("externalIds")
+        return make_paper(
+            f"pmid:{ids.text('PubMed')}",
+            title=fields.text("title"),
+            abstract=fields.text("abstract"),
+            authors=[author.text("name") for author in fields.children("authors")],
+            year=fields.year(),
+            venue=fields.text("venue"),
+            doi=ids.text("DOI"),
+            arxiv=ids.text("ArXiv"),
+        )
+
+
+class Crossref(Service):
+    """https://api.crossref.org/swagger-ui: GET /works?filter=doi:A,doi:B gives {"message": {"items": []}}."""
+
+    name, label, kinds, titles = "crossref", "Crossref", ("doi",), 1
+    sends, interval, tells_retractions = "titles, first authors and years", 0.4, True
+
+    def accepts(self, lookup: Lookup) -> bool:
+        return super().accepts(lookup) and not lookup.value.startswith(ARXIV_DOI)  # of another agency
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        kind, value, surname, year = lookups[0]
+        if kind == TITLE:
+            between = f"from-pub-date:{year - 1},until-pub-date:{year + 1}"
+            asked = {"query.bibliographic": value, "query.author": surname, "filter": between, "rows": "5"}
+        else:
+            asked = {"filter": ",".join(f"doi:{lookup.value}" for lookup in lookups), "rows": str(BATCH)}
+        select = "DOI,title,subtitle,abstract,author,issued,container-title,updated-by,update-to"
+        return Request("/works", asked | {"select": select} | _given(mailto=self.mailto))
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        return _assign(lookups, self.works(msgspec.json.decode(content)["message"]["items"]))
+
+    def work(self, fields: Fields) -> LibraryPaper:
+        title, subtitle = (next(iter(fields.texts(name)), "") for name in ("title", "subtitle"))
+        if subtitle and normalise_title(subtitle) not in normalise_title(title):
+            title = f"{title}: {subtitle}"
+        names = [
+            " ".join(filter(None, (author.text("given"), author.text("family")))) or author.text("name")
+            for author in fields.children("author")
+        ]
+        told = _crossref_retraction(fields)
+        return make_paper(
+            title=plain_jats(title),
+            abstract=plain_jats(fields.text("abstract")),
+            authors=names,
+            year=find_year(str(fields.child("issued").record.get("date-parts") or "")),
+            venue=next(iter(fields.texts("container-title")), ""),
+            doi=fields.text("DOI"),
+            filled=(f"{RETRACTED}:{told}",) if told else (),
+        )
+
+
+def _crossref_retraction(fields: Fields) -> str:
+    """Return when and by what notice a work was retracted; publishers also retract it under its own DOI."""
+    own = clean_doi(fields.text("DOI"))
+    updates = fields.children("updated-by")
+    updates += [update for update in fields.children("update-to") if clean_doi(update.text("DOI")) == own]
+    for update in updates:
+        if update.text("type").lower() in RETRACTIONS:
+            date_parts = update.child("updated").record.get("date-parts")
+            date = (
+                date_parts[0]
+                if isinstance(date_parts, list) and date_parts and isinstance(date_parts[0], list)
+                else []
+            )
+            parts = [f"{number:02}" for number in date if isinstance(number, int)]
+            notice = "" if clean_doi(update.text("DOI")) == own else update.text("DOI")
+            return retraction("Crossref", "-".join(parts), notice)
+    return ""
+
+
+def plain_jats(text: str) -> str:
+    """Return the text of JATS mark-up, without formulas and the heading "Abstract".
+
+    >>> plain_jats("<jats:title>Abstract</jats:title><jats:p>H<jats:sub>2</jats:sub>O</jats:p>")
+    'H2O'
+    """
+    text = _FORMULA.sub(" ", _ABSTRACT_HEADING.sub("", text))
+    return clean_text(_TAG.sub("", _BLOCK.sub(" ", text)))
+
+
+class Arxiv(Service):
+    """https://info.arxiv.org/help/api/user-manual.html: GET /query?id_list=A,B gives an Atom feed."""
+
+    name, label, kinds, titles, interval = "arxiv", "arXiv", ("arxiv",), 0, 3.1
+
+    def request(self, lookups: Sequence[Lookup]) -> Request:
+        ids = ",".join(lookup.value for lookup in lookups)
+        return Request("/query", {"id_list": ids, "max_results": str(BATCH)})
+
+    def read(self, lookups: Sequence[Lookup], content: str) -> Answers:
+        if "<!DOCTYPE" in content:  # so no entity is ever defined
+            raise ValueError("a document type")
+        feed = ET.fromstring(content)
+        atom, own = "{http://www.w3.org/2005/Atom}", "{http://arxiv.org/schemas/atom}"
+        if feed.tag != f"{atom}feed":
+            raise ValueError("not a feed")
+        works = []
+        for entry in feed.iter(f"{atom}entry"):
+
+            def text(name: str, entry: ET.Element = entry) -> str:
+                return entry.findtext(name) or ""
+
+            paper = make_paper(
+                title=text(f"{atom}title"),
+                abstract=text(f"{atom}summary"),
+                authors=[author.findtext(f"{atom}name") or "" for author in entry.iter(f"{atom}author")],
+                year=find_year(text(f"{atom}published")),
+                doi=text(f"{own}doi"),
+                arxiv=text(f"{atom}id"),
+            )
+            works.append(work_of(paper))
+        return _assign(lookups, works)
+
+
+def _given(**parameters: str) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value}
+
+
+SERVICES: dict[str, tuple[type[Service], str]] = {
+    "openalex": (OpenAlex, "https://api.openalex.org"),
+    "semanticscholar": (SemanticScholar, "https://api.semanticscholar.org/graph/v1"),
+    "crossref": (Crossref, "https://api.crossref.org"),
+    "arxiv": (Arxiv, "https://export.arxiv.org/api"),
+}
+"""Class and address of each service, in the order in which they are asked."""

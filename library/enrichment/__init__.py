@@ -1,6 +1,0 @@
-"""Completing a library: `citerec enrich` fills in abstracts, DOIs, years and venues that its papers lack.
-
-services   what the four services are asked, and what they answer     matching   when a work is the same paper
-client     requests: rates, retries, limits                           answers    the cache
-dumps      works in files on this machine                             enrich     the command and its report
-"""

@@ -1,0 +1,241 @@
+"""Passages as evidence: for the ranker, for a question's answers, and for a claim about one paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.errors import InputError, error_text
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TARGET_WORD
+from citerec.datasets.tokenize import WordTable, default_tokenize
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, Documents
+from citerec.hatten.retriever import WordsRetriever
+from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.index import PassageIndex, TextEncoder, open_index
+from citerec.library.evidence.passages import Passage, TextPlace
+from citerec.library.evidence.store import TextStore
+from citerec.library.evidence.vectors import PassageVectors
+from citerec.rerank.ranker.features import first_dense
+from citerec.rerank.ranker.model import Ranker
+from citerec.rerank.ranker.texts import NEAR, nearness
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.networks.encoder import NetworkRetriever
+from citerec.retrieval.queries import Queries, marked_sentence
+
+COSINE, ENCODER, REACH, AROUND = 0.25, 0.3, 40.0, 0.5
+"""Of the score of a passage: weights of the cosines by the model of words and by the encoder, which reads the
+marked sentence alone, beside the share of the words' idf; distance from the mark at which a word has half the
+weight; and weight of the words around what the mark stands for. docs/write/fulltexts.md says where each was
+chosen."""
+
+_WORD = re.compile(r"\w")
+
+
+class FoundPassage(NamedTuple):
+    """A passage of a paper's full text. score: how well it fits, at most about 1 + COSINE + ENCODER."""
+
+    passage: Passage
+    file: str
+    score: float
+
+    def place_of(self, sentence: str = "") -> TextPlace:
+        """Return where the passage, or a sentence of it, stands."""
+        passage = self.passage
+        page = passage.page(max(passage.text.find(sentence), 0))
+        return TextPlace(self.file, page, passage.section, passage.text, passage.kind)
+
+
+class WordsEncoder:
+    """Encodes passages as a model of words encodes abstracts, and queries as it encodes contexts."""
+
+    def __init__(self, model: WordsRetriever) -> None:
+        self._model, self.dim = model, model.dim
+        self.name = " ".join(map(str, model.fingerprint().values()))
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        return self._encode(texts, ABSTRACT)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode contexts, with or without TARGET_MARKER, [n] -> [n, dim]."""
+        return self._encode(texts, CONTEXT)
+
+    def _encode(self, texts: Sequence[str], kind: int) -> Floats:
+        table = WordTable(default_tokenize)
+        tokens = table.ids(texts)
+        ids = self._model.vocabulary.lookup(table.words().to_pylist())[tokens.values]
+        is_known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(is_known)])
+        offsets = before[tokens.offsets]
+        has_words = np.diff(offsets) > 0
+        number = np.where(has_words, np.cumsum(has_words) - 1, -1)
+        paragraphs = Ragged(ids[is_known], np.unique(offsets))
+        types = np.where(has_words, kind, ABSENT_TYPE)
+        return self._model.encode(Documents(paragraphs, number[:, None], types[:, None]))
+
+
+def text_encoder(retriever: Retriever) -> TextEncoder | None:
+    """Return the encoder of passages for a library that is ranked by this, if it has a model of words."""
+    parts = retriever.all_parts if isinstance(retriever, Ranker) else {"": retriever}
+    dense = first_dense(parts)
+    return WordsEncoder(dense) if isinstance(dense, WordsRetriever) else None
+
+
+@dataclass(frozen=True, eq=False)
+class FullTexts:
+    """The full texts of a library's papers. Several threads may ask.
+
+    rows: of the index's papers in the corpus, -1 for one that is not in it [P]; place: of the corpus's papers
+    in the index, -1 without a text.
+    """
+
+    store: TextStore
+    index: PassageIndex
+    encoder: TextEncoder | None
+    rows: NDArray[np.int64]
+    place: NDArray[np.int64]
+    vectors: PassageVectors | None = None
+
+    @classmethod
+    def open(
+        cls,
+        library: Path,
+        corpus: Corpus,
+        encoder: TextEncoder | None,
+        networks: NetworkRetriever | None = None,
+    ) -> Self | None:
+        """Open the full texts of a library; None if it has none. networks: of its ranker.
+
+        Raises InputError if they are damaged.
+        """
+        folder = library / FOLDER
+        if not (folder / DATABASE).is_file():
+            return None
+        try:
+            store = TextStore(folder)
+            index = open_index(folder, store, encoder)
+        except (InputError, OSError) as error:
+            reason = error_text(error).replace(f"{folder}/", "")
+            raise InputError(
+                f"{folder}: damaged full texts ({reason}); write them anew: citerec update library={library}"
+            ) from None
+        if index is None:
+            return None
+        none = np.empty(0, np.int64)
+        vectors = None if networks is None else PassageVectors(folder, store, index, networks)
+        return cls(store, index, encoder, none, none, vectors).among(corpus)
+
+    def among(self, corpus: Corpus) -> Self:
+        """Return the same texts for a corpus that may have other papers."""
+        corpus_rows = [
+            corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in self.index.papers
+        ]
+        rows, place = np.array(corpus_rows, np.int64), np.full(len(corpus.paper_ids), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        return replace(self, rows=rows, place=place)
+
+    def papers(self, context: str, depth: int) -> list[str]:
+        """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
+        best = self.index.best(self._word_scores(context, near=True))
+        order = np.argsort(-best, kind="stable")[:depth]
+        return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
+
+    # For the ranker.
+
+    def find(self, queries: Queries, depth: int) -> Ragged:
+        """Return the rows of papers [Q] whose passages have most of the words of each query, best first."""
+        rows = []
+        for text in queries.texts("context"):
+            best = self.index.best(self._word_scores(text))
+            best[self.rows < 0] = 0
+            order = np.argsort(-best, kind="stable")[:depth]
+            rows.append(self.rows[order[best[order] > 0]])
+        return Ragged.from_rows(rows)
+
+    def best(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """As rerank.ranker.features.PassageScores."""
+        scores = np.full(papers.shape, np.nan, np.float32)
+        for query, text in enumerate(queries.texts("context")):
+            with_text = (papers[query] >= 0) & (self.place[papers[query]] >= 0)
+            if len(places := self.place[papers[query, with_text]]):
+                scores[query, with_text] = self.index.best(self._word_scores(text), places)
+        return scores
+
+    def _word_scores(self, text: str) -> Floats:
+        return self.index.word_scores(*query_words(text, NEAR, 1))
+
+    # For people.
+
+    def has_text(self, row: int) -> bool:
+        """True if a paper of the corpus has a full text."""
+        return bool(self.place[row] >= 0)
+
+    def file(self, row: int) -> str:
+        """Return the file of a paper's full text."""
+        return self.store.text(self.index.papers[self.place[row]])[0].file
+
+    def fit(self, text: str, places: Rows) -> Floats:
+        """Return how well the passages [n] of papers, rows of the index, fit a text: the share of its words'
+        weights, and cosines."""
+        index, (words, weights) = self.index, query_words(text, REACH, AROUND)
+        passages, _ = index.passages_of(places)
+        most = np.float32(max(index.most_words(words, weights), 1e-9))
+        scores = index.word_scores(words, weights)[passages] / most
+        if self.encoder is not None:
+            [vector] = self.encoder.encode_queries([text])
+            scores += COSINE * np.maximum(np.nan_to_num(index.cosines(vector, passages)), 0)
+        if self.vectors is not None:
+            sentence = marked_sentence(text) if TARGET_MARKER in text else text
+            scores += ENCODER * np.maximum(np.nan_to_num(self.vectors.cosines(sentence, places)), 0)
+        return scores
+
+    def passages(self, text: str, papers: Iterable[int], k: int) -> dict[int, list[FoundPassage]]:
+        """Return the k passages of each paper (row of the corpus) that fit a text best, best first.
+
+        text: may have TARGET_MARKER, near which words count more. Papers without a full text are left out.
+        """
+        places = {row: int(self.place[row]) for row in papers if self.place[row] >= 0}
+        if not places:
+            return {}
+        rows = np.array([*places.values()], np.int64)
+        scores, offsets = self.fit(text, rows), self.index.passages_of(rows)[1]
+        best = {}
+        for number, (row, place) in enumerate(places.items()):
+            stored, passages = self.store.text(self.index.papers[place])
+            own = scores[offsets[number] : offsets[number + 1]]
+            if stored.hash != self.index.hashes[place]:  # has changed since this index was opened
+                continue
+            order = np.argsort(-own, kind="stable")[:k].tolist()
+            best[row] = [FoundPassage(passages[i], stored.file, float(own[i])) for i in order if own[i] > 0]
+        return best
+
+
+def query_words(text: str, reach: float, around: float) -> tuple[list[str], Floats]:
+    """Return the words of a context without marks, and their weights by nearness to the mark [n].
+
+    around: weight of the words outside what the mark stands for: its sentence, from the mark before it on if
+    there are words between the two.
+    """
+    words = default_tokenize(text)
+    mark = words.index(TARGET_WORD) if TARGET_WORD in words else None
+    distance = np.zeros(len(words), np.int64) if mark is None else np.arange(len(words)) - mark
+    weights = nearness(distance, reach=reach)
+    if mark is not None and around != 1:
+        sentence = marked_sentence(text)
+        left = sentence.partition(TARGET_MARKER)[0]
+        parts = left.split(OTHER_MARKER)[::-1]
+        begin = text.find(sentence)
+        places = begin + left.rfind(next(filter(_WORD.search, parts), left)), begin + len(sentence)
+        first, last = (len(default_tokenize(text[:place])) for place in places)
+        weights[:first] *= around
+        weights[last:] *= around
+    kept = [i for i, word in enumerate(words) if word not in MARKER_WORDS]
+    return [words[i] for i in kept], weights[kept]

@@ -1,0 +1,107 @@
+"""Where the PDFs of papers are, and of which paper a PDF in a folder is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from citerec.base.errors import InputError, is_utf8, not_utf8
+from citerec.base.files import expand_user, files_below, real_path
+from citerec.formats.bibliography.attachments import SUFFIX
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.formats.identifiers import find_arxiv_id
+from citerec.formats.letters import normalise_title
+from citerec.library.evidence.reading import ReadText
+
+MIN_TITLE = 20
+"""Letters of a title that is enough to tell a paper."""
+MAX_TITLE_LINES = 5
+"""Lines that a title has on a first page."""
+
+
+def existing_files(names: Sequence[str]) -> list[str]:
+    """Return a paper's files that exist, or whose text Zotero keeps."""
+    return [name for name in names if stamp_of(Path(name))]
+
+
+def stamp_of(file: Path) -> tuple[int, int] | None:
+    """Return size and time of change of a file, or else of the text that Zotero keeps of it; None without."""
+    for place in (file, cache_of(file)):
+        try:
+            stat = place.stat()
+        except (OSError, ValueError):  # the latter: a name with a zero byte
+            continue
+        return stat.st_size, stat.st_mtime_ns
+    return None
+
+
+def cache_of(file: Path) -> Path:
+    """Return where Zotero keeps the text of a PDF: beside it, without pages."""
+    return file.parent / ".zotero-ft-cache"
+
+
+def check_folders(names: Iterable[str]) -> None:
+    """Raise InputError for a folder of `pdfs=` that is not there."""
+    for name in names:
+        if not expand_user(name).is_dir():
+            raise InputError(f"pdfs={name}: no such folder; name a folder of PDFs")
+
+
+def folder_files(name: str) -> tuple[list[Path], list[str]]:
+    """Return the PDFs in a folder and below it, and a line for each that is not read: a link out of it, or a
+    name that is not UTF-8; or a line that there is no such folder.
+    """
+    folder = expand_user(name)
+    if not folder.is_dir():
+        return [], [f"pdfs={name}: no such folder; the texts of its PDFs are kept"]
+    root, files, lines = real_path(folder), list[Path](), list[str]()
+    for path in files_below(folder):
+        if path.suffix.lower() != SUFFIX:
+            continue
+        if not is_utf8(path):
+            lines.append(not_utf8(path))
+        elif root in real_path(path).parents:
+            files.append(path)
+        else:
+            lines.append(f"{path}: is a link out of the folder, and was not read")
+    return files, lines
+
+
+class PaperFinder:
+    """Finds the paper of a PDF by what its first page says."""
+
+    def __init__(self, papers: Iterable[LibraryPaper]) -> None:
+        self._by_identifier: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        for paper in papers:
+            for kind, value in (("doi", paper.doi), ("arxiv", paper.arxiv)):
+                if value:
+                    self._by_identifier.setdefault(f"{kind}:{value.lower()}", paper.id)
+            if len(letters := normalise_title(paper.title)) >= MIN_TITLE:
+                self._titles.setdefault(letters, paper.id)
+        self._letters = {paper: letters for letters, paper in self._titles.items()}
+
+    def find(self, file: Path, text: ReadText) -> str:
+        """Return the id of a paper, or "".
+
+        Its DOI or arXiv id is named together with its title; or its title stands in lines of its own; or its
+        identifier is the only one, or the name of the file.
+        """
+        named = [self._by_identifier.get(name, "") for name in text.identifiers]
+        head = normalise_title(text.head)
+        for paper in filter(None, named):
+            if (letters := self._letters.get(paper)) and letters in head:
+                return paper
+        if paper := self._by_title(text):
+            return paper
+        if len(text.identifiers) == 1 and (paper := named[0]):
+            return paper
+        arxiv = find_arxiv_id(file.stem) or find_arxiv_id(f"arxiv:{file.stem}")
+        return self._by_identifier.get(f"arxiv:{arxiv}", "") if arxiv else ""
+
+    def _by_title(self, text: ReadText) -> str:
+        lines = [normalise_title(line) for line in text.head.splitlines()]
+        titles = [normalise_title(text.title)]
+        for start in range(len(lines)):
+            titles += ["".join(lines[start : start + n + 1]) for n in range(MAX_TITLE_LINES)]
+        return next((paper for title in titles if (paper := self._titles.get(title))), "")

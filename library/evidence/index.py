@@ -1,0 +1,263 @@
+"""The index of passages: N passages of P papers, by words (BM25) and by vectors.
+
+about.json    version, and the encoder of the vectors
+papers.json   ids of the papers, in the order of their passages
+hashes.npy    hashes of their texts (store.StoredPaper) [P]
+offsets.npy   passages of each paper [P + 1]
+terms.txt     terms by number; words/: their postings (retrieval.lexical.postings)
+vectors.npy   8-bit integers [N, D], and their factors in scales.npy [N]
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix
+
+from citerec.base.checksums import check_checksums, write_checksums
+from citerec.base.errors import InputError
+from citerec.base.files import atomic_folder
+from citerec.base.packages import compiled
+from citerec.datasets.columns import concat_ranges, load_array, offsets_of, save_arrays
+from citerec.datasets.tokenize import WordTable, default_tokenize
+from citerec.library.evidence.store import TextStore
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.lexical.postings import Formula, Postings
+from citerec.retrieval.lexical.terms import Terms
+
+VERSION = 3
+CONTRIBUTIONS = np.dtype(np.uint16)
+"""Type of the contributions: half of float32 on disk."""
+FORMULA = Formula("lucene", 1.2, 0.75)
+LANGUAGE = {"stemmer": "english", "stopwords": "en"}
+ABOUT, PAPERS, TERMS = "about.json", "papers.json", "terms.txt"
+CURRENT = "index"
+"""State of a store: the name of the index of its texts."""
+CHUNK = 1 << 12
+"""Passages that are read and encoded at a time."""
+
+
+class TextEncoder(Protocol):
+    """Encodes texts as vectors of unit length, [n] -> [n, dim]; zeros for those without a known word."""
+
+    name: str
+    """of the weights: vectors of another one are not compared"""
+    dim: int
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Encode passages."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Encode contexts, with or without TARGET_MARKER."""
+
+
+class _About(msgspec.Struct, frozen=True):
+    version: int
+    encoder: str
+
+
+@dataclass(frozen=True, eq=False)
+class PassageIndex:
+    """papers: [P]; hashes: [P]; offsets: [P + 1]; vectors: int8 [N, D], scales: [N], None without encoder."""
+
+    papers: Sequence[str]
+    hashes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    terms: Terms
+    postings: Postings
+    vectors: NDArray[np.int8] | None
+    scales: Floats | None
+
+    def __len__(self) -> int:
+        """Return the number of passages."""
+        return int(self.offsets[-1])
+
+    @classmethod
+    def open(cls, folder: Path, encoder: TextEncoder | None) -> PassageIndex:
+        """Memory-map an index. Without the encoder of its vectors, these are left out.
+
+        Raises InputError if it is damaged or of another version.
+        """
+        check_checksums(folder)
+        try:
+            header = msgspec.json.decode((folder / ABOUT).read_bytes(), type=_About)
+        except (OSError, msgspec.DecodeError):
+            header = _About(0, "")
+        if header.version != VERSION:
+            raise InputError(f"{folder}: is not an index of passages of this version")
+        names = (folder / TERMS).read_text("utf-8").split("\n")
+        offsets = load_array(folder, "offsets")
+        has_vectors = encoder is not None and header.encoder == encoder.name
+        return cls(
+            msgspec.json.decode((folder / PAPERS).read_bytes(), type=list[str]),
+            load_array(folder, "hashes"),
+            offsets,
+            Terms.named(names, **LANGUAGE),
+            Postings.load(folder / "words", int(offsets[-1])),
+            load_array(folder, "vectors") if has_vectors else None,
+            load_array(folder, "scales") if has_vectors else None,
+        )
+
+    # Scores.
+
+    def word_scores(self, words: Sequence[str], weights: Floats) -> Floats:
+        """Return the BM25 of all passages [N] for weighted words; of a repeated term the largest counts."""
+        return self.postings.scores(*self._weighted_terms(words, weights))
+
+    def most_words(self, words: Sequence[str], weights: Floats) -> float:
+        """Return what `word_scores` exceeds by rounding at most: the sum of the terms' weights times idf."""
+        terms, largest = self._weighted_terms(words, weights)
+        return float(FORMULA.idf(self.postings.frequency(terms), len(self)) @ largest)
+
+    def count(self, word: str) -> int:
+        """Return the number of passages that have a word."""
+        terms, _ = self._weighted_terms([word], np.ones(1, np.float32))
+        return int(self.postings.frequency(terms).max(initial=0))
+
+    def _weighted_terms(self, words: Sequence[str], weights: Floats) -> tuple[NDArray[np.int32], Floats]:
+        terms = self.terms.of(words)
+        each = np.repeat(weights.astype(np.float32), terms.lengths)
+        unique, place = np.unique(terms.values, return_inverse=True)
+        largest = np.zeros(len(unique), np.float32)
+        np.maximum.at(largest, place, each)
+        return unique.astype(np.int32), largest
+
+    def cosines(self, vector: Floats, passages: Rows) -> Floats:
+        """Return the cosines of a vector [D] with passages [n]; NaN without vectors."""
+        cosines = np.full(len(passages), np.nan, np.float32)
+        if self.vectors is not None:
+            _dot(self.vectors, self.scales, passages.astype(np.int64), vector.astype(np.float32), cosines)
+        return cosines
+
+    def best(self, scores: Floats, papers: Rows | None = None) -> Floats:
+        """Return the best score of each paper (rows [n], by default all); scores: of all passages [N]."""
+        papers = np.arange(len(self.papers)) if papers is None else papers
+        if len(papers) == 0:
+            return np.empty(0, np.float32)
+        passages, offsets = self.passages_of(papers)
+        return np.maximum.reduceat(scores[passages], offsets[:-1])
+
+    def passages_of(self, papers: Rows) -> tuple[Rows, Rows]:
+        """Return the passages of papers, one paper after the other, and the offsets of each [n + 1]."""
+        return concat_ranges(self.offsets[papers], self.offsets[papers + 1])
+
+
+@compiled(nogil=True, fastmath=True)
+def _dot(vectors: Any, scales: Any, rows: Any, vector: Any, products: Any) -> None:
+    """Write the products of a vector [D] with 8-bit vectors, rows [n], to products [n]."""
+    for i in range(len(rows)):
+        row, total = vectors[rows[i]], np.float32(0)
+        for d in range(len(vector)):
+            total += row[d] * vector[d]
+        products[i] = total * scales[rows[i]]
+
+
+# Writing.
+
+
+def open_index(folder: Path, store: TextStore, encoder: TextEncoder | None) -> PassageIndex | None:
+    """Open the index of the texts in a store; None if there is none."""
+    name = store.get(CURRENT)
+    return PassageIndex.open(folder / name, encoder) if name else None
+
+
+def check_texts(folder: Path) -> None:
+    """Read all texts and their index. Raises InputError for damage."""
+    with closing(TextStore(folder)) as store:
+        store.check()
+        if name := store.get(CURRENT):
+            check_checksums(folder / name, "citerec update writes it anew", trust=False)
+
+
+def update_index(
+    folder: Path,
+    store: TextStore,
+    encoder: TextEncoder | None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> PassageIndex | None:
+    """Write an index of all texts in the store, and name it there, unless the current one is that.
+
+    advance: is told of passages as they are read. Returns the index, None if there is no text.
+    """
+    papers, former = store.papers(), None
+    with suppress(InputError, OSError):  # a damaged one, or of another version, is written anew
+        former = open_index(folder, store, encoder)
+    if former is not None and (encoder is None or former.vectors is not None):
+        hashes = dict(zip(former.papers, former.hashes.tolist(), strict=True))
+        if hashes == {paper.paper: paper.hash for paper in papers}:
+            return former
+    name = ""
+    if papers:
+        numbers = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+        name = str(max(numbers, default=0) + 1)
+        with atomic_folder(folder / name) as part:
+            _write(part, store, encoder, advance)
+    store.set(CURRENT, name)
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != name:
+            shutil.rmtree(path, ignore_errors=True)
+    return open_index(folder, store, encoder)
+
+
+def _write(
+    folder: Path, store: TextStore, encoder: TextEncoder | None, advance: Callable[[int], None]
+) -> None:
+    """Write the index of all texts in a store."""
+    table, terms, words = WordTable(default_tokenize), Terms.named([], **LANGUAGE), 0
+    papers, hashes, lengths, texts = list[str](), list[int](), list[int](), list[str]()
+    counts, vectors, scales = list[csc_matrix](), list[NDArray[np.int8]](), list[Floats]()
+
+    def read_chunk() -> None:
+        nonlocal terms, words
+        tokens = table.ids(texts)
+        terms = terms.with_words(table.words()[words:].to_pylist(), more_terms=True)
+        words = len(table)
+        part = terms.counts(np.arange(len(texts)), tokens, len(texts))
+        part.data = part.data.astype(np.uint16)  # half the memory
+        counts.append(part)
+        if encoder is not None:
+            rounded, factors = quantise(encoder.encode(texts))
+            vectors.append(rounded)
+            scales.append(factors)
+        advance(len(texts))
+        texts.clear()
+
+    for paper in store.papers():
+        stored, passages = store.text(paper.paper)
+        if passages:
+            papers.append(paper.paper)
+            hashes.append(stored.hash)
+            lengths.append(len(passages))
+            texts += [passage.text for passage in passages]
+        if len(texts) >= CHUNK:
+            read_chunk()
+    if texts or not counts:
+        read_chunk()
+    for part in counts:
+        part.sum_duplicates()
+        part.resize(part.shape[0], terms.size)
+    (folder / "words").mkdir()
+    Postings.from_counts(counts, FORMULA, dtype=CONTRIBUTIONS).save(folder / "words")
+    (folder / PAPERS).write_bytes(msgspec.json.encode(papers))
+    (folder / TERMS).write_text("\n".join(terms.names), "utf-8")
+    arrays: dict[str, NDArray[Any]] = {"offsets": offsets_of(np.array(lengths, np.int64))}
+    if encoder is not None:
+        arrays |= {"vectors": np.concatenate(vectors), "scales": np.concatenate(scales)}
+    save_arrays(folder, hashes=np.array(hashes, np.int64), **arrays)
+    header = _About(VERSION, "" if encoder is None else encoder.name)
+    (folder / ABOUT).write_bytes(msgspec.json.encode(header))
+    write_checksums(folder)
+
+
+def quantise(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """Round vectors [n, D] to 8-bit integers times a factor each [n]."""
+    scales = np.maximum(np.abs(vectors).max(axis=1, initial=0), np.float32(1e-12)) / np.float32(127)
+    return np.round(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)

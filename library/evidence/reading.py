@@ -1,0 +1,264 @@
+"""Reads PDFs in processes of their own with limits of time and memory, so that no PDF costs more than a line.
+
+`python -m citerec.library.evidence.reading` is such a process: it reads names of files, as JSON, line by
+line, and answers each with a line, a `ReadText`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from citerec.base.errors import InputError
+from citerec.formats.identifiers import ARXIV_ID
+
+if TYPE_CHECKING:
+    from citerec.formats.articles.pdf import PdfText
+    from citerec.formats.articles.pdf_layout import PdfParagraph
+
+READER = 1
+"""Raise it when PDFs are read otherwise: libraries then read theirs again."""
+SECONDS = 60.0
+"""Time to read a PDF."""
+MEMORY = 1 << 30
+"""Bytes of address space of a process that reads PDFs (not on macOS and Windows)."""
+MAX_BYTES = 300_000_000
+"""Size of a PDF that is read."""
+_DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"<>,;]+[^\s\"<>,;.)\]]")
+_ARXIV = re.compile(rf"arxiv\s*:\s*({ARXIV_ID})", re.IGNORECASE)
+MAX_IDENTIFIERS = 20
+HEAD = 2000
+"""Characters of the first page that are kept to find the paper."""
+
+
+class TextPart(msgspec.Struct, frozen=True, array_like=True):
+    """A paragraph; starts: offsets in the text at which a page begins, and its number from 1."""
+
+    text: str
+    starts: list[tuple[int, int]]
+    section: str = ""
+
+
+class ReadText(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of a file. problem: why nothing was, or not all. head: the beginning of the first page;
+    identifiers: on this page, in order ("doi:10.1/a", "arxiv:2101.00001")."""
+
+    problem: str = ""
+    title: str = ""
+    head: str = ""
+    abstract: str = ""
+    identifiers: list[str] = []
+    pages: int = 0
+    parts: list[TextPart] = []
+
+    @classmethod
+    def of(cls, text: PdfText) -> ReadText:
+        from citerec.formats.articles.pdf import MAX_PAGES
+
+        named = [f"arxiv:{found_id[1]}" for found_id in _ARXIV.finditer(text.first)]
+        named += [f"doi:{found_doi[0].lower()}" for found_doi in _DOI.finditer(text.first)]
+        return cls(
+            problem=f"only the first {MAX_PAGES:,} of {text.pages:,} pages were read"
+            if text.pages > MAX_PAGES
+            else "",
+            title=text.title,
+            head=text.first[:HEAD],
+            abstract=text.abstract,
+            identifiers=list(dict.fromkeys(named))[:MAX_IDENTIFIERS],
+            pages=text.pages,
+            parts=[
+                TextPart(part.text, list(part.starts), part.section)
+                for part in text.paragraphs[_beginning(text.paragraphs) :]
+            ],
+        )
+
+
+def _beginning(paragraphs: Sequence[PdfParagraph]) -> int:
+    """Return which paragraph begins the abstract, after title, authors and notes; 0 if none does."""
+    from citerec.formats.articles.pdf_layout import is_abstract
+
+    return next((number for number, part in enumerate(paragraphs) if is_abstract(part.section)), 0)
+
+
+def read_files(
+    files: Iterable[Path], workers: int = 0, seconds: float = SECONDS, memory: int = MEMORY
+) -> Iterator[tuple[Path, ReadText]]:
+    """Yield what was read of each file, as they end. workers: number of processes, 0: one per core."""
+    workers = workers or os.cpu_count() or 1
+    free: SimpleQueue[_Process] = SimpleQueue()
+    processes = [_Process(seconds, memory) for _ in range(workers)]
+    for process in processes:
+        free.put(process)
+
+    def read(file: Path) -> tuple[Path, ReadText]:
+        process = free.get()
+        try:
+            return file, process.read(file)
+        finally:
+            free.put(process)
+
+    with ThreadPoolExecutor(workers) as pool, _closing(processes):
+        running: set[Future[tuple[Path, ReadText]]] = set()
+        for file in files:
+            running.add(pool.submit(read, file))
+            if len(running) > 2 * workers:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+
+
+@contextmanager
+def _closing(processes: Iterable[_Process]) -> Iterator[None]:
+    """End the processes first, so that threads that wait for one do not wait longer."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.close()
+
+
+class _Process:
+    """A process that reads PDFs, started when it is first needed, and again after a PDF has ended it."""
+
+    def __init__(self, seconds: float, memory: int) -> None:
+        self._seconds, self._memory = seconds, memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def read(self, file: Path) -> ReadText:
+        if problem := unreadable(file):
+            return ReadText(problem=problem)
+        text, how = self._ask(file)
+        if text is None and how not in ("slow", "closed"):  # perhaps not for what this PDF contains
+            text, how = self._ask(file)
+        if text is None:
+            slow = f"takes more than {self._seconds:g} s"
+            crash = f"ended the process that reads it ({how}); it may be damaged, or need too much memory"
+            return ReadText(problem=slow if how == "slow" else crash)
+        return text
+
+    def _ask(self, file: Path) -> tuple[ReadText | None, str]:
+        """Return the answer, or None and how the process has ended."""
+        if self._closed:
+            return None, "closed"
+        process = self._process = self._process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        slow = threading.Event()
+
+        def end() -> None:
+            slow.set()
+            process.kill()
+
+        timer = threading.Timer(self._seconds, end)
+        timer.daemon = True
+        timer.start()
+        line = b""
+        try:
+            with suppress(BrokenPipeError, ValueError):  # ValueError: `close` has closed the pipes
+                process.stdin.write(msgspec.json.encode(str(file)) + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+        finally:
+            timer.cancel()
+            timer.join()
+        if line.endswith(b"\n"):
+            return msgspec.json.decode(line, type=ReadText), ""
+        self._process = None
+        process.kill()
+        code = process.wait()
+        _close_pipes(process)
+        return None, "slow" if slow.is_set() else _exit_name(code)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", __name__, str(self._memory)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+    def close(self) -> None:
+        self._closed = True
+        if (process := self._process) is not None:
+            process.kill()
+            process.wait()
+            _close_pipes(process)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+
+
+def _exit_name(code: int) -> str:
+    try:
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def unreadable(file: Path) -> str:
+    """Return why a file is not opened at all; "" if it is."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return "no such file"
+    except OSError as error:
+        return error.strerror or "cannot be opened"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a file"
+    if status.st_size > MAX_BYTES:
+        return f"has {status.st_size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} are read"
+    return ""
+
+
+def main() -> None:
+    """Answer the files that are named on stdin."""
+    _limit(int(sys.argv[1]))
+    # what libraries print must not come between the answers
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    for line in sys.stdin.buffer:
+        answers.write(msgspec.json.encode(read_here(msgspec.json.decode(line, type=str))) + b"\n")
+        answers.flush()
+
+
+def read_here(file: str | Path) -> ReadText:
+    """Read a PDF in this process."""
+    from citerec.formats.articles.pdf import read_pdf
+
+    try:
+        return ReadText.of(read_pdf(file))
+    except InputError as error:
+        return ReadText(problem=str(error))
+    except MemoryError:
+        return ReadText(problem="needs too much memory")
+
+
+def _limit(memory: int) -> None:
+    """Limit this process: its memory, and that it writes no file."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    main()

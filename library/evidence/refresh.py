@@ -1,0 +1,251 @@
+"""Brings the full texts of a library up to date: reads new PDFs, forgets those of papers that are gone.
+
+    LIBRARY/fulltexts/lock           locked by the process that does so
+    LIBRARY/fulltexts/texts.sqlite   what was read (store)
+    LIBRARY/fulltexts/N/             the index (index)
+
+What is read is kept at once, so that a stopped command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from citerec.base.errors import count_noun, error_text
+from citerec.base.files import disk_errors, expand_user, file_lock
+from citerec.base.progress import count_progress
+from citerec.formats.articles.pdf_layout import KNOWN_HEADING, MAX_CHARACTERS, Line, without_references
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence import FOLDER
+from citerec.library.evidence.files import PaperFinder, cache_of, existing_files, folder_files, stamp_of
+from citerec.library.evidence.index import CURRENT, TextEncoder, update_index
+from citerec.library.evidence.passages import Passage
+from citerec.library.evidence.reading import HEAD, ReadText, TextPart, read_files
+from citerec.library.evidence.store import TextStore
+
+LOCK = "lock"
+KEPT_EVERY = 2.0
+"""Seconds after which what was read is kept."""
+_BROKEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+KEPT = "no such file; its text is kept"
+SHOWN = 10
+"""Problems that are printed."""
+
+
+@dataclass
+class TextReport:
+    """What a refresh has done. problems: by file, what could not be read; lines: others. abstracts: how many
+    were filled in. changed: whether the index did."""
+
+    papers: int = 0
+    passages: int = 0
+    read: int = 0
+    abstracts: int = 0
+    changed: bool = False
+    problems: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = f"full texts: {count_noun(self.papers)}, {count_noun(self.passages, 'passage')}"
+        filled = f"; {count_noun(self.abstracts, 'abstract')} filled in" if self.abstracts else ""
+        lines = [f"{counts}; {count_noun(self.read, 'PDF')} read{filled}"]
+        lines += [f"  {file}: {problem}" for file, problem in self.problems.items()]
+        if len(lines) > SHOWN + 1:
+            lines[SHOWN + 1 :] = [f"  ... and {len(lines) - SHOWN - 1:,} more"]
+        return "\n".join([*lines, *self.lines])
+
+
+def refresh_texts(
+    library: Path,
+    papers: Callable[[], Iterable[LibraryPaper]],
+    encoder: TextEncoder | None,
+    *,
+    pdfs: Sequence[str] = (),
+    notes: Mapping[str, Sequence[Passage]] | None = None,
+    workers: int = 0,
+    read: Callable[..., Iterable[tuple[Path, ReadText]]] = read_files,
+) -> TextReport:
+    """Read the PDFs of papers, and index their passages.
+
+    papers: yields them, anew for each call. pdfs: folders of PDFs of any of the papers. notes: what the user
+    wrote or marked in a file, by file. workers: processes that read, 0: one per core.
+    """
+    folder, notes = library / FOLDER, notes or {}
+    with disk_errors(folder, "full texts", "library"):
+        folder.mkdir(exist_ok=True)
+        with (
+            file_lock(folder / LOCK, "reads full texts"),
+            closing(TextStore(folder, create=True)) as store,
+        ):
+            report = TextReport()
+            reader = _Reader(store, report, workers, read)
+            texts = reader.texts_of(papers())
+            texts |= reader.texts_in(pdfs, papers, texts)
+            of_papers = {paper: notes[file] for paper, file in texts.items() if notes.get(file)}
+            store.set_papers(texts, of_papers)
+            before, total = store.get(CURRENT), sum(stored.passages for stored in store.papers())
+            with count_progress("passages indexed", total) as advance:
+                index = update_index(folder, store, encoder, advance)
+            report.papers = len(texts)
+            report.passages = 0 if index is None else len(index)
+            report.changed = store.get(CURRENT) != before
+            return report
+
+
+def drop_texts(library: Path, encoder: TextEncoder | None, is_gone: Callable[[str], bool]) -> None:
+    """Remove the texts of papers that are gone, without reading any."""
+    folder = library / FOLDER
+    with (
+        disk_errors(folder, "full texts", "library"),
+        file_lock(folder / LOCK, "reads full texts"),
+        closing(TextStore(folder, create=True)) as store,
+    ):
+        store.remove([stored.paper for stored in store.papers() if is_gone(stored.paper)])
+        update_index(folder, store, encoder)
+
+
+class _Reader:
+    """Reads files that the store does not know, or that have changed."""
+
+    def __init__(
+        self,
+        store: TextStore,
+        report: TextReport,
+        workers: int,
+        read: Callable[..., Iterable[tuple[Path, ReadText]]],
+    ) -> None:
+        self._store, self._report, self._workers, self._read_files = store, report, workers, read
+
+    def texts_of(self, papers: Iterable[LibraryPaper]) -> dict[str, str]:
+        """Return the file of each paper that names one with a text: the first that can be read."""
+        places: dict[str, list[str]] = {}
+        kept = self._store.known_files()
+        for paper in papers:
+            if paper.files:
+                existing = existing_files(paper.files)
+                places[paper.id] = existing + [
+                    file for file in paper.files if file in kept and file not in existing
+                ]
+                if not places[paper.id]:
+                    self._report.problems[paper.files[0]] = "no such file"
+        files_of: dict[str, str] = {}
+        while places := {paper: files for paper, files in places.items() if files and paper not in files_of}:
+            self._read([files[0] for files in places.values()])
+            readable = self._store.readable()
+            files_of |= {paper: files[0] for paper, files in places.items() if files[0] in readable}
+            places = {paper: files[1:] for paper, files in places.items()}
+        self._report.problems |= {file: KEPT for file in files_of.values() if not stamp_of(Path(file))}
+        return files_of
+
+    def texts_in(
+        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the papers whose PDF is in a folder, other than those taken, and its file."""
+        files: list[str] = []
+        for name in pdfs:
+            inside, lines = folder_files(name)
+            files += map(str, inside)
+            self._report.lines += lines
+        of_others = set(taken.values())
+        files = [file for file in files if file not in of_others]
+        matched = self._matched(files, papers, taken) if files else {}
+        return self._vanished(pdfs, papers, taken.keys() | matched) | matched
+
+    def _vanished(
+        self, pdfs: Sequence[str], papers: Callable[[], Iterable[LibraryPaper]], others: Container[str]
+    ) -> dict[str, str]:
+        """Return papers, but others, whose text is that of a file in a folder that is gone; and the file."""
+        folders = [*map(expand_user, pdfs)]
+        kept = {
+            stored.paper: stored.file
+            for stored in self._store.papers()
+            if stored.paper not in others
+            and any(folder in Path(stored.file).parents for folder in folders)
+            and not stamp_of(Path(stored.file))
+        }
+        if kept:
+            kept = {paper.id: kept[paper.id] for paper in papers() if paper.id in kept}
+        missing = {folder for folder in folders if not folder.is_dir()}
+        single = [file for file in kept.values() if missing.isdisjoint(Path(file).parents)]
+        self._report.problems |= dict.fromkeys(single, KEPT)
+        return kept
+
+    def _matched(
+        self, files: list[str], papers: Callable[[], Iterable[LibraryPaper]], taken: Mapping[str, str]
+    ) -> dict[str, str]:
+        self._read(files, without_text=True)
+        finder, matched, unknown = PaperFinder(papers()), dict[str, str](), 0
+        readable = self._store.readable()
+        for file, text in self._store.abouts(file for file in files if file in readable):
+            paper = finder.find(Path(file), text)
+            unknown += not paper
+            if paper and paper not in taken:
+                matched.setdefault(paper, file)
+        self._read(matched.values())  # whose texts were dropped while the library lacked the paper
+        if unknown:
+            self._report.lines.append(f"  {count_noun(unknown, 'PDF')} of no paper in the library")
+        return matched
+
+    def _read(self, files: Iterable[str], without_text: bool = False) -> None:
+        """Read files that are new or have changed, or whose text was dropped, unless `without_text`."""
+        files = list(files)
+        stamps_before, stamps = self._store.known_files(without_text), dict[str, tuple[int, int]]()
+        for file in files:
+            if (stamp := stamp_of(Path(file))) and stamps_before.get(file) != stamp:
+                stamps[file] = stamp
+        kept: list[tuple[str, int, int, ReadText]] = []
+        last = time.monotonic()
+        with count_progress("PDFs read", len(stamps)) as advance:
+            try:
+                for path, text in self._read_all(map(Path, stamps)):
+                    kept.append((str(path), *stamps[str(path)], text))
+                    advance(1)
+                    if time.monotonic() - last > KEPT_EVERY:
+                        self._store.put(kept)
+                        kept, last = [], time.monotonic()
+            finally:
+                self._store.put(kept)
+        self._report.read += len(stamps)
+        problems = self._store.problems()
+        self._report.problems |= {file: problems[file] for file in files if file in problems}
+
+    def _read_all(self, files: Iterable[Path]) -> Iterable[tuple[Path, ReadText]]:
+        """Read files; of those that are not on this machine, the text that Zotero keeps."""
+        here: list[Path] = []
+        for file in files:
+            if file.exists():
+                here.append(file)
+            else:
+                yield file, read_cache(file)
+        yield from self._read_files(here, self._workers)
+
+
+def read_cache(file: Path) -> ReadText:
+    """Return the text that Zotero keeps of a PDF: without pages, unless form feeds divide them."""
+    try:
+        text = cache_of(file).read_text("utf-8", "replace")[:MAX_CHARACTERS]
+    except OSError as error:
+        return ReadText(problem=error_text(error))
+    pages = text.split("\f")
+    lines = [
+        Line(line.strip(), number if len(pages) > 1 else 0, 0, 0, 0, 1, bold=False)
+        for number, page in enumerate(pages, 1)
+        for line in (*page.split("\n"), "")
+    ]
+    parts, section = list[TextPart](), ""
+    for kind, group in groupby(
+        without_references(lines), lambda line: (line.text != "", KNOWN_HEADING.fullmatch(line.text) is None)
+    ):
+        block = list(group)
+        paragraph = " ".join(_BROKEN.sub("", "\n".join(line.text for line in block)).split())
+        if kind == (True, False):
+            section = paragraph
+        elif paragraph:
+            parts.append(TextPart(paragraph, [(0, block[0].page)], section))
+    return ReadText(head=text[:HEAD], pages=len(pages) if len(pages) > 1 else 0, parts=parts)

@@ -1,1 +1,0 @@
-"""Papers written for people and other programs: tables, BibTeX, RIS, CSL JSON, citations."""

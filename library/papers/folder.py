@@ -1,0 +1,250 @@
+"""The folder of a library: what is in library.json, its lock, its generations.
+
+    library.json        version, current generation, model, sources, counts, dates
+    library.lock        locked by the process that changes the library
+    generations/N/      the papers and what finds them (storage, lance)
+
+A build and each change write a new generation, then replace library.json, then remove the old generation. A
+killed process therefore leaves either the old library or the new one. Processes that have the old generation
+open keep reading it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from citerec.base.errors import DamagedFile, InputError, error_text, quoted
+from citerec.base.files import digest_file, disk_errors, file_lock, write_text
+from citerec.library import MANIFEST
+from citerec.library.sources.zotero_places import is_zotero
+
+VERSION = 3
+"""Version of the folder layout: increment it when the files change."""
+LOCK, GENERATIONS = "library.lock", "generations"
+_UNFINISHED = f".{MANIFEST}."
+"""What the names of files begin with that killed processes leave beside it."""
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """A file that was read, with its size and hash at that time; a Zotero, with the number of its papers and
+    their hash, once these were read."""
+
+    path: str
+    size: int
+    hash: str
+
+    @classmethod
+    def of(cls, source: str | Path) -> ReadFile:
+        """Describe a file as it is now. Zotero's papers must be read for that, and are not.
+
+        Raises InputError if the file is missing.
+        """
+        if is_zotero(str(source)):
+            return cls(str(source), 0, "")
+        file = Path(source)
+        if not file.exists():
+            raise InputError(f"{file}: no such file, but the library was built from it; restore it")
+        return cls(str(file), file.stat().st_size, digest_file(file))
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of library.json."""
+
+    version: int = VERSION
+    generation: int = 0
+    """Number of the current generation."""
+    model: str = ""
+    """`model` of its building, absolute if it is a path"""
+    ranker: str = ""
+    """likewise"""
+    named: list[str] = []
+    """Sources by the names that the user gave, absolute: files, folders, patterns, places in Zotero."""
+    sources: list[ReadFile] = []
+    """What these were when they were read."""
+    contexts: list[ReadFile] = []
+    """Files that citing contexts were read from."""
+    removed: list[str] = []
+    """Ids of papers that the user removed; `update` does not add them again."""
+    separate: list[str] = []
+    """Ids and keys of records that are not merged with others; "all": none are."""
+    fulltext: bool = False
+    """Whether the PDFs of papers are read (library.evidence)."""
+    encode_texts: bool = False
+    """Whether the model's encoder reads their passages."""
+    pdfs: list[str] = []
+    """Folders of PDFs of any papers, absolute."""
+    lance: int = 0
+    """Version of its table in LanceDB (library.papers.lance); 0: it is held in memory."""
+    created: str
+    changed: str
+    counts: dict[str, int] = {}
+    checksum: str = ""
+    """of all other fields"""
+
+    def sealed(self) -> Manifest:
+        """Return the same with its checksum."""
+        content = msgspec.json.encode(msgspec.structs.replace(self, checksum=""))
+        return msgspec.structs.replace(self, checksum=xxhash.xxh3_64_hexdigest(content))
+
+    @property
+    def ranking_model(self) -> str:
+        """The model and the ranker, for people."""
+        return (self.model or "built-in model") + (f", ranked by {self.ranker}" if self.ranker else "")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read library.json. Raises InputError if it is missing, damaged or of another version."""
+    try:
+        content = msgspec.json.decode((path / MANIFEST).read_bytes())
+        version = content.get("version") if isinstance(content, dict) else None
+        if version == VERSION:
+            manifest = msgspec.convert(content, Manifest)
+            if manifest != manifest.sealed():
+                raise msgspec.DecodeError("its content has changed")
+            return manifest
+    except (FileNotFoundError, NotADirectoryError):
+        command = f"citerec build library={path}"
+        if path.is_file():
+            what, command = "is a file, not a library", f"citerec build library=my-library source={path}"
+        else:
+            what = f"is not a library (it has no {MANIFEST})" if path.exists() else "no such folder"
+        raise InputError(f"{path}: {what}; create one with {command}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = f"damaged library ({MANIFEST}: {error_text(error)})"
+    else:
+        which = f"of version {quoted(version)}" if version is not None else "without a version"
+        problem = f"a library {which}, but this program reads version {VERSION}"
+    raise InputError(f"{path}: {problem}; build it again: {rebuild_command(path, 'source=... ')}")
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace library.json, which makes a change visible."""
+    content = msgspec.json.encode(manifest.sealed())
+    write_text(path / MANIFEST, msgspec.json.format(content, indent=1).decode())
+
+
+def rebuild_command(path: Path, source: str = "") -> str:
+    """Return the command that builds a library again, from its known sources or others."""
+    return f"citerec build library={path} {source}overwrite=true"
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """Return the one error for every damage to a library; another one if a file may not be read."""
+    if isinstance(error, PermissionError):
+        return unreadable(path, error)
+    reason = error_text(error).replace(f"{path}/", "")
+    return InputError(f"{path}: damaged library ({reason}); build it again: {rebuild_command(path)}")
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Return the error for a library that this user may not read."""
+    file = f" ({error.filename})" if error.filename and Path(error.filename) != path / MANIFEST else ""
+    return InputError(f"{path}: cannot be read: {error.strerror}{file}")
+
+
+@contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Tell damage that is noticed while a library is asked in one line with what to do."""
+    try:
+        yield
+    except DamagedFile as error:
+        raise damaged(path, error) from None
+
+
+def outdated(path: Path) -> InputError:
+    """Return the error for a library whose index or model this version does not read."""
+    return InputError(f"{path}: built by another version; build it again: {rebuild_command(path)}")
+
+
+def check_target(path: Path, overwrite: bool) -> None:
+    """Raise InputError unless a library may be created at this path."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InputError(f"library={path}: is a file; name a folder")
+    inside = {entry.name for entry in path.iterdir() if not entry.name.startswith(_UNFINISHED)}
+    if MANIFEST in inside and not overwrite:
+        raise InputError(
+            f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
+        )
+    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
+        raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
+
+
+@contextmanager
+def lock_folder(path: Path, wait: bool) -> Iterator[None]:
+    """Lock the folder and remove what killed processes left behind."""
+    with disk_errors(path, "the library", "library"):
+        (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
+        with file_lock(path / LOCK, "changes the library", wait):
+            remove_old_generations(path)
+            yield
+
+
+@contextmanager
+def lock_target(path: Path, overwrite: bool, wait: bool) -> Iterator[None]:
+    """Lock a folder to create a library in it. If that fails, a folder that was not there is removed.
+
+    overwrite: replace an existing library. wait: for another process that changes it.
+    Raises InputError if the folder contains other files, or a library that must not be overwritten.
+    """
+    check_target(path, overwrite)
+    is_new = not path.exists()
+    try:
+        with lock_folder(path, wait):
+            check_target(path, overwrite)
+            yield
+    except BaseException:
+        if is_new and not (path / MANIFEST).exists():
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def generation_folder(path: Path, manifest: Manifest) -> Path:
+    """Return the folder of the current generation."""
+    return path / GENERATIONS / str(manifest.generation)
+
+
+@contextmanager
+def new_generation(path: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the number and folder of a generation to write, with its manifest. If that fails, the folder is
+    removed, else the generations before. Call it with the library's folder locked."""
+    names = [folder.name for folder in (path / GENERATIONS).iterdir()]
+    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
+    folder = path / GENERATIONS / str(number)
+    try:
+        yield number, folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    remove_old_generations(path)
+
+
+def remove_old_generations(path: Path) -> None:
+    """Remove all generations except the current one, and what killed processes left of others."""
+    for file in path.glob(f"{_UNFINISHED}*"):
+        file.unlink(missing_ok=True)
+    current = ""
+    if (path / MANIFEST).exists():
+        try:
+            current = str(read_manifest(path).generation)
+        except InputError:
+            return  # damaged: keep everything until a new library replaces it
+    for folder in (path / GENERATIONS).iterdir():
+        if folder.name != current:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

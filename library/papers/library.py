@@ -1,0 +1,419 @@
+"""A library: the papers of a folder, which can be asked and changed.
+
+In memory (`storage`), its files are mapped and the index of its model is loaded whole: enough for up to two
+million papers or so. More are kept in LanceDB (`lance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from citerec.base.errors import DamagedFile, InputError
+from citerec.base.files import expand_user
+from citerec.datasets.corpus import Corpus
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library import MANIFEST
+from citerec.library.papers.folder import (
+    Manifest,
+    ReadFile,
+    damaged,
+    generation_folder,
+    lock_folder,
+    lock_target,
+    new_generation,
+    now,
+    read_manifest,
+    rebuild_command,
+    write_manifest,
+)
+from citerec.library.papers.models import ENCODED, MOST_ENCODED
+from citerec.library.papers.storage import Storage, known_row
+from citerec.rerank.ranker.model import encoder_of
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.base import Retriever, folder_bytes
+from citerec.retrieval.networks.encoder import NetworkRetriever
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.evidence import FullTexts
+    from citerec.library.papers.lance import LanceStorage
+
+SHOWN = 10
+"""Maximum number of collections to list."""
+Stamp = tuple[int, int] | None
+"""What is different after any change of library.json; None if there is none."""
+
+
+class Added(NamedTuple):
+    """What adding records did: numbers of new papers, of papers that records completed, and of all papers."""
+
+    added: int
+    completed: int
+    papers: int
+
+
+class Library:
+    """The papers of a folder, as of a generation (`storage`). Several threads may ask at once."""
+
+    def __init__(self, path: Path, manifest: Manifest, stamp: Stamp = None) -> None:
+        """stamp: of library.json, before it was read."""
+        self.path, self.manifest, self._stamp = path, manifest, stamp
+        folder = generation_folder(path, manifest)
+        if manifest.lance:
+            from citerec.library.papers.lance import LanceStorage  # not needed by libraries in memory
+
+            self.storage: Storage | LanceStorage = LanceStorage(path, folder, manifest.lance, manifest.counts)
+        else:
+            self.storage = Storage(path, folder)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Library:
+        """Open the current generation.
+
+        Raises InputError if the folder is not a library of this version, or if it is damaged.
+        """
+        path = expand_user(path)
+        while True:
+            stamp = _stamp(path)  # before anything is read, so that `refresh` sees later changes
+            manifest = read_manifest(path)
+            try:
+                return cls(path, manifest, stamp)
+            except (InputError, OSError, ValueError, pa.ArrowException) as error:
+                if read_manifest(path) == manifest:  # otherwise it changed during the read: try again
+                    raise damaged(path, error) from None
+
+    @classmethod
+    @contextmanager
+    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
+        """Open the current generation and lock the library against changes by other processes.
+
+        wait: for these. Raises InputError like `open`, and if another process changes it and `wait` is false.
+        """
+        path = expand_user(path)
+        read_manifest(path)
+        with lock_folder(path, wait):
+            yield cls.open(path)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        papers: Iterable[LibraryPaper],
+        *,
+        model: str = "",
+        ranker: str = "",
+        contexts: Sequence[Path] = (),
+        lance: bool = False,
+        overwrite: bool = False,
+        wait: bool = True,
+        **fields: Any,
+    ) -> Library:
+        """Create a library. Ids must be unique, and each paper needs a title or an abstract.
+
+        model, ranker: as for `install_model`. contexts: of `context_files`. lance: keep it in LanceDB.
+        overwrite: replace an existing library. wait: for another process that changes it. fields: sources and
+        names of the manifest.
+        Raises InputError if the folder contains other files, or a library that must not be overwritten.
+        """
+        from citerec.library.papers.writer import describe_contexts  # as all that writes, not to ask
+
+        path = expand_user(path)
+        with lock_target(path, overwrite, wait):
+            told: dict[str, Any] = {"model": model, "ranker": ranker, "created": now(), "changed": now()}
+            manifest = Manifest(**told, contexts=describe_contexts(contexts), **fields)
+            if lance:
+                from citerec.library.papers.lance import write_generation
+
+                with new_generation(path) as (number, folder):
+                    version, counts = write_generation(folder, papers, model, ranker)
+                    written = {"generation": number, "lance": version, "counts": counts}
+                    write_manifest(path, msgspec.structs.replace(manifest, **written))
+                return cls.open(path)
+            kept = np.empty(0, np.int64)
+            return cls._write(path, manifest, kept, papers, None, contexts or None)
+
+    def refresh(self) -> Library:
+        """Return the library as it is now: this one, or another if it has changed on disk."""
+        stamp = _stamp(self.path)
+        if stamp is None or stamp == self._stamp:  # None: it was deleted
+            return self
+        library = Library.open(self.path)
+        library.load()  # now, so that damage leaves this library open
+        library._stamp = stamp
+        return library
+
+    # Papers.
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the generation."""
+        return self.storage.folder
+
+    @property
+    def mapped(self) -> Storage:
+        """The storage of a library in memory. Raises InputError for one in LanceDB."""
+        if not isinstance(self.storage, Storage):
+            reason = "is kept in LanceDB (storage=lance), which this cannot use"
+            raise InputError(f"{self.path}: {reason}; build it again: {rebuild_command(self.path)}")
+        return self.storage
+
+    @property
+    def corpus(self) -> Corpus:
+        """The papers [P] of a library in memory as a ranking model reads them."""
+        return self.mapped.corpus
+
+    @property
+    def identities(self) -> NDArray[np.uint64]:
+        """formats.same_work.Identity of each paper [P, F] of a library in memory."""
+        return self.mapped.identities
+
+    def related(self, records: Iterable[LibraryPaper]) -> Storage:
+        """Return papers in memory, among them all that the records may describe: all, or those that share an
+        identifier with one. Their rows are others than those of the library."""
+        return self.storage if isinstance(self.storage, Storage) else self.storage.related([*records])
+
+    @property
+    def collections(self) -> list[str]:
+        """Names of all collections, sorted."""
+        return self.storage.collections
+
+    def paper(self, row: int) -> LibraryPaper:
+        """Return the paper of a row. Raises IndexError if the row does not exist."""
+        return self.storage.paper(row)
+
+    def papers(self) -> Iterator[LibraryPaper]:
+        """Yield all papers, in the order of their rows."""
+        if isinstance(self.storage, Storage):
+            return map(self.storage.paper, range(len(self)))
+        return (paper for _, paper in self.storage.papers())
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        return self.storage.row(name)
+
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        rows = [known_row(self.storage, name, option) for name in names]
+        return np.unique(np.array(rows, np.int64))
+
+    def by_id(self, id: str) -> LibraryPaper:
+        """Return the paper of an id. Raises InputError if there is none."""
+        return self.paper(known_row(self.storage, id, "id"))
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.paper(row).id
+
+    def without_abstract(self) -> Iterator[tuple[int, LibraryPaper]]:
+        """Yield the rows and papers that have no abstract."""
+        if isinstance(self.storage, Storage):
+            rows = np.flatnonzero(self.corpus.abstract_tokens.lengths == 0).tolist()
+            return ((row, self.paper(row)) for row in rows)
+        return ((row, paper) for row, paper in self.storage.papers() if not paper.abstract)
+
+    # Asking.
+
+    def load(self) -> None:
+        """Read what questions need, rather than at the first one. Raises InputError if it is damaged."""
+        _ = self.retriever
+
+    @property
+    def retriever(self) -> Retriever:
+        """The ranking model."""
+        return self.storage.retriever
+
+    @property
+    def networks(self) -> NetworkRetriever | None:
+        """Networks that can read all papers; None if the model has none, or there are more than
+        MOST_ENCODED."""
+        few = isinstance(self.storage, Storage) and len(self) <= MOST_ENCODED
+        return encoder_of(self.retriever) if few else None
+
+    @property
+    def full_texts(self) -> FullTexts | None:
+        """The full texts of the papers, if there are any."""
+        return self.storage.full_texts
+
+    # Changes. Call these inside `edit`.
+
+    def add(
+        self,
+        records: Iterable[LibraryPaper],
+        files: Sequence[str] = (),
+        named: Sequence[str] = (),
+        separate: Sequence[str] = (),
+    ) -> Added:
+        """Add papers; records of papers that are there complete them (library.papers.merging).
+
+        files: that the records are read from; named: the names that the user gave them. separate: ids and
+        keys of records that are not merged with others. All are kept in the manifest.
+        """
+        from citerec.library.papers.merging import Deduplicator
+
+        sources = {source.path: source for source in self.manifest.sources}
+        apart = list(dict.fromkeys([*self.manifest.separate, *separate]))
+        if not isinstance(self.storage, Storage):
+            records = [*records]
+        related = self.related(records)
+        with Deduplicator(self.path, related, separate=apart) as merged:
+            sources |= {file: ReadFile.of(file) for file in files}
+            for paper in records:
+                merged.add(paper)
+            merged.finish()
+            names = list(dict.fromkeys([*self.manifest.named, *named]))
+            fields: dict[str, Any] = {"sources": list(sources.values()), "named": names, "separate": apart}
+            if not merged.count:
+                if files:
+                    self.update_manifest(**fields)
+                return Added(0, 0, len(self))
+            if self.manifest.removed:
+                added = {paper.id for paper in merged.papers()}
+                fields["removed"] = [id for id in self.manifest.removed if id not in added]
+            # Without hashes, the next update reads the contexts again: they may cite the new papers.
+            fields["contexts"] = [ReadFile(file.path, file.size, "") for file in self.manifest.contexts]
+            replaced = merged.replaced if related is self.storage else related.places[merged.replaced]
+            new = self.change(replaced, merged.papers_with_progress(), **fields)
+            return Added(len(new) - len(self), len(merged.replaced), len(new))
+
+    def remove(self, names: Iterable[str]) -> int:
+        """Remove papers by id or key; returns how many. `update` does not add them again.
+
+        Raises InputError for an unknown one, or if no paper would be left.
+        """
+        rows = self.rows(names)
+        self.check_some_left(len(rows))
+        ids = [self.paper(row).id for row in rows.tolist()]
+        removed = list(dict.fromkeys([*self.manifest.removed, *ids]))
+        self.change(rows, (), removed=removed)
+        return len(rows)
+
+    def change(
+        self, gone: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+    ) -> Library:
+        """Leave out rows and add papers. reread, fields: as for `write`."""
+        if isinstance(self.storage, Storage):
+            return self.write(np.delete(np.arange(len(self)), gone), papers, reread, **fields)
+        version, counts = self.storage.write(gone, papers)
+        self.update_manifest(lance=version, counts=counts, changed=now(), **fields)
+        return Library.open(self.path)
+
+    def check_some_left(self, removed: int) -> None:
+        """Raise InputError if no paper would be left."""
+        if removed == len(self):
+            raise InputError(f"{self.path}: no paper would be left; delete the folder instead")
+
+    def write(
+        self, kept: Rows, papers: Iterable[LibraryPaper], reread: Sequence[ReadFile] = (), **fields: Any
+    ) -> Library:
+        """Write the next generation: rows `kept`, ascending, then `papers`.
+
+        reread: contexts to read again; without any, those of the kept papers are kept. fields: as for
+        `update_manifest`.
+        """
+        manifest = msgspec.structs.replace(self.manifest, **fields)
+        files = None
+        if reread:
+            manifest = msgspec.structs.replace(manifest, contexts=list(reread))
+            files = [Path(file.path) for file in reread]
+        return self._write(self.path, manifest, kept, papers, self.mapped, files)
+
+    @classmethod
+    def _write(
+        cls,
+        path: Path,
+        manifest: Manifest,
+        kept: Rows,
+        papers: Iterable[LibraryPaper],
+        old: Storage | None,
+        contexts: Sequence[Path] | None,
+    ) -> Library:
+        """Write a new generation and make it the current one."""
+        from citerec.library.papers.writer import GenerationWriter
+
+        with new_generation(path) as (number, folder):
+            writer = GenerationWriter(folder, old, manifest.model, manifest.ranker, contexts)
+            counts = writer.write(kept, papers)
+            new = msgspec.structs.replace(manifest, generation=number, changed=now(), counts=counts)
+            write_manifest(path, new)
+        return cls.open(path)
+
+    def update_manifest(self, **fields: Any) -> None:
+        """Change sources, contexts or removed in library.json."""
+        write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
+
+    # Information.
+
+    @property
+    def encodes(self) -> str:
+        """The command that lets networks read what they have not read."""
+        return f"citerec update library={self.path}"
+
+    def merged_papers(self) -> Iterator[LibraryPaper]:
+        """Yield the papers that other records were merged into."""
+        return (paper for paper in map(self.paper, self.storage.merged) if paper.merged_names)
+
+    def verify(self) -> None:
+        """Read every file, and raise InputError if one is damaged."""
+        from citerec.library.evidence import DATABASE, FOLDER
+        from citerec.library.evidence.index import check_texts
+        from citerec.library.evidence.vectors import ENCODED as OF_TEXTS
+        from citerec.retrieval.networks.store import check_encoded
+
+        try:
+            self.storage.check(trust=False)
+        except InputError as error:
+            raise damaged(self.path, error) from None
+        try:
+            for folder in (ENCODED, f"{FOLDER}/{OF_TEXTS}"):
+                check_encoded(self.path / folder)
+        except DamagedFile as error:
+            raise DamagedFile(f"{error}; {self.encodes} encodes its papers again") from None
+        if (self.path / FOLDER / DATABASE).is_file():
+            check_texts(self.path / FOLDER)
+
+    def describe(self) -> dict[str, str]:
+        """Return what the library contains, for people; texts may be empty."""
+        manifest, texts, lines = self.manifest, self.full_texts, {"papers": f"{len(self):,}, in LanceDB"}
+        if isinstance(self.storage, Storage):
+            corpus, collections = self.corpus, self.collections
+            years, contexts = corpus.years[corpus.years > 0], len(corpus.context_ids)
+            abstracts = len(self) - self.storage.without_abstract
+            lines = {
+                "papers": f"{len(self):,}, {abstracts:,} with an abstract",
+                "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
+                "contexts": f"{contexts:,}" if contexts else "",
+                "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+            }
+        return lines | {
+            "sources": ", ".join(manifest.named),
+            "removed": f"{len(manifest.removed):,} manually" if manifest.removed else "",
+            "full texts": f"{len(texts.index.papers):,} papers, {len(texts.index):,} passages"
+            if texts
+            else "",
+            "model": manifest.ranking_model,
+            "size": f"{folder_bytes(self.folder) / 1e6:,.1f} MB",
+            "generation": f"{manifest.generation}, written {manifest.changed}",
+            "created": manifest.created,
+        }
+
+    def __repr__(self) -> str:
+        generation = self.manifest.generation
+        return f"Library({str(self.path)!r}, {len(self)} papers, generation {generation})"
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        stat = (path / MANIFEST).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino

@@ -1,0 +1,253 @@
+"""Which of many records are the same paper (formats.same_work, over arrays), and merging them.
+
+The first record leads and later ones fill its gaps; the longest abstract and author list win; collections and
+tags are united. Records are stored in a temporary file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from citerec.base.progress import count_progress
+from citerec.formats.bibliography.paper import LibraryPaper, fill_again, merge_records
+from citerec.formats.same_work import ALL, Identity, hash_text, identity, is_apart, similar_titles
+from citerec.library.papers.storage import Storage
+
+MAX_SAME_KEY = 100
+"""Maximum number of different papers per key, such as a title, to compare a record with."""
+
+
+class KeyIndex:
+    """The places [P] of hashed identifiers, one column of identities."""
+
+    def __init__(self, column: NDArray[np.uint64]) -> None:
+        self._order = np.argsort(column, kind="stable")
+        self._keys = column[self._order]
+
+    def matches(self, keys: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """Yield (index of a key, place in the column) for keys [N] that are in the column."""
+        starts, ends = (np.searchsorted(self._keys, keys, side) for side in ("left", "right"))
+        for number in np.flatnonzero((ends > starts) & (keys != 0)).tolist():
+            for place in self._order[starts[number] : ends[number]][:MAX_SAME_KEY].tolist():
+                yield number, place
+
+    def holds(self, text: str, besides: int) -> bool:
+        """True if the identifier is in the column, at another place than `besides`."""
+        return any(place != besides for _, place in self.matches(np.array([hash_text(text)], np.uint64)))
+
+
+class Identities:
+    """Identities of many records, in order. existing [B, F]: identities of papers known to be distinct."""
+
+    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
+        self._existing = np.empty((0, len(Identity._fields)), np.uint64) if existing is None else existing
+        self._numbers = array("Q")
+
+    def add(self, paper: LibraryPaper, apart: bool = False) -> None:
+        """Add a record. apart: as for `identity`."""
+        numbers = identity(paper, apart)
+        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
+
+    def numbers(self) -> NDArray[np.uint64]:
+        """Return all identities [N, F]."""
+        return np.concatenate([self._existing, self._added()])
+
+    def _added(self) -> NDArray[np.uint64]:
+        return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
+
+    def leaders(self) -> NDArray[np.int64]:
+        """Return, for each record, the first record of the same paper [N]."""
+        existing, added = self._existing, self._added()
+        distinct = len(existing)
+        leaders = np.arange(distinct + len(added))
+        shared = np.zeros(len(leaders), np.bool_)
+        for known_keys, new_keys in zip(existing.T[:4], added.T[:4], strict=True):
+            values, inverse, counts = np.unique(new_keys, return_inverse=True, return_counts=True)
+            if not len(values):
+                continue
+            place = np.searchsorted(values, known_keys).clip(max=len(values) - 1)
+            same = np.flatnonzero((values[place] == known_keys) & (known_keys != 0))
+            shared[same] = True
+            counts[place[same]] += 1
+            shared[distinct:] |= (counts[inverse] > 1) & (new_keys != 0)
+        # Leaders by id, DOI, arXiv id and title.
+        leaders_by_key: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})
+        papers: dict[int, Identity] = {}  # merged identity of each leader's records
+        for row in np.flatnonzero(shared).tolist():
+            own = Identity(*(existing[row] if row < distinct else added[row - distinct]).tolist())
+            leader = _find_leader(own, leaders_by_key, papers) if row >= distinct else None
+            if leader is None:
+                leader, papers[row] = row, own
+            else:
+                leaders[row] = leader
+                papers[leader] = papers[leader].joined(own)
+            for index, key in zip(leaders_by_key, own[:4], strict=True):
+                if key:
+                    listed = index.setdefault(key, [])
+                    if leader not in listed and len(listed) < MAX_SAME_KEY:
+                        listed.append(leader)
+        return leaders
+
+
+def leaders_of(papers: Iterable[LibraryPaper], existing: NDArray[np.uint64] | None = None) -> list[int]:
+    """Return, for each paper, the place of the first record of the same work.
+
+    existing: identities [B, F] of other papers, such as a library's, which come first.
+    """
+    identities = Identities(existing)
+    for paper in papers:
+        identities.add(paper)
+    return identities.leaders()[0 if existing is None else len(existing) :].tolist()
+
+
+def _find_leader(
+    own: Identity, leaders_by_key: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
+) -> int | None:
+    if own.id and own.id in leaders_by_key[0]:
+        return min(leaders_by_key[0][own.id])
+    for index, key in zip(leaders_by_key[1:3], own[1:3], strict=True):
+        same = (
+            [leader for leader in index.get(key, ()) if own.agrees_besides_id(papers[leader])] if key else []
+        )
+        if same:
+            return min(same)
+    candidates = leaders_by_key[3].get(own.title, ()) if own.title else ()
+    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
+
+
+_DECODER = msgspec.msgpack.Decoder(LibraryPaper)
+
+
+class Deduplicator:
+    """Collects papers from all sources in a temporary file and merges duplicate records.
+
+    folder: for the file. library: the library that the papers are added to, if any. former: a library that
+    they replace; what was filled in there fills the gaps of the same papers. separate: ids and keys of
+    records that are not merged with others, or ALL. Call `add` for each record, then `finish`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        library: Storage | None = None,
+        former: Storage | None = None,
+        separate: Collection[str] = (),
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            error.filename = None  # no name that a user knows
+            raise
+        self._ends, self._separate = array("q", [0]), frozenset(separate)
+        self._identities = Identities(self._existing_identities(library) if library else None)
+        self._library, self._existing = library, len(library) if library else 0
+        self.former = former
+
+    def __enter__(self) -> Deduplicator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _existing_identities(self, library: Storage) -> NDArray[np.uint64]:
+        """Return the identities of the papers of a library, those of separate records changed."""
+        identities = library.identities
+        if ALL in self._separate:
+            rows: Iterable[int] = range(len(library))
+        else:
+            rows = (row for name in self._separate if (row := library.row(name)) is not None)
+        changed = {row: identity(library.paper(row), apart=True) for row in rows}
+        if changed:
+            identities = np.array(identities)
+            identities[list(changed)] = np.array(list(changed.values()), np.uint64)
+        return identities
+
+    def add(self, paper: LibraryPaper) -> None:
+        self._identities.add(paper, is_apart(paper, self._separate))
+        line = msgspec.msgpack.encode(paper)
+        self._file.write(line)
+        self._ends.append(self._ends[-1] + len(line))
+
+    def __len__(self) -> int:
+        """Return the number of records added."""
+        return len(self._ends) - 1
+
+    def finish(self) -> None:
+        """Find duplicates. Call it once, after the last `add`."""
+        leaders = self._identities.leaders()
+        others = np.flatnonzero(leaders != np.arange(len(leaders)))
+        self.duplicates = len(others)
+        """Number of records that describe the same paper as an earlier one."""
+        self._members: dict[int, list[int]] = {}
+        for row in others.tolist():
+            self._members.setdefault(int(leaders[row]), []).append(row)
+        self._is_leader = leaders[self._existing :] == np.arange(self._existing, len(leaders))
+        self.replaced = np.array([row for row, _ in self._completed()], np.int64)
+        """Library rows whose papers the records complete; `papers` yields the completed papers."""
+        self.count = len(self.replaced) + int(self._is_leader.sum())
+        """Number of papers that `papers` yields."""
+
+    def _completed(self) -> Iterator[tuple[int, LibraryPaper]]:
+        for row in sorted(row for row in self._members if row < self._existing):
+            assert self._library is not None
+            paper = self._library.paper(row)
+            merged = merge_records([paper, *map(self._read, self._members[row])])
+            if merged != paper:
+                yield row, merged
+
+    def merged(self) -> Iterator[tuple[LibraryPaper, LibraryPaper]]:
+        """Yield each record that was merged into another, with that one, in the order of these."""
+        for row in sorted(self._members):
+            paper = self._library.paper(row) if self._library and row < self._existing else self._read(row)
+            for other in self._members[row]:
+                yield self._read(other), paper
+
+    def papers(self) -> Iterator[LibraryPaper]:
+        """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
+        rows = (np.flatnonzero(self._is_leader) + self._existing).tolist()
+        taken: Callable[[str], bool] = lambda _: False  # noqa: E731
+        if self._library:
+            corpus, ids = self._library.corpus, {self._read(row).id for row in rows}
+            if len(ids) < len(rows) or (corpus.paper_ids.rows_of(list(ids)) >= 0).any():
+                taken = corpus.has_paper
+        seen: set[str] = set()
+        for _, paper in self._completed():
+            yield paper
+        for row in rows:
+            paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
+            paper = self._filled_before(paper)
+            id, suffix = paper.id, 2
+            while id in seen or taken(id):
+                id, suffix = f"{paper.id}-{suffix}", suffix + 1
+            seen.add(id)
+            yield paper if id == paper.id else paper._replace(id=id)
+
+    def papers_with_progress(self) -> Iterator[LibraryPaper]:
+        """Yield what `papers` does, with a progress bar on terminals."""
+        with count_progress("papers", self.count) as advance:
+            for paper in self.papers():
+                yield paper
+                advance(1)
+
+    def _filled_before(self, paper: LibraryPaper) -> LibraryPaper:
+        """Fill the gaps of a paper with what was filled in the former library."""
+        if self.former is None or not self.former.has_filled:
+            return paper
+        for name in filter(None, (paper.id, paper.key)):
+            if (row := self.former.row(name)) is not None:
+                before = self.former.paper(row)
+                return fill_again(paper, before) if similar_titles(paper.title, before.title) else paper
+        return paper
+
+    def _read(self, row: int) -> LibraryPaper:
+        start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]
+        self._file.seek(start)
+        return _DECODER.decode(self._file.read(end - start))

@@ -1,0 +1,224 @@
+"""The papers of a library as its current generation keeps them: files that are mapped, and what ranks them.
+
+checksums.json  of all files below; those of an index are in its own folder
+corpus/         the prepared store of the papers (datasets.corpus), surnames as fields
+metadata.arrow  the other fields of each paper, in the order of the store
+identities.npy  hashed identifiers for deduplication (formats.same_work)
+model/  index/  the ranking model and its index
+search.sqlite   the index of library.papers.search
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from citerec.base.checksums import CHECKSUMS, check_checksums
+from citerec.base.errors import InputError, quoted
+from citerec.base.files import real_path
+from citerec.datasets.columns import load_array, table_batches
+from citerec.datasets.corpus import Corpus
+from citerec.formats.bibliography.paper import LibraryPaper
+from citerec.library.evidence import DATABASE, FOLDER
+from citerec.library.evidence.explanation import Explainer
+from citerec.library.papers.folder import damaged, outdated
+from citerec.library.papers.models import ENCODED, open_model
+from citerec.library.papers.search import SearchIndex
+from citerec.rerank.ranker.model import Ranker, encoder_of
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.base import OtherIndex, Retriever
+from citerec.retrieval.lexical.bm25 import BM25
+
+if TYPE_CHECKING:
+    from citerec.library.evidence.evidence import FullTexts
+
+CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities"
+MODEL, RANKING = "model", "index/ranking"
+_IN_CORPUS = ("id", "title", "abstract", "year")
+_LISTS = ("authors", "collections", "tags", "aliases", "filled", "files", "names")
+_COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
+_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+"""The fields of LibraryPaper that are not in the corpus."""
+
+
+class HasRows(Protocol):
+    """Papers that names stand for."""
+
+    library: Path
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+
+
+class Storage:
+    """The papers [P] of a generation, one per row of `corpus`, and what ranks them.
+
+    identities: formats.same_work.Identity of each paper [P, F]. metadata: a table of SCHEMA. lock: to be held
+    while `retriever`, `search_index` or `text_search` searches.
+    """
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        """library, folder: of the library and of the generation. Raises InputError, OSError or ValueError for
+        damage."""
+        self.library, self.folder = library, folder
+        self.check()
+        schema, self._batches = table_batches(folder / METADATA)
+        if schema.names != SCHEMA.names:
+            raise InputError(f"{METADATA} has other columns")
+        self.corpus = Corpus(folder / CORPUS, real_path(library).name)
+        self.corpus.places = np.arange(len(self.corpus.paper_ids))  # rows in the library
+        self.identities = load_array(folder, IDENTITIES)
+        self.metadata = pa.Table.from_batches(self._batches, SCHEMA)
+        if len(self.metadata) != len(self.corpus.paper_ids):
+            raise InputError("corpus and metadata differ in their number of papers")
+        self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.places = self.corpus.places
+        self.lock = threading.Lock()
+
+    def check(self, trust: bool = True) -> None:
+        """Raise InputError if a file differs from its checksum. trust: as for `check_checksums`."""
+        if not (self.folder / CHECKSUMS).exists():
+            raise InputError(f"{self.folder / CHECKSUMS}: missing")
+        for sums in sorted(self.folder.rglob(CHECKSUMS)):
+            check_checksums(sums.parent, trust=trust)
+
+    # Papers.
+
+    def __len__(self) -> int:
+        return len(self.metadata)
+
+    def paper(self, row: int) -> LibraryPaper:
+        """Return the paper of a row. Raises IndexError if the row does not exist."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        [fields] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
+        fields |= {name: tuple(fields[name]) for name in _LISTS}
+        corpus = self.corpus
+        fields |= {"id": corpus.paper_ids[row], "title": corpus.titles[row]}
+        return LibraryPaper(**fields, abstract=corpus.abstracts[row], year=int(corpus.years[row]))
+
+    def select(self, rows: Rows, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return these fields of the papers of rows; faster than `paper` for many."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        fields: dict[int, dict[str, Any]] = {}
+        for batch in np.unique(batches).tolist():
+            inside = rows[batches == batch]
+            part = self._batches[batch].select(names).take(pa.array(inside - self._starts[batch]))
+            fields.update(zip(inside.tolist(), part.to_pylist(), strict=True))
+        return [fields[row] for row in rows.tolist()]
+
+    def row(self, name: str) -> int | None:
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
+
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        return np.unique(np.array([known_row(self, name, option) for name in names], np.int64))
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the paper with this id, citation key or alias; None if there is none."""
+        return None if (row := self.row(name)) is None else self.corpus.paper_ids[row]
+
+    @cached_property
+    def _row_by_name(self) -> dict[str, int]:
+        """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
+        keys, aliases = (self.metadata[name].combine_chunks() for name in ("key", "aliases"))
+        with_key = pc.indices_nonzero(pc.not_equal(keys, ""))
+        rows = [*with_key.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
+        names = [*keys.take(with_key).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
+        return dict(zip(reversed(names), reversed(rows), strict=True))
+
+    @property
+    def collections(self) -> list[str]:
+        """Names of all collections, sorted."""
+        return sorted(self.metadata["collections"].combine_chunks().flatten().unique().to_pylist())
+
+    @cached_property
+    def has_filled(self) -> bool:
+        """True if `citerec enrich` has filled in anything."""
+        return any(pc.sum(batch["filled"].value_lengths()).as_py() for batch in self._batches)
+
+    @property
+    def without_source(self) -> list[int]:
+        """Rows of the papers that came over HTTP or from Python."""
+        return np.flatnonzero(self.metadata["source"].to_numpy() < 0).tolist()
+
+    @property
+    def without_abstract(self) -> int:
+        """Number of papers without an abstract."""
+        return int(np.count_nonzero(self.corpus.abstract_tokens.lengths == 0))
+
+    @property
+    def merged(self) -> list[int]:
+        """Rows of the papers that other records may have been merged into."""
+        lengths = self.metadata["aliases"].combine_chunks().value_lengths().to_numpy()
+        return np.flatnonzero(lengths).tolist()
+
+    # What finds and explains them. Each raises InputError if its files are damaged or of another version.
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The ranking model, with its index of these papers."""
+        try:
+            retriever = open_model(self.folder / MODEL, self.library / ENCODED)
+            retriever.load(self.folder / RANKING, self.corpus)
+        except OtherIndex:
+            raise outdated(self.library) from None
+        except (InputError, OSError) as error:
+            raise damaged(self.library, error) from None
+        self._full_texts = None
+        if (self.library / FOLDER / DATABASE).is_file():
+            from citerec.library.evidence.evidence import FullTexts, text_encoder
+
+            words, networks = text_encoder(retriever), encoder_of(retriever)
+            self._full_texts = FullTexts.open(self.library, self.corpus, words, networks)
+        if isinstance(retriever, Ranker):
+            retriever.passages = self._full_texts
+        return retriever
+
+    @property
+    def full_texts(self) -> FullTexts | None:
+        """The full texts of the papers, if there are any."""
+        _ = self.retriever  # opens them, since its model encodes questions
+        return self._full_texts
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        retriever = self.retriever
+        if not isinstance(retriever, Ranker):
+            return Explainer(self.corpus, full_texts=self.full_texts)
+        return Explainer(self.corpus, retriever.statistics, self.full_texts, retriever.encoder)
+
+    @cached_property
+    def search_index(self) -> SearchIndex:
+        try:
+            return SearchIndex.open(self.folder)
+        except (OSError, ValueError) as error:
+            raise damaged(self.library, error) from None
+
+    @cached_property
+    def text_search(self) -> BM25:
+        """BM25 over titles and abstracts; shares the index of the retriever's BM25 if it has one."""
+        parts = self.retriever.parts if isinstance(self.retriever, Ranker) else {"": self.retriever}
+        for part in parts.values():
+            if isinstance(part, BM25) and not part.reads_contexts:
+                return part.with_query_fields(("context",))
+        bm25 = BM25(query=("context",))
+        bm25.index(self.corpus)
+        return bm25
+
+
+def known_row(papers: HasRows, name: str, option: str) -> int:
+    """Return the row of a paper by id, key or alias. Raises InputError for an unknown one."""
+    if (row := papers.row(name)) is None:
+        raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {papers.library} has this id or key")
+    return row

@@ -1,0 +1,195 @@
+"""MCP tools for writing assistants, so that they cite papers of the library (Model Context Protocol).
+
+They are available over stdio, in a process that the assistant starts (`citerec mcp`), and over
+HTTP at /mcp of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from citerec.base.errors import InputError
+from citerec.library.serve import messages
+from citerec.library.settings import McpSettings
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from citerec.library.ask.recommender import Recommender
+
+T = TypeVar("T")
+
+INSTRUCTIONS = """Cites from the user's own library of papers. When a text needs a citation, call
+recommend_citation with the passage and cite by the key of a paper that it returns, never from memory. Read
+its `why` and `probability` (that it is the paper meant) before you cite it, and say so when no paper of the
+library supports the passage. Papers with `cited` are already cited in the draft. `details.passage` is of the
+paper's own full text; find_passage looks in one paper for what a sentence claims."""
+
+
+def _default(value: object) -> BeforeValidator:
+    """Takes null, which some assistants send for options that they leave out, as the default."""
+    return BeforeValidator(lambda argument: value if argument is None else argument)
+
+
+class Runner(Protocol):
+    """Runs blocking work: in the server's queue, or in a thread."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+def make_server(
+    recommender: Recommender, run: Runner, link: messages.Link = messages.file_link
+) -> MCPServer[Any]:
+    """Create the MCP server. Errors in a call are returned to the assistant. link: to PDFs."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import ToolAnnotations
+
+    class Server(MCPServer[Any]):
+        """Says what is wrong with arguments in one line."""
+
+        async def call_tool(self, name: str, arguments: dict[str, Any], *rest: Any) -> Any:
+            [options] = [
+                tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name
+            ] or [arguments]
+            if unknown := ", ".join(arguments.keys() - options):
+                raise ToolError(f"{unknown}: there is no such option; choose from {', '.join(options)}")
+            try:
+                return await super().call_tool(name, arguments, *rest)
+            except ToolError as error:
+                if isinstance(error.__cause__, ValidationError):
+                    raise ToolError(messages.field_errors(error.__cause__.errors())) from None
+                raise
+
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it logs every session
+    server = Server(
+        "citation-recommendation", instructions=INSTRUCTIONS, version=version("citerec"), log_level="WARNING"
+    )
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+    async def call(work: Callable[[], T]) -> T:
+        try:
+            return await run(work)
+        except InputError as error:
+            raise ToolError(messages.without_path(str(error), str(recommender.library.path))) from None
+        except HTTPException as error:  # from the queue
+            raise ToolError(error.detail) from None
+
+    @server.tool(annotations=reads)
+    async def recommend_citation(
+        text: Annotated[
+            messages.Text,
+            Field(description="the passage, with [CITE] at the missing citation; it may cite others by key"),
+        ],
+        title: Annotated[messages.Title, _default("")] = "",
+        abstract: Annotated[messages.Abstract, _default("")] = "",
+        k: Annotated[messages.Count, _default(5), Field(description="number of papers to recommend")] = 5,
+        known: Annotated[
+            messages.Names, _default([]), Field(description="keys of papers that the draft cites elsewhere")
+        ] = [],  # noqa: B006 (never changed)
+    ) -> messages.Answer:
+        """Recommend papers of the user's library to cite in a passage, best first, with reasons."""
+        question = messages.Question(
+            text=text, title=title, abstract=abstract, k=k, known=known, details=True
+        )
+        return await call(lambda: messages.answer_question(recommender, question, link))
+
+    @server.tool(annotations=reads)
+    async def search(
+        query: Annotated[
+            messages.Words,
+            Field(description="words of a title, authors, year or key, such as kingma 2015 adam"),
+        ],
+        k: Annotated[messages.Count, _default(10), Field(description="maximum number of papers")] = 10,
+    ) -> messages.Found:
+        """Find papers of the user's library by title, authors, year, key or words of the abstract."""
+        return await call(lambda: messages.find_papers(recommender, messages.Search(query=query, k=k)))
+
+    @server.tool(annotations=reads)
+    async def find_passage(
+        claim: Annotated[messages.Text, Field(description="what the paper is to say, in a sentence")],
+        key: Annotated[messages.Name, Field(description="key or id of a paper of the library")],
+        k: Annotated[messages.Count, _default(3), Field(description="number of passages")] = 3,
+    ) -> messages.FoundPassages:
+        """Find the passages of one paper's full text that fit a claim best, with their pages."""
+        return await call(
+            lambda: messages.find_passages(recommender, messages.Claim(claim=claim, key=key, k=k), link)
+        )
+
+    @server.tool(annotations=reads)
+    async def entries(
+        keys: Annotated[messages.Names, Field(min_length=1, description="keys or ids of the papers")],
+        format: Annotated[messages.EntryFormat, _default("bibtex")] = "bibtex",
+    ) -> list[str]:
+        """Return the entries of papers of the user's library, for a bibliography, and which keys it lacks."""
+
+        def write() -> list[str]:
+            in_library = [key for key in keys if recommender.library.row(key) is not None]
+            lacking = ", ".join(key for key in keys if key not in in_library)
+            said = [f"not in the library: {lacking}"] if lacking and in_library else []
+            return [messages.write_entries(recommender, in_library or keys, format), *said]
+
+        return await call(write)
+
+    return server
+
+
+class McpOverHttp:
+    """The tools as an ASGI application, created at the first request: importing `mcp` takes a second."""
+
+    def __init__(self, make: Callable[[], MCPServer[Any]]) -> None:
+        self._make, self._requested = make, asyncio.Event()
+        self._app: asyncio.Future[ASGIApp] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None, "call it inside running()"
+        self._requested.set()
+        await (await asyncio.shield(self._app))(scope, receive, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve requests inside this context. Sessions must begin and end in one task, which it starts."""
+        self._app = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._serve(self._app))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _serve(self, app: asyncio.Future[ASGIApp]) -> None:
+        await self._requested.wait()
+        try:
+            server = await asyncio.to_thread(self._make)
+            from mcp.server.transport_security import TransportSecuritySettings
+
+            # TrustedHostMiddleware checks the Host header.
+            unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+            http_app = server.streamable_http_app(
+                stateless_http=True, json_response=True, transport_security=unchecked
+            )
+            async with server.session_manager.run():
+                app.set_result(http_app)
+                await asyncio.Event().wait()  # until cancelled
+        except Exception as error:
+            if app.done():
+                raise
+            app.set_exception(error)
+
+
+def run_stdio(settings: McpSettings) -> None:
+    """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
+    from citerec.library.ask.temporary import open_recommender
+
+    recommender = open_recommender(settings.library, settings.reranker, serves=True)
+    make_server(recommender, asyncio.to_thread).run("stdio")

@@ -1,0 +1,424 @@
+"""Requests and responses of the HTTP API and MCP tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, check_paper, make_paper
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.bibliography.references import ENTRIES, bibtex
+from citerec.formats.json_lines import raise_bad
+from citerec.library import limits
+from citerec.library.ask.question import Filters
+from citerec.library.ask.recommendation import Recommendation, note_on
+from citerec.library.evidence.explanation import MARK
+from citerec.library.evidence.passages import TextPlace
+
+if TYPE_CHECKING:
+    from citerec.library.ask.recommender import Recommender
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.MAX_NAME)]
+"""An id, key, author, collection or venue."""
+Text = Annotated[str, Field(min_length=1, max_length=limits.MAX_TEXT)]
+Title = Annotated[str, Field(max_length=limits.MAX_TITLE, description="title of the paper being written")]
+Abstract = Annotated[
+    str, Field(max_length=limits.MAX_ABSTRACT, description="abstract of the paper being written")
+]
+Names = Annotated[list[Name], Field(max_length=limits.MAX_EXCLUDED)]
+Words = Annotated[str, Field(min_length=1, max_length=limits.MAX_TITLE)]
+Count = Annotated[int, Field(ge=1, le=limits.MAX_PAPERS)]
+EntryFormat = Annotated[Literal["bibtex", "ris", "csl"], Field(description="csl: CSL JSON")]
+Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
+
+
+class RequestBody(BaseModel, extra="forbid"):
+    """Base of requests. Unknown fields are rejected."""
+
+
+class Question(RequestBody):
+    """A passage that lacks a citation, the paper being written, and filters."""
+
+    text: Text = Field(
+        description="passage with [CITE], \\cite{?} or TARGETCIT at the missing citation; default: its end",
+        examples=["Adam [CITE] is the usual optimiser."],
+    )
+    title: Title = ""
+    abstract: Abstract = ""
+    k: Count = Field(default=10, description="number of papers to recommend")
+    known: Names = Field(
+        default=[],
+        description="ids or keys of papers that the draft cites elsewhere; some are added to the k others",
+    )
+    exclude: Names = Field(default=[], description="ids or keys to exclude")
+    only: list[Name] = Field(
+        default=[],
+        max_length=limits.MAX_ONLY,
+        description="ids or keys to restrict to; empty means all papers",
+    )
+    years: Years | None = Field(default=None, description="publication years", examples=["2015-2020", "2019"])
+    collection: Name | None = Field(default=None, description="collection within the library")
+    venue: Name | None = Field(default=None, description="venue of the papers, or part of its name")
+    rerank: bool | None = Field(default=None, description="use the cross-encoder; null means if there is one")
+    details: bool = Field(default=False, description="add authors, venue, evidence and BibTeX")
+
+
+class Questions(RequestBody):
+    """A batch of questions."""
+
+    queries: list[Question] = Field(min_length=1, max_length=limits.MAX_QUESTIONS)
+
+
+class HighlightedText(BaseModel):
+    """A piece of evidence for a paper, with the spans to highlight, in code points."""
+
+    kind: str
+    text: str
+    spans: list[tuple[int, int]]
+    place: str = Field(default="", description="of a sentence of the full text, as in p. 7")
+    link: str = Field(default="", description="opens the PDF at the page")
+
+
+class PassageText(BaseModel):
+    """A passage of a paper's full text."""
+
+    sentence: str = Field(description="the sentence of the passage that fits best, or empty")
+    text: str
+    page: int = Field(description="on which the sentence, or else the passage, begins; 0 if unknown")
+    section: str
+    kind: str = Field(description="highlight or note, if the user made it, else empty")
+    link: str = Field(description="opens the PDF at the page")
+
+    @classmethod
+    def at(cls, sentence: str, place: TextPlace, link: str) -> PassageText:
+        fields = {"text": place.passage, "page": place.page, "section": place.section, "kind": place.kind}
+        return cls.model_validate({"sentence": sentence, "link": link, **fields})
+
+
+Link = Callable[[str, TextPlace], str]
+"""The id of a paper and a place in its full text to an address that opens the PDF there."""
+
+
+def file_link(id: str, place: TextPlace) -> str:
+    """Return an address on this machine."""
+    return place.link
+
+
+def served_link(id: str, place: TextPlace) -> str:
+    """Return an address of the server, for a page in a browser, which opens no files."""
+    if not place.link.startswith("file:"):
+        return place.link
+    return f"pdf?id={quote(id, safe='')}" + (f"#page={place.page}" if place.page else "")
+
+
+def no_link(id: str, place: TextPlace) -> str:
+    """Return nothing, for other machines."""
+    return ""
+
+
+class Details(BaseModel):
+    authors: list[str]
+    venue: str
+    url: str
+    bibtex: str
+    evidence: list[HighlightedText]
+    passage: PassageText | None = Field(default=None, description="of the full text, if that says why")
+
+
+class Recommended(BaseModel):
+    """A recommended paper."""
+
+    rank: int
+    score: float
+    probability: float | None = Field(
+        description="that it is the paper meant; null if the library's model cannot tell"
+    )
+    cited: bool = Field(description="whether the draft cites it elsewhere")
+    retracted: str = Field(description="who says that it was retracted, with date and notice; else empty")
+    id: str
+    key: str
+    title: str
+    year: int | None
+    why: str
+    details: Details | None = Field(default=None, description="if requested")
+
+
+class Answer(BaseModel):
+    note: str = Field(
+        description="that nothing in the library fits well, that its files are still being checked, or empty"
+    )
+    recommendations: list[Recommended]
+
+
+class Answers(BaseModel):
+    """Answers to a batch, in the order of its questions."""
+
+    answers: list[Answer]
+
+
+class NewPaper(RequestBody):
+    """A paper to add. Without an id, one is derived from its DOI, arXiv id, key or title."""
+
+    id: str = Field(default="", max_length=limits.MAX_NAME)
+    key: str = Field(default="", max_length=limits.MAX_NAME)
+    title: str = Field(min_length=1, max_length=limits.MAX_TITLE)
+    abstract: str = Field(default="", max_length=limits.MAX_ABSTRACT)
+    authors: list[Name] = Field(default=[], max_length=limits.MAX_AUTHORS)
+    year: int = Field(default=0, ge=0, le=9999, strict=True, description="0 if unknown")
+    venue: str = Field(default="", max_length=limits.MAX_VENUE)
+    doi: str = Field(default="", max_length=limits.MAX_NAME)
+    arxiv: str = Field(default="", max_length=limits.MAX_NAME)
+    url: str = Field(default="", max_length=limits.MAX_URL)
+    collections: list[Name] = Field(default=[], max_length=limits.MAX_COLLECTIONS)
+    tags: list[Name] = Field(default=[], max_length=limits.MAX_TAGS)
+
+
+class NewPapers(RequestBody):
+    """Papers to add, as BibTeX entries, records or both."""
+
+    bibtex: str = ""
+    papers: list[NewPaper] = Field(default=[], max_length=limits.MAX_NEW_PAPERS)
+
+
+class Changed(BaseModel):
+    """Result of a change."""
+
+    papers: int = Field(description="number of papers in the library")
+    changed: int = Field(description="number of papers added or removed")
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+    papers: int
+
+
+class About(BaseModel):
+    """The library that is served."""
+
+    name: str = Field(description="name of the library's folder")
+    papers: int
+    collections: list[str]
+    reranks: bool = Field(description="whether there is a cross-encoder")
+
+    @classmethod
+    def describe(cls, recommender: Recommender, name: str) -> About:
+        library = recommender.library
+        collections = list(library.collections[: limits.MAX_COLLECTIONS_SHOWN])
+        return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
+
+
+class Problem(BaseModel):
+    detail: str = Field(description="error message in one line")
+
+
+class Search(RequestBody):
+    """Words of a paper's title, authors, year or key, or their beginnings."""
+
+    query: Words = Field(description="words, or their beginnings", examples=["kingma 2015 adam"])
+    k: Count = Field(default=10, description="maximum number of papers")
+    details: bool = Field(default=False, description="add URL and BibTeX")
+
+
+class Claim(RequestBody):
+    """What one paper is to say."""
+
+    claim: Text = Field(description="a sentence, also with [CITE] where the paper is cited")
+    key: Name = Field(description="key or id of the paper")
+    k: Count = Field(default=3, description="number of passages")
+
+
+class FoundPassages(BaseModel):
+    """Passages of a paper's full text that fit a claim best, best first."""
+
+    key: str
+    title: str
+    passages: list[PassageText]
+
+
+class FoundPaper(BaseModel):
+    """A paper of the library."""
+
+    id: str
+    key: str
+    title: str
+    authors: list[str]
+    year: int | None
+    venue: str
+    abstract: str
+    retracted: str = Field(description="who says that it was retracted, with date and notice; else empty")
+    url: str = Field(default="", description="with details")
+    bibtex: str = Field(default="", description="with details")
+
+
+class Found(BaseModel):
+    papers: list[FoundPaper]
+
+
+def answer_question(recommender: Recommender, question: Question, link: Link = file_link) -> Answer:
+    """Recommend papers for a question. Raises InputError for an invalid one."""
+    recommendations = []
+    filters = Filters(question.exclude, question.only, question.years, question.collection, question.venue)
+    papers = recommender.recommend(
+        question.text,
+        question.title,
+        question.abstract,
+        question.k,
+        known=question.known,
+        filters=filters,
+        rerank=question.rerank,
+    )
+    library = recommender.library
+    for paper in papers:
+        recommended = Recommended(**paper.as_json())
+        row = library.row(paper.id) if question.details else None
+        if row is not None:  # another request may have removed it by now
+            recommended.details = paper_details(paper, library.paper(row), link)
+        recommendations.append(recommended)
+    return Answer(note=note_on(papers), recommendations=recommendations)
+
+
+def answer_questions(recommender: Recommender, questions: Sequence[Question], link: Link) -> Answers:
+    """Recommend papers for a batch. Raises InputError for the first invalid question, which it names."""
+    answers = []
+    for index, question in enumerate(questions):
+        try:
+            answers.append(answer_question(recommender, question, link))
+        except InputError as error:
+            raise type(error)(f"queries.{index}.{error}") from None
+    return Answers(answers=answers)
+
+
+def paper_details(recommendation: Recommendation, paper: LibraryPaper, link: Link) -> Details:
+    """Return the additional fields that the page shows."""
+    evidence = recommendation.evidence
+    in_title = "" if evidence.name else ", ".join(evidence.in_title)
+    mark = evidence.cited_as.find(MARK)
+    texts = [
+        ("Named in the passage:", evidence.name, [(0, len(evidence.name))]),
+        ("In its title:", in_title, [(0, len(in_title))]),
+        ("", evidence.sentence, list(evidence.matched)),
+        ("Cited elsewhere:", evidence.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+    ]
+    parts = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in texts if text]
+    opens = link(paper.id, evidence.place) if evidence.place else ""
+    for part in parts:
+        if evidence.place and part.text == evidence.sentence:
+            part.place, part.link = evidence.place.label, opens
+    return Details(
+        authors=list(recommendation.authors),
+        venue=recommendation.venue,
+        url=paper_link(paper),
+        bibtex=bibtex([paper]),
+        evidence=parts or [HighlightedText(kind=recommendation.why, text="", spans=[])],
+        passage=PassageText.at(evidence.sentence, evidence.place, opens) if evidence.place else None,
+    )
+
+
+def find_passages(recommender: Recommender, claim: Claim, link: Link = file_link) -> FoundPassages:
+    """Find passages of a paper. Raises InputError for an unknown paper, or one without a full text."""
+    paper, passages = recommender.passages(claim.claim, claim.key, claim.k)
+    texts = [PassageText.at(sentence, place, link(paper.id, place)) for sentence, place in passages]
+    return FoundPassages(key=paper.key or paper.id, title=paper.title, passages=texts)
+
+
+def paper_link(paper: LibraryPaper) -> str:
+    """Return the paper's URL; empty if unknown."""
+    if paper.url:
+        return paper.url
+    if paper.doi:
+        return f"https://doi.org/{quote(paper.doi)}"
+    return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
+
+
+def find_papers(recommender: Recommender, search: Search) -> Found:
+    """Search the library. Raises InputError for a query without words."""
+    papers = []
+    for paper in recommender.search(search.query, search.k):
+        details = {"url": paper_link(paper), "bibtex": bibtex([paper])} if search.details else {}
+        papers.append(FoundPaper.model_validate({**paper.as_json(), **details}))
+    return Found(papers=papers)
+
+
+def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:
+    """Return the papers to add. Raises InputError for the first invalid one."""
+    papers = []
+    for index, paper in enumerate(new.papers):
+        papers.append(make_paper(**dict(paper)))
+        check_paper(papers[-1], f"papers.{index}")
+    if new.bibtex:
+        papers += parse_bibtex(new.bibtex, "bibtex", raise_bad)
+    if not papers:
+        raise InputError("give papers or bibtex")
+    return papers
+
+
+def write_entries(recommender: Recommender, names: list[str], format: str) -> str:
+    """Return entries for papers, by id or key. Raises InputError for an unknown one."""
+    library = recommender.library
+    for name in names:
+        library.rows([name])  # raises
+    return ENTRIES[format]([library.paper(row) for name in names if (row := library.row(name)) is not None])
+
+
+def describe_api(schema: dict[str, Any]) -> str:
+    """Return a page without scripts that lists the requests of an OpenAPI schema and their fields."""
+    title = f"{schema['info']['title']}: API"
+    parts = [f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title>"]
+    parts.append(f"<h1>{title}</h1><p>For programs: <a href=openapi.json>openapi.json</a>")
+    for path, methods in schema["paths"].items():
+        for method, request in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {path}</code></h2><p>{escape(request['description'])}")
+            fields = _fields(request, schema["components"]["schemas"])
+            listed = (f"<li><code>{name}</code>: {escape(notes)}" for name, notes in fields)
+            parts += ["<ul>", *listed, "</ul>"]
+            if "security" in request:
+                parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.")
+    return "\n".join(parts)
+
+
+def _fields(request: dict[str, Any], models: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the names of a request's fields, with type, default and description."""
+    fields = [(part["name"], part["schema"], part["required"]) for part in request.get("parameters", [])]
+    body = request.get("requestBody", {"content": {}})["content"].get("application/json", {"schema": {}})
+    model = models.get(body["schema"].get("$ref", "").rpartition("/")[2], {"properties": {}})
+    fields += [(name, part, name in model.get("required", ())) for name, part in model["properties"].items()]
+    for name, schema, required in fields:
+        kinds = " or ".join(part["type"] for part in schema.get("anyOf", [schema]))
+        notes = [kinds.replace("array", "list"), schema.get("description", "")]
+        notes.append("required" if required else "")
+        yield name, "; ".join(filter(None, notes))
+
+
+def without_path(line: str, path: str) -> str:
+    """Return an error without the path of the library on the server's machine.
+
+    >>> without_path("only=lib: no paper of lib has this id", "lib")
+    'only=lib: no paper of the library has this id'
+    >>> without_path("collection=x: no paper of the library is in it", "lib")
+    'collection=x: no paper of the library is in it'
+    """
+    if path.startswith("/"):
+        return line.replace(path, "the library")
+    name = re.escape(path)  # which may also be a part of any word
+    return re.sub(
+        rf"(?:^|(?<=\bof )|(?<=library=)|(?<![\w./=-])(?={name}/)){name}(?=[:/; ]|$)", "the library", line
+    )
+
+
+def field_errors(errors: Sequence[Mapping[str, Any]], depth: int = 0) -> str:
+    """Return one line about invalid fields, without their values. depth: of the fields in what was read."""
+    said = []
+    for error in errors[:5]:
+        if error["type"] == "json_invalid":
+            return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
+        where = ".".join(map(str, error["loc"][depth:]))
+        if error["type"] == "model_attributes_type" and not where:  # as also a form or text is
+            return "body: must be a JSON object, sent with the header Content-Type: application/json"
+        said.append(f"{where or 'body'}: {error['msg']}")
+    return "; ".join(said)

@@ -1,0 +1,399 @@
+"""Full texts in documents: TEI, LaTeX with its bibliographies, and the search for files."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.datasets.building.readers import SourceFile, find_files, read_documents
+from citerec.formats.documents import FullText, Metadata, Reference
+from citerec.formats.drafts.latex import LATEX
+from citerec.formats.drafts.latex_source import read_source
+from citerec.formats.latex_text import plain_text
+from citerec.tests.formats.articles.test_layouts import documents
+
+TEXTS = Path(__file__).parent / "texts"
+
+
+def full_text(path: Path) -> FullText:
+    (document,) = documents(path)
+    assert document.full_text is not None
+    return document.full_text()
+
+
+def test_tei() -> None:
+    (document,) = documents(TEXTS / "1911.00042.grobid.tei.xml")
+    assert document.metadata == Metadata(
+        id="1911.00042",
+        title="Speech into trees",
+        abstract="Trees are built from speech.",
+        year=2019,
+        authors=("Writer, Ann B",),
+        identifiers=("arxiv:1911.00042",),
+    )
+    text = full_text(TEXTS / "1911.00042.grobid.tei.xml")
+    cited = [[(p.text[start:end], ref) for start, end, ref in p.citations] for p in text.paragraphs]
+    first = [("Nivre and Scholz (2004)", "b0"), ("(Kim et al., 2017;", "b1"), ("Lee, 2018)", "b2")]
+    assert cited == [
+        [*first, ("(Nobody, 2001)", None)],
+        [("[4]", "b3"), ("[4]", "b3")],
+        [("Lee (2018)", "b2")],
+    ]
+    assert text.paragraphs[1].text.startswith("Lattices are decoded by Müller and Øster [4], and")
+    assert text.paragraphs[0].section == text.paragraphs[1].section != text.paragraphs[2].section
+    assert text.references["b1"] == Reference("", "Graph networks for structured text", ("Kim",), 2017)
+    assert text.references["b2"] == Reference("", "Neural parsing: a study of encoders", ("Lee, Kai",), 2018)
+    assert text.references["b3"].title == "" and "Decoding word lattices" in text.references["b3"].text
+
+
+@pytest.mark.parametrize(
+    ("titles", "title"),
+    [
+        ('<analytic/><monogr><title level="j">Sand Letters</title></monogr>', ""),
+        ('<monogr><title level="j">Sand Letters</title><title level="s">Notes</title></monogr>', ""),
+        ('<analytic><title level="a"/></analytic><monogr><title level="j">Sand</title></monogr>', ""),
+        ('<monogr><title level="m">A book</title><title level="s">Its series</title></monogr>', "A book"),
+        ("<monogr><title>A report</title></monogr>", "A report"),
+        ("<analytic><title>Dunes</title></analytic><monogr><title>Sand</title></monogr>", "Dunes"),
+    ],
+)
+def test_a_journal_is_no_papers_title(titles: str, title: str, tmp_path: Path) -> None:
+    source = f"<sourceDesc><biblStruct>{titles}</biblStruct></sourceDesc>"
+    cited = f'<listBibl><biblStruct xml:id="b0">{titles}</biblStruct></listBibl>'
+    (tmp_path / "a.tei.xml").write_text(
+        f'<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc>{source}</fileDesc></teiHeader>'
+        f"<text><body/><back>{cited}</back></text></TEI>"
+    )
+    (document,) = documents(tmp_path / "a.tei.xml")
+    assert document.metadata.title == title
+    assert full_text(tmp_path / "a.tei.xml").references["b0"].title == title
+
+
+def test_latex_with_a_bib_file() -> None:
+    (record,) = documents(TEXTS / "2103.00017")
+    # A named file gets its own name as id; papers in a folder get the names of their subfolders.
+    assert record.metadata.id == "main"
+    assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
+    (record,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
+    assert record.metadata == Metadata(
+        "2103.00017",
+        "Parsing Spoken Queries with Trees",
+        "We parse queries from speech. Our parser, TreeTalk, reads lattices.",
+        2021,
+        ("Ann Writer", "Bo Author"),
+        (),
+        ("arxiv:2103.00017",),
+    )
+    assert record.full_text is not None
+    text = record.full_text()
+    _, introduction, method = text.paragraphs
+    assert introduction.text == (
+        "Dependency parsing is an old problem. [1] proposed a transition system,and many have followed "
+        "[2, 3]. The graph networks of Kim et al. [2] pass messages along edges. We also rely on acoustic "
+        "models [4], which map sound to phonemes; the 100% lattices of [5] serve as input."
+    )
+    assert method.text == (
+        "Our parser reads lattices instead of strings, as in Section . Müller's lattice decoder [5] is the "
+        "first of its kind. It is trained for two and a half epochs with 50 % dropout [5, 3]."
+    )
+    assert [(introduction.text[start:end], ref) for start, end, ref in introduction.citations] == [
+        ("1", "nivre"), ("2", "kim17"), ("3", "lee-study"), ("2", "kim17"), ("4", "tan"), ("5", "mueller2015")
+    ]  # fmt: skip
+    assert text.references == {
+        "nivre": Reference("", "Deterministic dependency parsing", ("Nivre, Joakim", "Scholz, Mario"), 2004),
+        "kim17": Reference("", "Graph networks for Structured text", ("Kim, Ji-woo", "Park, Ana"), 2017),
+        "lee-study": Reference("", "Neural Parsing: A Study of Encoders", ("Lee, Kai",), 2018),
+        "mueller2015": Reference("", "Decoding Word Lattices", ("Müller, Karl", "Øster, Jörg"), 2015),
+        "tan": Reference("", "A Survey of Acoustic Models", ("Tan, Sue",), 2016),
+    }
+
+
+def test_latex_with_a_printed_bibliography() -> None:
+    (document,) = documents(TEXTS / "printed")
+    assert (document.metadata.id, document.metadata.year) == ("paper", 2019)
+    references = full_text(TEXTS / "printed").references
+    assert {key: reference.authors for key, reference in references.items()} == {
+        "a": ("Nivre", "Scholz"),
+        "b": ("Kim", "Park", "Lund"),
+        "c": ("Lee",),
+        "d": ("Müller", "Øster"),
+    }
+    assert "Graph networks for structured text. CoRR" in references["b"].text
+
+
+def test_latex_with_a_biblatex_bibliography() -> None:
+    text = full_text(TEXTS / "biblatex")
+    assert text.paragraphs[1].text.startswith("See [1, 2] and [1] for the graphs")
+    assert text.references == {
+        "kim": Reference("", "Graph Networks for Structured Text", ("Kim", "Müller"), 2017),
+        "book": Reference("", "A Book", (), 0),
+    }
+
+
+def test_arxiv_sources(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "2103.00017v2.tar.gz", "w:gz") as archive:
+        archive.add(TEXTS / "2103.00017", ".")
+    single = (TEXTS / "printed" / "paper.tex").read_bytes()
+    (tmp_path / "hep-th9901001.gz").write_bytes(gzip.compress(single))
+    (tmp_path / "data.gz").write_bytes(
+        gzip.compress(b'{"id": "a"}')
+    )  # not LaTeX: read only if named explicitly
+    first, second = documents(tmp_path)
+    (same,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017v2"), lambda done: None)
+    assert first.metadata == same.metadata and first.full_text is not None and same.full_text is not None
+    assert first.full_text() == same.full_text()
+    assert (second.metadata.id, second.metadata.year) == ("hep-th9901001", 1999)
+    (named,) = documents(tmp_path / "data.gz")
+    assert named.metadata.id == "a"
+
+
+def test_invalid_archives(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    growing = "\\documentclass{a}\\def\\a#1{#1#1#1#1#1#1#1#1#1#1}" + "\\a{" * 9 + "b" + "}" * 9
+    (tmp_path / "p.tex").write_text(growing)
+    for names, message in (
+        (["../p.tex"], "damaged archive: .*outside the destination"),
+        ([], "the archive has no LaTeX document"),
+        (["x/p.tex"], r"/x/p\.tex: the macro .* expands to too much"),
+    ):
+        with tarfile.open(path, "w:gz") as archive:
+            for name in names:
+                archive.add(tmp_path / "p.tex", name)
+        with pytest.raises(InputError, match=rf"^{path}.*{message}"):
+            documents(path)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(InputError, match=rf"^{path}: damaged"):
+        documents(path)
+
+
+def test_latex_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.tex").write_text("secret")
+    folder = tmp_path / "paper"
+    folder.mkdir()
+    (folder / "link.tex").symlink_to(tmp_path / "secret.tex")
+    inputs = (
+        f"\\input{{../secret}} \\input{{{tmp_path}/secret.tex}} \\input link \\include{{gone}} \\input{{p}}"
+    )
+    (folder / "p.tex").write_text(f"\\documentclass{{article}} here {inputs}")
+    assert "secret" not in read_source(folder / "p.tex")
+
+
+@pytest.mark.parametrize(
+    "definition", [r"\newcommand{\chapters}{parts}", r"\newcommand*\chapters{parts}", r"\def\chapters{parts}"]
+)
+def test_chapters_by_macros(tmp_path: Path, definition: str) -> None:
+    (tmp_path / "parts").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "parts" / f"{name}.tex").write_text(f"Chapter {name}.")
+    chapters = r"\include{\chapters/one} \includepaper{parts/two} \input{\unknown/three}"
+    (tmp_path / "p.tex").write_text(f"{definition} {chapters}")
+    assert read_source(tmp_path / "p.tex").split() == ["Chapter", "one.", "Chapter", "two."]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (r"\citet{lee}{ examines trees}", ["lee"]),
+        (r"\citeyear{lee} {\sc Trees}", ["lee"]),
+        (r"\autocites[3]{lee}[4]{diaz, bo}", ["lee", "diaz", "bo"]),
+        (r"\Textcites{lee}{diaz}", ["lee", "diaz"]),
+    ],
+)
+def test_only_plural_commands_have_several_groups_of_keys(text: str, keys: list[str]) -> None:
+    (citation,) = LATEX.citations(text)
+    assert citation.cited == keys
+
+
+LETTERS = "abcdefghijklmnopqrst"
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "".join(f"\\def\\m{a}{{\\m{b}\\m{b}}}" for a, b in pairwise(LETTERS)) + "\\ma",
+        "\\newcommand{\\x}[1]{#1#1#1#1#1#1#1#1#1#1}" + "\\x{" * 12 + "y" + "}" * 12,
+    ],
+)
+def test_macros_that_expand_to_too_much_are_rejected(
+    tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("citerec.formats.drafts.latex_source.MAX_MACROS", 1000)
+    path = tmp_path / "p.tex"
+    path.write_text(f"\\documentclass{{article}} {macros}")
+    with pytest.raises(InputError, match=r"p\.tex: the macro .* expands to too much"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    "macros, text",
+    [
+        (r"\def\a{b \@ifnextchar\a{c}{d}} \a", r"b \@ifnextchar\a{c}{d}"),
+        (r"\newcommand\a[1]{\b{#1}}\newcommand\b[1]{(\a{#1})} \a{x}", r"(\a{x})"),
+        (r"\newcommand\a[1]{(#1)} \a{\a{x}}", "((x))"),
+        (r"\newcommand\a[1]{#1{x}}\newcommand\b[1]{(#1)} \a\b", "(x)"),
+    ],
+)
+def test_macros_that_use_themselves_are_expanded_once(tmp_path: Path, macros: str, text: str) -> None:
+    """What guards the recursion is not evaluated; uses within arguments are no recursion."""
+    path = tmp_path / "p.tex"
+    path.write_text(f"\\documentclass{{article}} {macros}")
+    assert read_source(path).split(maxsplit=1)[1] == text
+
+
+@given(st.text(st.sampled_from("ab \\{}$%[]&~^_#\n'`-") | st.characters(codec="utf-8"), max_size=60))
+def test_any_latex_is_converted_to_text(latex: str) -> None:
+    text = plain_text(latex)
+    assert text == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<TEI", "malformed XML"),
+        ("", "malformed XML"),
+        ("<html/>", "must be a JATS or TEI document, not 'html'"),
+        ('<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "the TEI document has no teiHeader"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><a>&d;</a>', "malformed XML"),
+    ],
+)
+def test_xml_other_than_tei(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "paper.xml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=rf"paper\.xml: {message}"):
+        documents(path)
+
+
+def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
+    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p1/a.run.xml p2/v1.tex p2/v2.tex"
+    for name in names.split():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("% \\documentclass\n" if name == "x/part.tex" else "\\documentclass{a}")
+    ids = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
+    assert ids == {
+        "a.jsonl.gz": "a.jsonl",
+        "b.jsonl": "b.jsonl",
+        "p1/main.tex": "p1",
+        "p2/v1.tex": "v1",
+        "p2/v2.tex": "v2",
+        "x/y/c.xml": "c",
+    }
+    for name in ("a/latex/main.tex", "b/latex/main.tex", "c/2101.00001.tex", "d/2101.00001.xml"):
+        (tmp_path / "again" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "again" / name).write_text("\\documentclass{a}")
+    again = [file.id for file in find_files(str(tmp_path / "again"))]
+    assert again == ["a_latex", "b_latex", "c", "2101.00001"]
+    (tmp_path / "again" / "c" / "other.tex").write_text("\\documentclass{a}")  # same arXiv id: one paper
+    again = [file.id for file in find_files(str(tmp_path / "again"))]
+    assert again[2:] == ["2101.00001", "other", "2101.00001"]
+    several = [str(tmp_path / "notes.txt"), str(tmp_path / "*.jsonl"), str(tmp_path / "b.jsonl")]
+    assert [file.path.name for file in find_files(several)] == ["notes.txt", "b.jsonl"]
+    for missing in (str(tmp_path / "*.zip"), str(tmp_path / "gone"), str(tmp_path / "x" / "part.tex"), ""):
+        with pytest.raises(InputError, match=r"^source: "):
+            find_files(missing)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "reason"),
+    [
+        ("paper.pdf", "paper.pdf", "paper.pdf: .pdf files are not read; convert it to TEI with GROBID"),
+        ("paper.doc", "paper.doc", "paper.doc: .doc files are not read; convert it to Markdown (pandoc"),
+        ("refs.bib", "refs.bib", "refs.bib: has no running text; add the files that cite it"),
+        (
+            "l1.tex",
+            "l1.tex",
+            "l1.tex: no \\documentclass in l1.tex, a chapter; give the main file or its folder",
+        ),
+        ("x/l1.tex", "x", "x: no \\documentclass in l1.tex, a chapter; give the main file or its folder"),
+        ("x/a.csv", "x", "x: no such file, or a folder without .jsonl"),
+        ("x/a.csv", "gone.tex", "gone.tex: no such file, or a folder without .jsonl"),
+    ],
+)
+def test_files_without_readable_text_say_what_to_do(
+    tmp_path: Path, name: str, source: str, reason: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("@article{a}")
+    with pytest.raises(InputError, match=re.escape(f"source: {tmp_path}/{reason}")):
+        find_files(str(tmp_path / source))
+
+
+@pytest.mark.parametrize(
+    "authors",
+    [
+        r"\author{Ann Writer$^{1,2}$, Bo Author\thanks{Equal, both.} and Cy Third\footnotemark[1]}",
+        r"\author{Ann Writer\textsuperscript{1,*} \and Bo Author\inst{2} \and Cy~Third}",
+        r"\author[1]{Ann Writer\affil[1]{A Lab, B}}\author{Bo Author\orcid{0000}}\author{Cy Third}",
+        r"\author{Ann~Writer\altaffilmark{1,2}, Bo~Author\altaffilmark{\counter}, and Cy~Third}",
+        r"\author{\IEEEauthorblockN{1\textsuperscript{st} Ann Writer}\IEEEauthorblockA{\textit{Lab}, City}"
+        r"\and Bo Author,~\IEEEmembership{Life Fellow, IEEE} and Cy Third}",
+        r"\author{\name Ann Writer \email a@b.c \\ \addr A Lab \AND Bo Author ~~ Cy Third\hspace{1em}}",
+    ],
+)
+def test_author_marks_and_notes_are_removed(tmp_path: Path, authors: str) -> None:
+    path = tmp_path / "p.tex"
+    path.write_text(rf"\documentclass{{a}}\usepackage{{acl2018}}{authors}\begin{{document}}\end{{document}}")
+    (document,) = documents(path)
+    assert document.metadata.authors == ("Ann Writer", "Bo Author", "Cy Third")
+    assert document.metadata.year == 2018
+
+
+def test_standalone_chapters_are_read(tmp_path: Path) -> None:
+    chapter = (
+        "\\documentclass[p]{subfiles}\\title{Not this}\\begin{document}CHAPTER\\newcite{%s}.\\end{document}"
+    )
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.tex").write_text(chapter % name)
+    (tmp_path / "p.tex").write_text(
+        "\\documentclass{a}\\begin{document}\\subfile{one}\\subfile{two} last \\inlinecite{three}"
+        "\\bibitem{one}A\\bibitem{two}B\\bibitem{three}C\\end{document} \\cite{four}"
+    )
+    (document,) = documents(tmp_path / "p.tex")
+    assert document.full_text is not None
+    (paragraph,) = document.full_text().paragraphs
+    assert [span.ref for span in paragraph.citations] == ["one", "two", "three"]
+    assert "CHAPTER[1]. CHAPTER[2]. last [3]" in paragraph.text
+
+
+def test_latex_inputs_are_limited(tmp_path: Path) -> None:
+    text = "\\documentclass{a}\\begin{document}"
+    paper = tmp_path / "p.tex"
+    (tmp_path / "empty.tex").write_text("")
+    for number in range(30):
+        (tmp_path / f"{number}.tex").write_text(f"{number} \\input{{{number + 1}}}")
+    for inputs in ("\\input{empty}" * 2000, "\\input{0}"):
+        paper.write_text(text + inputs)
+        with pytest.raises(
+            InputError, match=r"the document has more than 1,000 inputs or more than 20 levels"
+        ):
+            read_source(paper)
+    paper.write_text(text + "\\input{empty}\\input{15}")
+    assert "15 16 17" in read_source(paper)
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (r"\addbibresource{/Users/ann/Library/refs.bib}", "refs.bib"),
+        (r"\bibliography{/home/ann/refs}", "library/refs.bib"),
+        (r"\addbibresource{C:\Users\ann\refs.bib}", "a/b/refs.bib"),
+        (r"\bibliography{../refs}", "refs.bib"),
+    ],
+)
+def test_a_bib_file_that_moved_is_found_by_its_name(tmp_path: Path, command: str, place: str) -> None:
+    folder = tmp_path / "paper"
+    (folder / place).parent.mkdir(parents=True)
+    (folder / place).write_text("@misc{trees, title={Parsing Trees}}")
+    (tmp_path / "refs.bib").write_text("@misc{trees, title={Outside of the folder}}")
+    (folder / "p.tex").write_text(
+        rf"\documentclass{{a}}\begin{{document}}Trees \cite{{trees}}.{command}\end{{document}}"
+    )
+    assert full_text(folder / "p.tex").references["trees"].title == "Parsing Trees"

@@ -1,0 +1,222 @@
+"""Text of PDFs: made papers come back word by word, in both orders of drawing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.formats.articles.pdf import PdfText, clean, read_pdf
+from citerec.formats.articles.pdf_layout import Line, arrange, by_columns
+from citerec.tests.made_pdfs import BOLD, HEIGHT, MadePaper, made_paper, place_text, write_pdf
+
+
+def text_of(found: PdfText, section: str = "") -> str:
+    return " ".join(part.text for part in found.paragraphs if part.section == section or not section)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_a_paper_comes_back_as_it_was_made(by_rows: bool) -> None:
+    made = made_paper(3, 3000, by_rows)
+    found = read_pdf(made.pdf())
+    assert found.title == made.title
+    assert found.abstract == made.abstract
+    for heading, paragraphs in made.sections:
+        assert text_of(found, heading) == " ".join(paragraphs)
+    assert found.pages == 8
+    assert "doi:10.5555/made.3" in found.first
+    assert made.header not in text_of(found)
+    assert made.references[0] not in text_of(found)
+
+
+def test_each_page_of_a_paragraph_is_known() -> None:
+    made = made_paper(1, 3000)
+    found = read_pdf(made.pdf())
+    crossing = [part for part in found.paragraphs if len(part.starts) > 1]
+    assert crossing
+    for part in crossing:
+        (first, page), (offset, following) = part.starts
+        assert (first, following) == (0, page + 1)
+        only_there = read_pdf(one_page(made, following)).first
+        begin = part.text[offset:].split()[1:4]  # the first word may begin on the page before
+        assert " ".join(begin) in re.sub(r"\s+", " ", only_there)
+
+
+def one_page(made: MadePaper, number: int) -> bytes:
+    pages = list(made._pages())
+    return write_pdf([made._page(number, *pages[number - 1])])
+
+
+def test_words_across_lines_keep_a_hyphen_that_the_text_has_elsewhere() -> None:
+    lines = [
+        "A well-known example is a trans-",
+        "parent model of the well-",
+        "known kind of things that we do.",
+    ]
+    drawn = b"".join(place_text(60, 700 - 12 * row, line, 10) for row, line in enumerate(lines))
+    assert text_of(read_pdf(write_pdf([drawn]))) == (
+        "A well-known example is a transparent model of the well-known kind of things that we do."
+    )
+
+
+def test_an_abstract_on_the_line_of_its_heading_and_a_footnote_within_a_paragraph() -> None:
+    page = [
+        place_text(60, 740, "A title of large letters", 18, BOLD),
+        place_text(60, 700, "Abstract. We measure what a reader of papers needs most of all.", 10),
+        place_text(60, 660, "1 Introduction", 12, BOLD),
+        place_text(60, 640, "The text of the first page goes on after its footnote, which is", 10),
+        place_text(60, 80, "1 A footnote in small letters, which belongs to no sentence.", 7),
+    ]
+    after = place_text(60, 700, "in small letters, and it ends on the second page.", 10)
+    found = read_pdf(write_pdf([b"".join(page), after]))
+    assert found.abstract == "We measure what a reader of papers needs most of all."
+    assert [part.text for part in found.paragraphs if part.section == "1 Introduction"] == [
+        "The text of the first page goes on after its footnote, which is in small letters, and it ends on "
+        "the second page.",
+        "1 A footnote in small letters, which belongs to no sentence.",
+    ]
+
+
+def drawn(*lines: str, size: float = 10, font: bytes = b"", more: bytes = b"") -> str:
+    """The paragraphs of a page with these lines. font: in place of the usual one; more: a further object."""
+    page = b"".join(place_text(60, 700 - 12 * row, line, size) for row, line in enumerate(lines))
+    usual = b"/Subtype /Type1 /BaseFont /Times-Roman /Encoding /WinAnsiEncoding"
+    content = write_pdf([page]).replace(usual, font or usual).replace(b"xref\n", more + b"xref\n", 1)
+    return "\n".join(part.text for part in read_pdf(content).paragraphs)
+
+
+def test_lines_that_begin_with_high_signs_are_no_headings() -> None:
+    lines = ["some of us ask for the means and errors", "(as we say) of all that is known and that we"]
+    low = (
+        b"/Subtype /TrueType /BaseFont /Low /Encoding /WinAnsiEncoding /FontDescriptor <<"
+        b" /Type /FontDescriptor /FontName /Low /Flags 34 /Ascent 550 /Descent -150"
+        b" /FontBBox [0 -150 1000 550] /ItalicAngle 0"
+        b" /CapHeight 500 /StemV 80 >>"
+    )
+    lines += ["can measure in a large field where our", "(old) ones are, and not only in books."]
+    assert drawn(*lines, font=low) == " ".join(lines)
+
+
+def test_letters_that_are_pictures_may_have_any_size() -> None:
+    lines = ["we ask for all that is known of mary and", "Jones who have found it in a field of", "Kent"]
+    letters = [*b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
+    pictures = b"/Subtype /Type3 /FontBBox [0 0 50 70] /FontMatrix [1 0 0 1 0 0] /FirstChar 32 /LastChar 122"
+    pictures += b" /Widths [%s] /CharProcs << %s >> /Encoding << /Differences [32 /space %s] >>" % (
+        b" ".join([b"50"] * 91),
+        b" ".join(b"/%c 9 0 R" % letter for letter in letters),
+        b" ".join(b"%d /%c" % (letter, letter) for letter in letters),
+    )
+    picture = b"50 0 0 0 40 70 d1 0 0 40 70 re f"
+    more = b"9 0 obj\n<< /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (len(picture), picture)
+    assert drawn(*lines, size=0.1, font=pictures, more=more) == " ".join(lines)
+
+
+def test_a_paragraph_may_begin_with_a_heading_and_have_code() -> None:
+    text = b"".join(
+        [
+            place_text(60, 700, "Study area.", 11, BOLD),
+            place_text(122, 700, "Those who go there from the town in any of the years find", 9),
+            place_text(60, 688, "a field that is larger than all others, and is called by the", 9),
+            place_text(60, 676, "names of rows and fields", 7),
+            place_text(135, 676, "as they say.", 9),
+        ]
+    )
+    [part] = read_pdf(write_pdf([text])).paragraphs
+    assert part.text.startswith("Study area. Those") and part.text.endswith(
+        "by the names of rows and fields as they say."
+    )
+    assert part.section == ""
+
+
+def test_appendices_after_the_references_are_read() -> None:
+    rows = [
+        "References",
+        *(f"[{i}] A cited work of the year." for i in range(9)),
+        "Appendix A",
+        "More proofs follow.",
+    ]
+    first = [
+        place_text(60, 740 - 14 * row, "The running text of this paper is short.", 10) for row in range(20)
+    ]
+    fonts = {"References": BOLD, "Appendix A": BOLD}
+    last = [
+        place_text(60, 740 - 14 * row, text, 12 if text in fonts else 10, fonts.get(text, "F1"))
+        for row, text in enumerate(rows)
+    ]
+    text = text_of(read_pdf(write_pdf([b"".join(first), b"".join(last)])))
+    assert "cited work" not in text
+    assert text.endswith("More proofs follow.")
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"no PDF", "is not a PDF"),
+        (b"%PDF-1.4\n" + bytes(1000), "is not a PDF"),
+        (write_pdf([b""]), "has no text"),
+        (made_paper(1, 600).pdf()[:2000], "is not a PDF|has no text"),
+    ],
+)
+def test_what_cannot_be_read_is_told(content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_pdf(content)
+
+
+def test_a_broken_table_of_objects_is_repaired() -> None:
+    made = made_paper(1, 600)
+    whole = made.pdf()
+    broken = whole.replace(b"\nxref\n", b"\nxxxx\n").replace(b"startxref\n", b"startxref\n9")
+    assert read_pdf(broken) == read_pdf(whole)
+
+
+@given(st.binary(max_size=400), st.integers(0, 2000), st.integers(0, 2000))
+def test_damaged_bytes_raise_nothing_else(noise: bytes, start: int, length: int) -> None:
+    whole = bytearray(made_paper(2, 300).pdf())
+    whole[start : start + length] = noise
+    try:
+        read_pdf(bytes(whole))
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+def test_letters_that_fonts_lack() -> None:
+    found = clean("na\u00a8ıve e\ufb03cient Franc\u00b8ois G\u00b4eza \ue123")
+    assert found == "naïve efficient François Géza "
+
+
+def make_line(text: str, left: float, bottom: float, page: int = 1) -> Line:
+    return Line(text, page, left, left + 5 * len(text), bottom, 10, False)
+
+
+def test_lines_across_both_columns_divide_a_page() -> None:
+    rows = [
+        make_line("a title that crosses the whole width of the page" * 2, 50, HEIGHT - 50),
+        *(
+            make_line(f"{side} {i}", left, 700 - 12 * i)
+            for i in range(9)
+            for side, left in (("L", 50), ("R", 320))
+        ),
+    ]
+    found = [line.text for line in by_columns(rows, 612)]
+    assert found[1:] == [f"{side} {i}" for side in "LR" for i in range(9)]
+
+
+def test_headers_go_though_their_numbers_differ() -> None:
+    lines = []
+    for page in range(1, 6):
+        lines.append(make_line(f"Some Journal {page}, volume 3", 50, 770, page))
+        lines += [
+            make_line(
+                f"The sentence {'abcde'[page - 1]}{'fghijklm'[i]} is on no other page.",
+                50,
+                700 - 12 * i,
+                page,
+            )
+            for i in range(8)
+        ]
+    text = " ".join(part.text for part in arrange(lines))
+    assert "Some Journal" not in text
+    assert "sentence em is" in text

@@ -1,0 +1,123 @@
+"""Papers as RIS and CSL JSON: our own readers get back what was written."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from citerec.base.errors import InputError
+from citerec.formats.bibliography.paper import LibraryPaper, clean_text, make_paper, terminal_text
+from citerec.formats.bibliography.reading.bibtex import parse_bibtex
+from citerec.formats.bibliography.references import bibtex, csl, ris
+from citerec.library.sources.readers import read_source
+
+ENTRY = """@incollection{lee2003, title = {A {Chapter}}, author = {van der Lee, Ann B. and {Consortium}},
+ booktitle = {A Book}, year = 2003, volume = 7, number = {2}, pages = {10--20}, publisher = {Press \\& Co},
+ doi = {10.1000/a}, keywords = {one; two}, abstract = {We {\\"u}ber}, url = {https://x.org},
+ eprint = {2101.00001}, archiveprefix = {arXiv}}"""
+
+
+def parsed(entry: str) -> LibraryPaper:
+    bad: list[InputError] = []
+    [paper] = parse_bibtex(entry, "test", bad.append)
+    return paper
+
+
+def test_a_chapter() -> None:
+    paper = parsed(ENTRY)
+    assert ris([paper, paper]) == "\n".join(
+        [
+            "TY  - CHAP", "ID  - lee2003", "AU  - van der Lee, Ann B.", "AU  - Consortium", "PY  - 2003",
+            "SP  - 10", "EP  - 20", "KW  - one", "KW  - two", "N1  - arXiv:2101.00001", "TI  - A Chapter",
+            "T2  - A Book", "AB  - We über", "VL  - 7", "IS  - 2", "PB  - Press & Co", "DO  - 10.1000/a",
+            "UR  - https://x.org", "ER  - ", "",
+        ] * 2
+    )  # fmt: skip
+    [item] = json.loads(csl([paper]))
+    assert item == {
+        "id": "lee2003", "citation-key": "lee2003", "type": "chapter", "title": "A Chapter",
+        "author": [
+            {"family": "Lee", "given": "Ann B.", "non-dropping-particle": "van der"},
+            {"literal": "Consortium"},
+        ],
+        "issued": {"date-parts": [[2003]]}, "container-title": "A Book", "volume": "7",
+        "collection-number": "2",
+        "page": "10-20", "publisher": "Press & Co", "DOI": "10.1000/a", "URL": "https://x.org",
+        "abstract": "We über", "keyword": "one; two", "note": "arXiv:2101.00001",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("paper", "types"),
+    [
+        (LibraryPaper("a", title="x", venue="Nature"), ("JOUR", "article-journal")),
+        (LibraryPaper("a", title="x", venue="Proceedings of X"), ("CONF", "paper-conference")),
+        (LibraryPaper("a", title="x", arxiv="2101.00001"), ("GEN", "article")),
+        (LibraryPaper("a", title="x"), ("GEN", "document")),
+        (LibraryPaper("a", title="x", bibtex="@PhdThesis{a, title={x}}"), ("THES", "thesis")),
+        (LibraryPaper("a", title="x", bibtex="@ book (a, title={x})"), ("BOOK", "book")),
+        (LibraryPaper("a", title="x", bibtex="@strange{a, title={x}}"), ("GEN", "document")),
+        (LibraryPaper("a", title="x", bibtex="@book{a, ={x"), ("BOOK", "book")),
+    ],
+)
+def test_types(paper: LibraryPaper, types: tuple[str, str]) -> None:
+    [item] = json.loads(csl([paper]))
+    assert (ris([paper]).splitlines()[0], item["type"]) == (f"TY  - {types[0]}", types[1])
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Co"]), max_size=40)
+WORD = st.from_regex(r"[A-ZÀ-Ö][a-zß-ö]{1,8}", fullmatch=True)
+PAPERS = st.builds(
+    make_paper,
+    key=st.from_regex(r"[A-Za-z0-9:_.+-]{1,20}", fullmatch=True),
+    title=TEXT.filter(lambda text: any(map(str.isalnum, clean_text(text)))),
+    abstract=TEXT,
+    authors=st.lists(st.lists(WORD, min_size=1, max_size=3).map(" ".join), max_size=3),
+    year=st.just(0) | st.integers(1900, 2099),
+    venue=st.just("") | st.lists(WORD, max_size=3).map(" ".join),
+    doi=st.just("") | st.from_regex(r"10\.\d{4}/[a-z0-9./()-]{1,10}[a-z]", fullmatch=True),
+    arxiv=st.just("") | st.from_regex(r"2[0-3]0[1-9]\.\d{5}", fullmatch=True),
+    url=st.just("") | st.just("https://example.org/a?b=c&d"),
+    tags=st.lists(WORD, max_size=3),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "write"), [("a.ris", ris), ("a.json", csl)])
+def test_what_is_written_is_read_again(name: str, write: object) -> None:
+    @settings(max_examples=3 * settings().max_examples)
+    @given(papers=st.lists(PAPERS, min_size=1, max_size=3))
+    def check(papers: list[LibraryPaper]) -> None:
+        assert callable(write)
+        bad: list[InputError] = []
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / name).write_text(write(papers), encoding="utf-8")
+            found = list(read_source(Path(folder) / name, bad.append))
+        assert not bad
+        for paper, again in zip(papers, found, strict=True):
+            fields: dict[str, Any] = dict(zip(paper._fields[1:12], map(clean, paper[1:12]), strict=True))
+            assert again._replace(bibtex="") == make_paper(**fields)
+
+    check()
+
+
+def clean(value: object) -> object:
+    """A text without control characters, as it is written, and without mark-up, as it is read."""
+    return terminal_text(value) if isinstance(value, str) else value
+
+
+def test_entries_of_sources_can_be_read_by_other_programs() -> None:
+    """A bare sign in an abstract stops biber and Typst, a space in a key BibTeX."""
+    raw = "@misc{a,\n  abstract = {It is 5% of R&D for $5 in a_b},\n  url={http://a.b/c_%20}, title = {T}}"
+    text = bibtex([LibraryPaper("p", "O'Neil 2010, {x}", "T", bibtex=raw)])
+    assert text == (
+        "@misc{ONeil2010x,\n  abstract = {It is 5\\% of R\\&D for \\$5 in a\\_b},\n"
+        "  url={http://a.b/c_%20}, title = {T}}\n"
+    )
+    assert bibtex([LibraryPaper("doi:10.1/(A)1<2", "", "T")]).startswith("@misc{doi:10.1/A12,")

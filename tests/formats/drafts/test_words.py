@@ -1,0 +1,99 @@
+"""What is left of markup in the text of a draft: its words, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from citerec.formats.drafts.inputs import Inputs
+from citerec.formats.drafts.languages import language_of
+
+DRAFTS = {
+    ".md": (
+        "We use the `lme4` package [@a], ``brms`` and `r nrow(x)` rows of `x <- y[1]`.\n\n"
+        "H~2~O ~~was~~ 10^th^ &mdash; [[Notes|notes]] {{< pagebreak >}} [@b]\n\n"
+        "| x | y |\n|---|:-:|\n| 1 | [@c] |\n",
+        "We use the lme4 package [1], brms and rows of . H2O was 10th — notes [2] x y 1 [3]",
+    ),
+    ".org": (
+        "We use ~lme4~ [cite:@a] and =brms= at the \\ac{LHC} with $p \\leq 5$ % for $5 and $6\\\\\n"
+        "{{{big}}} See ref:fig:x and <<here>> [cite:@b].\n"
+        "CLOSED: [2023-03-28 Tue 13:03]\n- [X] Term :: as in [cite:@c]\n",
+        "We use lme4 [1] and brms at the LHC with p ≤ 5 % for $5 and $6 See and [2]. Term: as in [3]",
+    ),
+    ".typ": (
+        'We use `lme4` @a and #abr("DSM") by #text(fill: red)[red \\ words] @b[p. 3].\n'
+        '#figure(\n  align(center, image("a.png", width: 80%)),\n'
+        '  caption: [Parts of *it* #cite(<c>, form: "prose").])<fig:a>\nSee @fig:a and @dft:pl.\n'
+        '#table(columns: 2, [x], [y @d]) #box(cite(<e>))\n#let dsm = (key: "dft", short: "DFT")\n',
+        "We use lme4 [1] and DSM by red words [2]. Parts of it [3]. See and . x y [4] [5]",
+    ),
+}
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a draft in which citations are numbers."""
+    language = language_of(path.suffix)
+    assert language is not None
+    paragraphs, _ = language.paragraphs(language.read(path, Inputs()).text)
+    return " ".join(" ".join(one.text.split()) for one in paragraphs if one.text.strip())
+
+
+@pytest.mark.parametrize("suffix", sorted(DRAFTS))
+def test_words_are_left(tmp_path: Path, suffix: str) -> None:
+    draft, text = DRAFTS[suffix]
+    (path := tmp_path / f"a{suffix}").write_text(draft, encoding="utf-8")
+    assert text_of(path) == text
+
+
+def test_text_within_rules_and_functions_of_typst_is_read(tmp_path: Path) -> None:
+    words = "We parse trees. " * 70
+    (tmp_path / "intro.typ").write_text(f'#let intro(x) = {{\n  text(lang: "en")[\n{words}@b\n]\n}}\n')
+    (tmp_path / "part.typ").write_text("Parts have @c.\n")
+    draft = (
+        '#import "intro.typ": intro\n#show: template(title: "T")[\n= One\nA first @a.\n'
+        '#include "part.typ"\n#intro(1)\n]\n#{ include "part.typ" }\n'
+    )
+    (path := tmp_path / "a.typ").write_text(draft)
+    text = text_of(path)
+    assert text.startswith("A first [1]. Parts have [2]. We parse")
+    assert text.endswith("We parse trees. [3] Parts have [2].")
+
+
+@pytest.mark.parametrize(
+    ("name", "draft", "title"),
+    [
+        ("a.typ", '#outline(title: "Contents")\n#let title = [A \\ title]\n= Intro\n@a', "A title"),
+        (
+            "a.typ",
+            '#show: f.with(advisor: (pre-title: "Dr."), title: (en: "Own title", de: "Titel"))\n@a',
+            "Own title",
+        ),
+        ("a.typ", '#show: f.with(title: "Own title", abstract: "")\n@a', "Own title"),
+        ("a.typ", "= Abstract\nText.\n= Start\n@a", "Start"),
+        ("a.md", "# (PART\\*) One {-}\n\n# Start {-}\n\n@a", "Start"),
+    ],
+)
+def test_titles(tmp_path: Path, name: str, draft: str, title: str) -> None:
+    (path := tmp_path / name).write_text(draft)
+    language = language_of(path.suffix)
+    assert language is not None
+    assert language.read(path, Inputs()).metadata.title == title
+
+
+def test_entries_of_a_glossary_in_typst_are_no_citations(tmp_path: Path) -> None:
+    (tmp_path / "terms.typ").write_text('#let terms = (\n  (\n    key: "kan",\n    short: "KAN",\n  ),\n)\n')
+    (path := tmp_path / "a.typ").write_text('#import "terms.typ": terms\nA @kan and @kan:pl of @a.\n')
+    language = language_of(".typ")
+    assert language is not None
+    assert language.read(path, Inputs()).keys == ["a"]
+
+
+def test_the_setup_of_an_org_file_names_its_bibliography(tmp_path: Path) -> None:
+    (tmp_path / "setup.org").write_text("#+LATEX_HEADER: \\addbibresource{refs.bib}\n")
+    (tmp_path / "refs.bib").write_text("@misc{a, title={A}}")
+    (path := tmp_path / "a.org").write_text("#+SETUPFILE: setup.org\n\nWords [cite:@a].\n")
+    language = language_of(".org")
+    assert language is not None
+    assert [*language.read(path, Inputs()).references.bibs()] == ["refs.bib"]

@@ -1,0 +1,343 @@
+"""Full texts from the commands to what is shown: a library of three made PDFs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2 as httpx
+import numpy as np
+import pytest
+
+from citerec.base.errors import InputError
+from citerec.formats.articles.pdf import read_pdf
+from citerec.library.ask.recommender import Recommender
+from citerec.library.evidence import vectors
+from citerec.library.evidence.evidence import ENCODER
+from citerec.library.papers.encoding import BackgroundEncoding, state, texts_of
+from citerec.library.papers.library import Library
+from citerec.library.serve.mcp import make_server
+from citerec.library.serve.messages import Claim, find_passages
+from citerec.recommend import run
+from citerec.rerank.ranker.model import Ranker
+from citerec.retrieval.networks.networks import PASSAGE, Networks
+from citerec.tests.conftest import Run
+from citerec.tests.forked import exit_code
+from citerec.tests.library.conftest import serving
+from citerec.tests.library.evidence.made import paper_made, write_papers
+from citerec.tests.library.serve.test_mcp import call_tools
+
+Output = Callable[[], str]
+SENTENCE = paper_made(1).sections[2][1][0].split(". ")[1]
+"""Of the third section of paper 1."""
+
+
+def page_of(sentence: str) -> int:
+    """The page on which a sentence of paper 1 begins."""
+    for part in read_pdf(paper_made(1).pdf()).paragraphs:
+        if sentence in part.text:
+            return [page for start, page in part.starts if start <= part.text.index(sentence)][-1]
+    raise AssertionError("no paragraph has it")
+
+
+PAGE = page_of(SENTENCE)
+
+
+def write_bibliography(folder: Path) -> Path:
+    """papers.bib beside pdfs/0.pdf to 2.pdf, whose entries have no abstract; the third names no file."""
+    papers = write_papers(folder / "pdfs", range(3))
+    entries = [
+        f"@article{{{paper.key}, title={{{paper.title}}}, doi={{{paper.doi}}}, year={{2020}}"
+        + (f", file={{:pdfs/{number}.pdf:PDF}}}}" if number < 2 else "}")
+        for number, paper in enumerate(papers)
+    ]
+    (folder / "papers.bib").write_text("\n".join(entries))
+    return folder / "papers.bib"
+
+
+BUILD = ["build", "library=mine", "source=papers.bib", "fulltext=true"]
+
+
+@pytest.fixture
+def bibliography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_bibliography(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    write_bibliography(folder)
+    with contextlib.chdir(folder):
+        run(BUILD)
+    return folder
+
+
+@pytest.fixture
+def mine(built: Path, monkeypatch: pytest.MonkeyPatch) -> Recommender:
+    """A library that tests only ask, in their working folder."""
+    monkeypatch.chdir(built)
+    return Recommender.open("mine")
+
+
+@pytest.fixture
+def output(bibliography: Path, capsys: pytest.CaptureFixture[str]) -> Output:
+    """Build the library; return what has been printed since."""
+    run(BUILD)
+
+    def read() -> str:
+        return capsys.readouterr().out
+
+    return read
+
+
+@pytest.fixture
+def copied(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the library to change, in the working folder."""
+    shutil.copytree(built / "mine", tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_building_reads_pdfs_and_fills_in_abstracts(output: Output) -> None:
+    lines = output().splitlines()
+    assert lines[0].startswith("mine: 3 papers")
+    assert lines[1].startswith("full texts: 2 papers, ")
+    assert lines[1].endswith("; 2 PDFs read; 2 abstracts filled in")
+    library = Library.open("mine")
+    papers = {paper.key: paper for paper in map(library.paper, range(3))}
+    assert [papers[f"made{n}"].abstract for n in range(3)] == [
+        paper_made(0).abstract,
+        paper_made(1).abstract,
+        "",
+    ]
+    assert [papers[f"made{n}"].filled for n in range(3)] == [("abstract:pdf",)] * 2 + [()]
+    run(["info", "library=mine"])
+    assert "full texts   2 papers" in output()
+
+
+def test_a_sentence_is_shown_with_its_page(mine: Recommender, command: Run) -> None:
+    shown = " ".join(command("ask", "library=mine", f"{SENTENCE} [CITE].", "k=1")[1].split())
+    assert "made1" in shown and SENTENCE[:40] in shown and f"(p. {PAGE})" in shown
+    [paper] = mine.recommend(f"{SENTENCE} [CITE].", k=1)
+    assert paper.evidence.place is not None
+    assert SENTENCE in paper.evidence.place.passage
+    assert paper.evidence.place.section == "3 Method"
+    assert paper.evidence.place.link == Path("pdfs/1.pdf").absolute().as_uri() + f"#page={PAGE}"
+
+
+def test_columns_of_full_texts_are_nan_for_papers_without_one(mine: Recommender) -> None:
+    found = mine.recommend(f"{SENTENCE} [CITE].", k=3, explain=True)
+    known = {paper.key: paper.features["passage_near"] for paper in found}
+    assert np.isnan(known["made2"])
+    assert known["made1"] > known["made0"]
+
+
+def test_without_full_texts_nothing_changes(bibliography: Path) -> None:
+    text = bibliography.read_text()
+    (bibliography.parent / "plain.bib").write_text(text.replace("file=", "note="))
+    run(["build", "library=plain", "source=plain.bib"])
+    retriever = Library.open("plain").retriever
+    assert isinstance(retriever, Ranker) and retriever.passages is None
+    [first, *_] = Recommender.open("plain").recommend(f"{SENTENCE} [CITE].", explain=True)
+    assert not any(name.startswith("passage") for name in first.features)
+
+
+def test_the_library_is_followed(output: Output, bibliography: Path) -> None:
+    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
+    assert "full texts: 3 papers" in output()
+    run(["remove", "library=mine", "id=made1"])
+    assert "full texts: 2 papers" in output()
+    with pytest.raises(InputError, match="key=made1: no paper"):
+        Recommender.open("mine").passages("some words", "made1")
+    bibliography.write_text(
+        "\n".join(line for line in bibliography.read_text().splitlines() if "made0" not in line)
+    )
+    run(["update", "library=mine", "force=true"])
+    assert "full texts: 1 paper, " in output()
+    run(["add", "library=mine", "source=papers.bib", "fulltext=false"])
+    assert not Path("mine/fulltexts").exists()
+    assert Recommender.open("mine").recommend("some words")
+
+
+@pytest.mark.usefixtures("copied")
+def test_removing_over_python_drops_the_text_at_once() -> None:
+    recommender = Recommender.open("mine")
+    recommender.remove(["made1"])
+    content = b"".join(file.read_bytes() for file in Path("mine/fulltexts").rglob("*") if file.is_file())
+    assert b"doi:10.5555/made.1" not in content
+    assert recommender.passages(paper_made(0).abstract, "made0")[1]
+
+
+def test_passages_of_one_paper(mine: Recommender) -> None:
+    paper, found = mine.passages(SENTENCE, "made1", k=2)
+    assert paper.key == "made1" and len(found) == 2
+    assert found[0][0].rstrip(".") == SENTENCE
+    assert SENTENCE in found[0][1].passage
+    with pytest.raises(InputError, match="key=made2: has no full text"):
+        mine.passages(SENTENCE, "made2")
+    with pytest.raises(InputError, match="claim: has no words"):
+        mine.passages(" ?", "made1")
+
+
+def test_http_and_mcp(mine: Recommender) -> None:
+    with serving(mine) as url:
+        asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
+        [paper] = httpx.post(f"{url}/recommend", json=asked).json()["recommendations"]
+        passage = paper["details"]["passage"]
+        assert SENTENCE in passage["text"] and passage["page"] == PAGE
+        assert passage["link"] == f"pdf?id=doi%3A10.5555%2Fmade.1#page={PAGE}"
+        pdf = httpx.get(f"{url}/{passage['link']}")
+        assert pdf.content == Path("pdfs/1.pdf").read_bytes()
+        assert "content-security-policy" not in pdf.headers
+        claimed = httpx.post(f"{url}/passages", json={"claim": SENTENCE, "key": "made1", "k": 1}).json()
+        assert claimed["passages"][0]["page"] == PAGE
+        assert httpx.get(f"{url}/pdf?id=made2").status_code == 422
+        assert httpx.get(f"{url}/pdf?id=../../etc/passwd").status_code == 422
+    [found] = call_tools(
+        make_server(mine, asyncio.to_thread), ("find_passage", {"claim": SENTENCE, "key": "made1"})
+    )
+    first = found.structured_content["passages"][0]
+    assert first["link"].startswith("file://") and SENTENCE in first["text"]
+
+
+def test_other_machines_get_no_paths(mine: Recommender) -> None:
+    with serving(mine, host="0.0.0.0") as url:
+        asked = {"text": f"{SENTENCE} [CITE].", "k": 1, "details": True}
+        answer = httpx.post(f"{url}/recommend", json=asked)
+        assert str(Path.cwd()) not in answer.text
+        assert httpx.get(f"{url}/pdf?id=made1").status_code == 403
+
+
+def test_abstracts_of_pdfs_by_enrich(output: Output) -> None:
+    run(["add", "library=mine", "source=papers.bib", "fulltext=true", "pdfs=pdfs"])
+    run(["build", "library=mine", "overwrite=true"])
+    output()
+    run(["enrich", "library=mine", "from=pdf", "format=json"])
+    told = json.loads(output())
+    assert told["statuses"] == {"known": 3} and told["sent"] is False
+    (Path.cwd() / "bare.bib").write_text("@book{bare, title={A book without a PDF at all}}")
+    run(["add", "library=mine", "source=bare.bib"])
+    output()
+    run(["enrich", "library=mine", "from=pdf"])
+    assert "not asked 1: no full text" in output()
+    run(["build", "library=other", "source=papers.bib", "model=bm25"])
+    with pytest.raises(InputError, match="from=pdf: other has no full texts"):
+        run(["enrich", "library=other", "from=pdf"])
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_damaged_index_is_one_line_and_update_mends_it() -> None:
+    [file] = Path("mine/fulltexts").rglob("vectors.npy")
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(
+        InputError, match=r"mine/fulltexts: damaged full texts \(.*vectors.npy.*\); write them anew: "
+    ):
+        Recommender.open("mine")
+    run(["update", "library=mine"])
+    assert Recommender.open("mine").passages(SENTENCE, "made1")
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (["source=papers.bib", "pdfs=pdfs"], "pdfs needs fulltext=true"),
+        (["source=papers.bib", "fulltext=true", "pdfs=nowhere"], "pdfs=.*nowhere: no such folder"),
+        (["source=papers.bib", "encode_texts=true"], "encode_texts needs fulltext=true"),
+        (["source=papers.bib", "fulltext=true", "encode_texts=true", "model=static"], "with an encoder"),
+    ],
+)
+def test_options(bibliography: Path, options: list[str], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        run(["build", "library=new", *options])
+    assert not Path("new").exists()
+
+
+@pytest.mark.slow
+def test_the_encoder_reads_passages_for_those_who_want_it(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Recommender.open("mine").passages(SENTENCE, "made1")[1]
+    monkeypatch.setattr(vectors, "PART", 1)
+    encode_texts, calls = Networks.encode_texts, list[object]()
+
+    def dies(self: Networks, *given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode_texts(self, *given)  # type: ignore[arg-type]
+
+    def killed() -> None:
+        monkeypatch.setattr(Networks, "encode_texts", dies)
+        run(["add", "library=mine", "source=papers.bib", "encode_texts=true"])
+
+    assert exit_code(killed) == -signal.SIGKILL
+    half = state(Library.open("mine"))
+    assert half is not None and half.texts is not None and (half.texts.read, half.texts.papers) == (1, 2)
+    output()
+    run(["update", "library=mine"])
+    assert "all 2 full texts read by the encoder, 1 now" in output()
+    library = Library.open("mine")
+    texts = library.full_texts
+    assert texts is not None and texts.vectors is not None and isinstance(library.retriever, Ranker)
+    assert library.retriever.encoder is not None
+    networks = library.retriever.encoder.networks
+    reader, row = networks.reader, texts.index.papers.index("doi:10.5555/made.1")
+    passages = [passage.text for passage in texts.store.text("doi:10.5555/made.1")[1]]
+    [query] = networks.vectors(reader.passages([SENTENCE], [""]))
+    expected = networks.vectors(reader.subwords(passages, PASSAGE)) @ query
+    np.testing.assert_allclose(texts.vectors.cosines(SENTENCE, np.array([row])), expected, atol=0.01)
+    marked, rows = f"{SENTENCE} TARGETCIT. ", np.array([row])
+    around = f"Of other things. {marked}And more."
+    by_encoder = texts.fit(around, rows) - replace(texts, vectors=None).fit(around, rows)
+    np.testing.assert_allclose(by_encoder, ENCODER * texts.vectors.cosines(marked, rows).clip(0), atol=1e-5)
+    assert abs(texts.vectors.cosines(marked, rows) - texts.vectors.cosines(around, rows)).max() > 0.01
+    one = library.corpus.paper_row("doi:10.5555/made.1")
+    found = texts.passages(SENTENCE, [one], 1)[one][0]
+    plain = replace(texts, vectors=None).passages(SENTENCE, [one], 1)[one][0]
+    assert found.score == pytest.approx(plain.score + ENCODER * expected.max(), abs=0.01)
+    assert Recommender.open("mine").passages(SENTENCE, "made1")[1][0] == before[0]
+    library.verify()
+    run(["remove", "library=mine", "id=made1"])
+    run(["update", "library=mine"])
+    left = texts_of(Library.open("mine"))
+    assert left is not None and len(left.store) == 1
+    run(["add", "library=mine", "source=papers.bib", "encode_texts=false"])
+    assert not Path("mine/fulltexts/encoded").exists()
+    run(["add", "library=mine", "source=papers.bib", "encode_texts=true", "encode=false"])
+    background = BackgroundEncoding()
+    background.start(Library.open("mine"))
+    background.join()
+    read = state(Library.open("mine"))
+    assert read is not None and read.texts is not None and read.texts.read == read.texts.papers > 0
+
+
+def test_claims_without_a_mark_are_not_cut(mine: Recommender) -> None:
+    words = SENTENCE.split()
+    claim = " ".join([*words, *["unrelated"] * 50])
+    found = find_passages(mine, Claim(claim=claim, key="made1", k=1))
+    assert SENTENCE in found.passages[0].text
+
+
+@pytest.mark.usefixtures("copied")
+def test_verify_and_questions_notice_a_text_that_has_changed() -> None:
+    library = Library.open("mine")
+    library.verify()
+    file = Path("mine/fulltexts/texts.sqlite")
+    with closing(sqlite3.connect(file)) as database:
+        [(text,)] = database.execute("SELECT text FROM files WHERE file LIKE '%1.pdf'")
+    content = file.read_bytes()
+    at = content.index(text[-50:])
+    file.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+    with pytest.raises(InputError, match=r"texts\.sqlite: damaged; remove it and run citerec update"):
+        library.verify()
+    with pytest.raises(InputError, match=r"texts\.sqlite: damaged"):
+        Recommender.open("mine").recommend(SENTENCE)

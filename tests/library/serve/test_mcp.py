@@ -1,0 +1,119 @@
+"""The MCP tools: in this process, over HTTP and over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from starlette.exceptions import HTTPException
+
+from citerec.library.serve.mcp import make_server
+from citerec.tests.library.conftest import RecommenderSpy, serving
+
+
+def call_tools(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Call tools over one connection; returns their results."""
+
+    async def call() -> list[Any]:
+        async with Client(server) as client:
+            return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(call())
+
+
+def in_process(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
+    check(make_server(recommender, asyncio.to_thread))
+
+
+def over_http(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
+    with serving(recommender) as url:
+        check(f"{url}/mcp")
+
+
+def over_stdio(recommender: RecommenderSpy, check: Callable[[Any], None]) -> None:
+    arguments = ["-m", "citerec", "mcp", f"library={recommender.library.path}"]
+    check(StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ)))
+
+
+@pytest.mark.parametrize("connect", [in_process, over_http, over_stdio])
+def test_the_tools_recommend_and_search(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
+    def check(server: Any) -> None:
+        asked = {"text": "Adam [CITE] is an optimiser", "k": 2}
+        export = {"keys": ["kingma2015adam", "vaswani"], "format": "ris"}
+        cited, found, entries = call_tools(
+            server, ("recommend_citation", asked), ("search", {"query": "attention"}), ("entries", export)
+        )
+        first, second = cited.structured_content["recommendations"]
+        assert first["key"] == "kingma2015adam" and "Adam is named here" in first["why"]
+        assert first["details"]["bibtex"] and second["rank"] == 2
+        [paper] = found.structured_content["papers"]
+        assert paper["key"] == "vaswani2017attention" and paper["year"] == 2017
+        assert re.findall("^ID  - (.*)", entries.content[0].text, re.M) == ["kingma2015adam", paper["key"]]
+
+    connect(recommender, check)
+
+
+def test_null_is_the_default_and_unknown_keys_are_told(recommender: RecommenderSpy) -> None:
+    paper = recommender.library.paper(0)
+    nothing = {"title": None, "abstract": None, "k": None, "known": None}
+    some, none, found, asked = call_tools(
+        make_server(recommender, asyncio.to_thread),
+        ("entries", {"keys": [paper.id, "nokey"], "format": None}),
+        ("entries", {"keys": ["nokey"]}),
+        ("search", {"query": "attention", "k": None}),
+        ("recommend_citation", {"text": "Attention [CITE]", **nothing}),
+    )
+    assert not (some.is_error or found.is_error or asked.is_error) and none.is_error
+    entry, said = (part.text for part in some.content)
+    assert paper.title in entry and said == "not in the library: nokey" and "nokey" in none.content[0].text
+
+
+@pytest.mark.parametrize("connect", [in_process, over_http])
+def test_errors_are_returned(recommender: RecommenderSpy, connect: Callable[..., None]) -> None:
+    def check(server: Any) -> None:
+        answers = call_tools(
+            server,
+            ("recommend_citation", {"text": "[CITE]"}),
+            ("recommend_citation", {"text": "Adam", "k": 0}),
+            ("recommend_citation", {"text": "crash"}),
+            ("recommend_citation", {"text": "Adam"}),
+            ("recommend_citation", {"k": "many"}),
+            ("search", {"query": "Adam", "year": 2015}),
+        )
+        assert [answer.is_error for answer in answers] == [True, True, True, False, True, True]
+        said = [answer.content[0].text for answer in answers]
+        assert "has no words" in said[0] and "secret" not in said[2]
+        assert (
+            said[4].startswith("text: Field required; k: Input should be a valid integer")
+            and "\n" not in said[4]
+        )
+        assert said[5] == "year: there is no such option; choose from query, k"
+
+    connect(recommender, check)
+
+
+def test_a_full_queue_is_reported(recommender: RecommenderSpy) -> None:
+    async def full(_: Callable[[], Any]) -> Any:
+        raise HTTPException(503, "too many queued requests; try again later")
+
+    [refused] = call_tools(make_server(recommender, full), ("search", {"query": "attention"}))
+    assert refused.is_error and refused.content[0].text.endswith("too many queued requests; try again later")
+    assert "503" not in refused.content[0].text
+
+
+def test_the_tools_are_described(recommender: RecommenderSpy) -> None:
+    async def described() -> list[Any]:
+        async with Client(make_server(recommender, asyncio.to_thread)) as client:
+            return list((await client.list_tools()).tools)
+
+    tools = {tool.name: tool for tool in asyncio.run(described())}
+    assert set(tools) == {"recommend_citation", "find_passage", "search", "entries"}
+    for tool in tools.values():
+        assert tool.description and tool.annotations.read_only_hint
+        assert all("description" in given for given in tool.input_schema["properties"].values())

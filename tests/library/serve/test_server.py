@@ -1,0 +1,418 @@
+"""The server over HTTP: responses, refused requests, and robustness against malformed ones."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from citerec.base.errors import InputError
+from citerec.library.serve.messages import Question, without_path
+from citerec.library.serve.server import host_names, listen
+from citerec.library.settings import ServeSettings
+from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
+
+FIELDS = {"rank", "score", "probability", "cited", "retracted", "id", "key", "title", "year", "why"}
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> requests.Response:
+    return requests.post(f"{url}/recommend", json={"text": text, **more}, timeout=120)
+
+
+def post(url: str, path: str, content: Any = None, headers: Any = BEARER, **more: Any) -> requests.Response:
+    return requests.post(f"{url}/{path}", json=content, headers=headers, timeout=120, **more)
+
+
+def delete(url: str, id: str, headers: Any = BEARER) -> requests.Response:
+    return requests.delete(f"{url}/papers/{id}", headers=headers, timeout=120)
+
+
+def connected(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=120)
+
+
+def raw(url: str, sent: bytes) -> bytes:
+    """The server's response to these bytes, until it closes the connection."""
+    with connected(url) as connection:
+        connection.sendall(sent)
+        response = b""
+        while part := connection.recv(65536):
+            response += part
+    return response
+
+
+def test_answers_have_the_documented_fields(url: str) -> None:
+    answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
+    assert set(answer) == {"note", "recommendations"} and answer["note"] == ""
+    first, second = answer["recommendations"]
+    assert set(first) == set(second) == FIELDS
+    assert (first["rank"], first["id"], first["key"], first["year"]) == (1, "kingma", "kingma2015adam", 2015)
+    assert "Adam is named here" in first["why"]
+    assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
+
+
+def test_papers_cited_elsewhere_come_beside_the_others(url: str) -> None:
+    question = "optimisers with attention and layers"
+    plain = ask(url, question, k=1).json()["recommendations"]
+    assert [paper["cited"] for paper in plain] == [False] and plain[0]["probability"] is None
+    found = ask(url, question, k=1, known=[plain[0]["id"], "unknown"]).json()["recommendations"]
+    assert [paper["id"] for paper in found if paper["cited"]] == [plain[0]["id"]]
+    assert [paper["rank"] for paper in found] == list(range(1, len(found) + 1))
+    assert sum(not paper["cited"] for paper in found) <= 1
+
+
+def test_details_are_given_only_on_request(url: str) -> None:
+    [shown] = ask(url, k=1, details=True).json()["recommendations"]
+    assert set(shown) == {*FIELDS, "details"}
+    details = shown["details"]
+    assert details["authors"] == ["Diederik P. Kingma", "Jimmy Ba"] and details["venue"] == "ICLR"
+    assert "kingma2015adam" in details["bibtex"]
+    for evidence in details["evidence"]:
+        assert all(0 <= start < stop <= len(evidence["text"]) for start, stop in evidence["spans"])
+
+
+@pytest.mark.parametrize(("format", "start"), [("", "@"), ("&format=ris", "TY  - "), ("&format=csl", "[")])
+def test_entries_in_three_formats(url: str, format: str, start: str) -> None:
+    answer = requests.get(f"{url}/papers?id=doi%3A10.1000%2Fmarkup&id=bare{format}")
+    assert answer.status_code == 200 and answer.text.startswith(start)
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text.index("brien2020") < answer.text.index("bare")
+    missing = requests.get(f"{url}/papers?id=bare&id=nobody")
+    assert missing.status_code == 422 and "nobody: no paper of the library has" in missing.json()["detail"]
+
+
+def test_a_batch_gets_the_answers_of_its_questions(url: str, recommender: RecommenderSpy) -> None:
+    texts = ["Adam [CITE] is an optimiser", "attention [CITE]", "titles of markup"]
+    batch = post(url, "recommend/batch", {"queries": [{"text": text, "k": 2} for text in texts]})
+    assert batch.json()["answers"] == [ask(url, text, k=2).json() for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"collection": "networks"}, "vaswani"),
+        ({"venue": "iclr"}, "kingma"),
+        ({"years": "2018-"}, "doi:10.1000/markup"),
+    ],
+)
+def test_filters_reach_the_recommender(url: str, given: dict[str, str], found: str) -> None:
+    answer = ask(url, "attention of Adam to titles", **given).json()
+    assert [paper["id"] for paper in answer["recommendations"]] == [found]
+
+
+def test_health_library_and_disabled_mcp(url: str) -> None:
+    assert post(url, "mcp", {}).status_code == 404
+    assert requests.get(f"{url}/health", timeout=120).json() == {"status": "ok", "papers": len(PAPERS)}
+    about = requests.get(f"{url}/library", timeout=120).json()
+    assert about["name"] == "papers" and about["reranks"] is True
+    assert about["collections"] == ["networks", "optimisers"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"text": ""}, "text: "),
+        ({"text": "x" * 100_001}, "text: "),
+        ({}, "text: "),
+        ({"text": "[CITE]"}, "no words"),
+        ({"text": "a", "only": ["nobody"]}, "only=nobody: no paper of the library has this id or key"),
+        ({"text": "a", "k": 0}, "k: "),
+        ({"text": "a", "k": 101}, "k: "),
+        ({"text": "a", "years": "soon"}, "years: "),
+        ({"text": "a", "exclude": ["b"] * 1001}, "exclude: "),
+        ({"text": "a", "library": "/etc/passwd"}, "library: "),
+    ],
+)
+def test_invalid_questions_get_one_line(url: str, sent: dict[str, Any], said: str) -> None:
+    answer = post(url, "recommend", sent)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
+
+
+def test_errors_say_which_question_and_which_header(url: str) -> None:
+    queries = [{"text": "Adam", "k": 1}, {"text": "a", "only": ["nobody"]}]
+    answer = post(url, "recommend/batch", {"queries": queries})
+    assert answer.status_code == 422 and answer.json()["detail"].startswith("queries.1.only=nobody: no paper")
+    sent = requests.post(f"{url}/recommend", data='{"text": "a"}', timeout=120)
+    assert sent.status_code == 422 and sent.json()["detail"] == (
+        "body: must be a JSON object, sent with the header Content-Type: application/json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "said"),
+    [
+        (
+            "lib",
+            "collection=x: no paper of the library is in it",
+            "collection=x: no paper of the library is in it",
+        ),
+        ("library", "only=a: no paper of library has this id", "only=a: no paper of the library has this id"),
+        (
+            "lib",
+            "lib/search.sqlite: damaged (lib/a); try lib",
+            "the library/search.sqlite: damaged (the library/a); try lib",
+        ),
+        ("/data/lib", "open(/data/lib): no", "open(the library): no"),
+    ],
+)
+def test_the_folder_is_not_named_and_words_are_kept(path: str, line: str, said: str) -> None:
+    assert without_path(line, path) == said
+
+
+def test_a_year_is_a_number(url: str) -> None:
+    answer = post(url, "papers", {"papers": [{"title": "A title", "year": False}]})
+    assert answer.status_code == 422 and "year: " in answer.json()["detail"]
+
+
+def search(url: str, **given: Any) -> requests.Response:
+    return requests.get(f"{url}/search", params=given, timeout=120)
+
+
+def test_papers_are_searched_by_get_and_post(url: str) -> None:
+    [paper] = search(url, query="kingma 20").json()["papers"]
+    assert paper | {"abstract": ""} == {
+        "id": "kingma", "key": "kingma2015adam", "title": PAPERS[0].title, "venue": "ICLR", "year": 2015,
+        "authors": ["Diederik P. Kingma", "Jimmy Ba"], "abstract": "", "retracted": "",
+    }  # fmt: skip
+    posted = post(url, "search", {"query": "kingma 20", "details": True}).json()["papers"]
+    assert posted[0]["url"] == PAPERS[0].url
+    assert posted[0]["bibtex"].startswith("@inproceedings{kingma2015adam,")
+    assert len(search(url, query="optim", k=1).json()["papers"]) == 1
+    for sent, said in (
+        ({"query": ""}, "query: "),
+        ({"query": "..."}, "query: has no words"),
+        ({"query": "x" * 2001}, "query: "),
+        ({"query": "x", "k": 101}, "k: "),
+        ({"query": "x", "years": "2015"}, "years: "),
+        ({}, "query: "),
+    ):
+        for answer in (search(url, **sent), post(url, "search", sent)):
+            assert answer.status_code == 422 and answer.json()["detail"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b'{"text": "\xc3\x28"}',
+        b'{"text": "\\ud800"}',
+        b'{"text": "a", "k": 1e999}',
+        b'{"text": "a", "k": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"text": ' * 5000,
+        b"null",
+        b'{"text": "a"}{}',
+    ],
+)
+def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
+    for path in ("recommend", "recommend/batch", "search", "papers"):
+        answer = post(url, path, headers={"Content-Type": "application/json", **BEARER}, data=body)
+        assert answer.status_code in (400, 422), (path, answer.text)
+        assert isinstance(answer.json()["detail"], str)
+
+
+def test_changes_need_the_token(url: str, recommender: RecommenderSpy) -> None:
+    new = {"papers": [{"id": "doi:10.1000/new", "key": "new2026", "title": "Something new"}]}
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic " + TOKEN}):
+        assert post(url, "papers", new, headers).status_code == 401
+        assert delete(url, "kingma", headers).status_code == 401
+    assert len(recommender.library) == len(PAPERS)
+    assert post(url, "papers", new).json() == {"papers": len(PAPERS) + 1, "changed": 1}
+    assert delete(url, "doi:10.1000%2Fnew").json()["papers"] == len(PAPERS)
+    again = delete(url, "doi:10.1000%2Fnew")
+    assert again.status_code == 404 and "no such paper" in again.json()["detail"]
+
+
+def test_bibtex_is_added_like_a_file(url: str, recommender: RecommenderSpy) -> None:
+    entry = r"""@article{diaz2021, title = {Ranking {BERT}s}, year = 2021, doi = {10.1000/DIAZ},
+        author = {D{\'i}az, Ann}}"""
+    added = post(url, "papers", {"bibtex": entry})
+    assert added.json()["changed"] == 1, added.text
+    [shown] = ask(url, "ranking BERTs", k=1, details=True).json()["recommendations"]
+    assert (shown["id"], shown["key"], shown["title"]) == ("doi:10.1000/diaz", "diaz2021", "Ranking BERTs")
+    assert shown["details"]["authors"] == ["Ann Díaz"]
+    assert shown["details"]["url"] == "https://doi.org/10.1000/diaz"
+    assert delete(url, "diaz2021").status_code == 200
+    for bad, said in (
+        ("no entry", "bibtex: has no entries"),
+        ("@article{a, title = {b}", "bibtex, line 1"),
+        ("", "give"),
+    ):
+        refused = post(url, "papers", {"bibtex": bad})
+        assert refused.status_code == 422 and said in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1"])
+def test_other_host_names_are_refused(url: str, host: str) -> None:
+    response = raw(url, f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert response.startswith(b"HTTP/1.1 400") and b"papers" not in response.split(b"\r\n\r\n", 1)[1]
+
+
+def test_pages_of_other_sites_are_refused(url: str) -> None:
+    for origin, status in (("https://evil.example", 403), ("null", 403), ("http://[", 403), (url, 200)):
+        answer = post(url, "recommend", {"text": "Adam"}, {"Origin": origin})
+        assert answer.status_code == status
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:
+    with serving(recommender, mcp=False, max_body=1000, allowed_hosts=("papers.lab", "*.uni")) as url:
+        parts = (b"x" * 300 for _ in range(5))  # requests sends an iterator in chunks
+        chunked = requests.post(f"{url}/recommend", data=parts, timeout=120)
+        assert [ask(url, "x" * 1100).status_code, chunked.status_code] == [413, 413]
+        assert "1000 bytes" in chunked.json()["detail"] and ask(url).status_code == 200
+        for host in ("Papers.lab:8000", "a.uni", "localhost", "[::1]:9"):
+            assert requests.get(f"{url}/health", headers={"Host": host}, timeout=120).status_code == 200
+
+
+@pytest.mark.slow
+def test_slow_requests_time_out(recommender: RecommenderSpy) -> None:
+    with serving(recommender, mcp=False, timeout=0.3) as url:
+        head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
+            assert raw(url, head + body).startswith(b"HTTP/1.1 408")
+        for sent in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
+            assert raw(url, sent) == b""
+        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with connected(url) as slow:
+            slow.sendall(whole)
+            assert slow.recv(4096).startswith(b"HTTP/1.1 200")
+            with suppress(OSError):  # a second request, one byte at a time
+                for byte in whole:
+                    slow.sendall(bytes([byte]))
+                    time.sleep(0.02)
+                assert slow.recv(4096) == b""
+        assert ask(url).status_code == 200
+
+
+def test_a_full_queue_returns_retry_after(recommender: RecommenderSpy) -> None:
+    recommender.resume.clear()
+    with serving(recommender, mcp=False, threads=1, queue=1) as url, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, url, "wait") for _ in range(3)]  # one running, one queued, one refused
+        done, _ = wait(asked, return_when=FIRST_COMPLETED)
+        [refused] = [one.result() for one in done]
+        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
+        assert requests.get(f"{url}/health", timeout=120).status_code == 200
+        recommender.resume.set()
+        assert sorted(one.result().status_code for one in asked) == [200, 200, 503]
+
+
+def test_questions_of_disconnected_clients_are_not_run(recommender: RecommenderSpy) -> None:
+    recommender.resume.clear()
+    recommender.texts.clear()
+    with serving(recommender, mcp=False, threads=1) as url, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, url, "wait")
+        while not recommender.texts:
+            time.sleep(0.01)
+        with pytest.raises(requests.exceptions.ReadTimeout):
+            requests.post(f"{url}/recommend", json={"text": "in vain"}, timeout=0.2)
+        recommender.resume.set()
+        assert first.result().status_code == 200 and ask(url, "after").status_code == 200
+    assert recommender.texts == ["wait", "after"]
+
+
+def test_a_crash_affects_only_its_own_request(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda n: ask(url, f"Adam {'crash' if n % 10 == 9 else n}"), range(100)))
+    assert [answer.status_code for answer in answers] == [*[200] * 9, 500] * 10
+    assert answers[9].json() == {"detail": "internal error; see the server's log"}
+    assert sum("with a secret" in str(record.exc_info) for record in caplog.records) == 10
+
+
+def test_paths_reach_no_files(url: str) -> None:
+    for path in ("../pyproject.toml", "%2e%2e/pyproject.toml", "page.html", "/etc/passwd", "recommend/../.."):
+        response = raw(url, f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        assert response.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")), (path, response)
+
+
+def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
+    page = requests.get(url, timeout=120)
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert "http://" not in page.text and "https://" not in page.text
+
+
+def test_the_list_of_requests_has_all_of_the_schema_and_loads_nothing(url: str) -> None:
+    page, schema = (
+        requests.get(f"{url}/docs", timeout=120),
+        requests.get(f"{url}/openapi.json", timeout=120).json(),
+    )
+    listed = re.findall(r"<h2><code>(\w+) (.+?)</code>", page.text)
+    assert listed == [(way.upper(), path) for path, ways in schema["paths"].items() for way in ways]
+    assert all(f"<code>{field}</code>" in page.text for field in Question.model_fields)
+    assert "<li><code>text</code>: string; passage with" in page.text and page.text.count("Bearer TOKEN") == 2
+    assert not re.search("<script|src=|//", page.text)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_the_address_shown_answers(host: str, recommender: RecommenderSpy) -> None:
+    shown = host_names(ServeSettings(library="L", host=host))
+    assert shown[0][0].isdigit() and shown[0] != "0.0.0.0"
+    with serving(recommender, mcp=False, host=host) as url:
+        port = url.rpartition(":")[2]
+        for name in (shown[0], "127.0.0.1"):
+            assert requests.get(f"http://{name}:{port}/", timeout=120).status_code == 200
+        named = requests.get(f"{url}/health", headers={"Host": socket.gethostname()}, timeout=120)
+        assert (named.status_code == 200) == (host != "127.0.0.1")
+    mine = ServeSettings(library="L", host="0.0.0.0", allowed_hosts=("papers.lab",))
+    assert host_names(mine)[0] == "papers.lab"
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [({"host": " "}, "host is empty"), ({"token": "a\nb"}, "token: may have no line breaks")],
+)
+def test_options_that_could_not_work_are_refused(option: dict[str, str], line: str) -> None:
+    """Sockets take an empty host for all addresses, and a header ends at a line break."""
+    with pytest.raises(InputError, match=line):
+        ServeSettings(library="L", **option)  # type: ignore[arg-type]
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        assert taken.proto == socket.IPPROTO_TCP, "else asyncio does not set TCP_NODELAY: 40 ms per response"
+        with pytest.raises(InputError, match="choose another port"):
+            listen("127.0.0.1", taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def schema(url: str) -> Any:
+    return schemathesis.openapi.from_url(f"{url}/openapi.json")
+
+
+@pytest.mark.slow
+def test_responses_conform_to_the_schema(schema: Any) -> None:
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) == 11
+    for operation in operations:
+
+        @given(case=operation.as_strategy())
+        @settings(max_examples=12, suppress_health_check=list(HealthCheck))
+        def check(case: Any) -> None:
+            # The schema allows texts without words, but they are refused.
+            case.call_and_validate(headers=BEARER, timeout=120, excluded_checks=[positive_data_acceptance])
+
+        check()
+
+
+@given(body=st.binary(max_size=300))
+def test_any_bytes_get_a_response(url: str, body: bytes) -> None:
+    for sent in (body, json.dumps({"text": body.decode("latin-1")}).encode()):
+        answer = post(url, "recommend", headers={"Content-Type": "application/json"}, data=sent)
+        assert answer.status_code < 500
