@@ -1,7 +1,7 @@
 """Features of candidate papers: named columns [Q, K] for queries and their candidates.
 
-A feature is a function of `Candidates` in the table FEATURES; to add one, add a function with @feature.
-docs/research/ranking.md tells what each brings. Values are NaN if their source is missing (no training
+A feature is a function of `Candidates` in the table FEATURES; to add one, add a function with @feature. What
+each brings is told in docs/research/ranking.md. Values are NaN if their source is missing (no training
 contexts, no abstract, no year). `rerank.ranker.linear` turns columns into a model's inputs.
 """
 
