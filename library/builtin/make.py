@@ -42,10 +42,10 @@ from citerec.hatten.trained import open_static, static_retriever
 from citerec.library.ask.question import mark_query
 from citerec.library.benchmark.collection import MaskedDraft, find_drafts, questions, quiet, read_papers
 from citerec.library.drafts.suggest import citing_passages, known_papers, place_request
+from citerec.library.evidence import FOLDER
 from citerec.library.evidence.evidence import FullTexts, text_encoder
 from citerec.library.evidence.index import update_index
 from citerec.library.evidence.reading import ReadText, TextPart
-from citerec.library.evidence.refresh import FOLDER
 from citerec.library.evidence.store import TextStore
 from citerec.library.papers.library import Library
 from citerec.library.papers.models import BUILT_IN, NETWORKS

@@ -144,7 +144,7 @@ class FullTexts:
 
     def papers(self, context: str, depth: int) -> list[str]:
         """Return the ids of the papers, `depth` at most, whose passages have most of a context's words."""
-        best = self.index.best(self._word_scores(context, near=True))
+        best = self.index.best(self._word_scores(context))
         order = np.argsort(-best, kind="stable")[:depth]
         return [self.index.papers[place] for place in order[best[order] > 0].tolist()]
 

@@ -164,7 +164,7 @@ class Counting:
         self.papers, self._counts, self._sums = 0, list[tuple[Any, Any]](), dict[str, Any]()
 
     def add(self, corpus: SomePapers) -> None:
-        """Count the words, terms, pairs and names of papers, and add up lengths of texts."""
+        """Count the words, terms and names of papers, and add up lengths of texts."""
         self.papers += len(corpus.paper_ids)
         self._count(word_statistics.WORD, word_statistics.hash_names(corpus.words), corpus.word_counts)
         self._add_sum(word_statistics.WORD, float(np.sum(corpus.word_counts)), len(corpus.paper_ids))
@@ -183,14 +183,10 @@ class Counting:
         ):
             times = np.bincount(counts.indices, minlength=names.size)
             self._count(kind, word_statistics.hash_names(names.names), times)
-        keys, times = np.unique(statistics.adjacent_pairs(corpus.title_tokens)[0], return_counts=True)
-        self._count(word_statistics.PAIR, statistics.hash_pairs(keys), times)
-        pairs = np.bincount(statistics.adjacent_pairs(corpus.title_tokens)[1], minlength=len(rows))
         for kind, lengths in (
             ("title", np.asarray(title.sum(axis=1)).ravel()),
             ("abstract", np.asarray(abstract.sum(axis=1)).ravel()),
             ("title_beginnings", np.asarray(beginnings.sum(axis=1)).ravel()),
-            ("title_pairs", pairs),
         ):
             self._add_sum(kind, float(lengths.sum()), int(np.count_nonzero(lengths)))
         for kind, (find, some) in statistics.names_of(corpus).items():

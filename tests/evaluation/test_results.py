@@ -426,7 +426,12 @@ def test_a_stopped_runner_stops_its_command_and_reports_on_it_before(
     monkeypatch.setattr(jobs, "REPORT", 0.1)
     monkeypatch.setattr(jobs, "PATIENCE", 1.0)
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(jobs, "_print", lambda text: (print(text), os.kill(os.getpid(), signal.SIGTERM)))
+
+    def print_and_stop(text: str) -> None:
+        print(text)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(jobs, "_print", print_and_stop)
     with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
         jobs._run_script(TRAIN, [], tmp_path / "out")
     assert signal.getsignal(signal.SIGTERM) == before and PROGRESS in capsys.readouterr().out

@@ -163,7 +163,7 @@ def test_damage_raises_one_clear_line(
 
 def test_an_index_of_nothing_is_not_saved(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Forgetful(Everything):
-        arrays = ()
+        arrays = ()  # type: ignore[assignment]
 
     for save in (Forgetful().index(tiny_corpus).save, lambda place: Forgetful().open(tiny_corpus, place)):
         with pytest.raises(InputError, match=r"Forgetful neither lists `arrays` nor overrides `_save`"):

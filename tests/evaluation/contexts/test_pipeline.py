@@ -22,7 +22,7 @@ from citerec.evaluation.benchmarks.contexts.pipeline import Pipeline, Reranking
 from citerec.evaluation.benchmarks.contexts.prefetch import Prefetch
 from citerec.evaluation.benchmarks.contexts.stages import depth_metrics
 from citerec.evaluation.comparison import compare_outputs
-from citerec.evaluation.report import Provenance
+from citerec.evaluation.report import Curves, Provenance
 from citerec.rerank.cross_encoder.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.filters import Filters
@@ -360,9 +360,11 @@ def test_a_sweep_over_candidates_is_one_curve_below_its_ceiling() -> None:
         return {"stages": stages, **about, **values}
 
     sweep = {"candidates=50": metrics("a", 10, 50), "candidates=100": metrics("a", 10, 50, 100)}
-    _, _, plot = Pipeline.depth_parts(sweep, "2026", [])
+    *_, plot = Pipeline.depth_parts(sweep, "2026", [])
+    assert isinstance(plot, Curves)
     reranked, ceiling = plot.curves.values()
     assert list(reranked) == list(ceiling) == [10, 50, 100] and plot.lines == {"BM25 alone": 0.4}
     assert plot.title == "a on demo, split test, 700 queries"
-    _, _, plot = Pipeline.depth_parts({**sweep, "other": metrics("b", 10)}, "2026", [])
+    *_, plot = Pipeline.depth_parts({**sweep, "other": metrics("b", 10)}, "2026", [])
+    assert isinstance(plot, Curves)
     assert list(plot.curves) == ["candidates=50", "other"] and plot.title == "2026"
